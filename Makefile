@@ -20,7 +20,7 @@ test: .venv/dev .venv/browser
 # make fuzz N=50000 SEED=7: the seed is printed; without SEED it is that of the clock.
 fuzz: N ?= 2000
 fuzz: .venv/dev
-	@echo "== fuzz: $(N) mutated files and folders of every format; only errors of ragauge.errors may come out"
+	@echo "== fuzz: $(N) mutated files and folders of every format; only errors of ragauge.core.errors may come out"
 	$(BIN)/python tests/fuzz.py $(N) $(if $(SEED),--seed $(SEED))
 
 # make crash N=20 SEED=7: N kills per command; without SEED the seed is random, and printed.

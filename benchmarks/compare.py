@@ -18,13 +18,13 @@ import scipy
 from scipy import stats
 
 from ragauge import cluster
-from ragauge.comparisons import Method
-from ragauge.records import Floats
-from ragauge.runs.manifest import circumstances
+from ragauge.core.records import Floats
+from ragauge.runs.folder import circumstances
+from ragauge.stats.comparisons import Method
 from ragauge.stats.intervals import bca_interval
-from ragauge.stats.paired import randomisation_test
-from ragauge.stats.pairs import Pair, compared
+from ragauge.stats.paired_tests import randomisation_test
 from ragauge.stats.resampling import bootstrap_means, draws
+from ragauge.stats.system_pairs import Pair, compared
 
 QUERIES, MEASURES, ROUNDS, REPEATS = 1000, 10, 10_000, 5
 MANY, COLUMNS, FEWER, WORKERS = 1_000_000, 4, 1000, 2

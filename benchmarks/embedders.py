@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.datasets.loading import load
-from ragauge.encoding.bits import told
-from ragauge.runs.manifest import circumstances
-from ragauge.systems.building import open_embedder
+from ragauge.datasets import load
+from ragauge.embedder_study.measure_embedder import bits_per_byte
+from ragauge.models.embedders import open_embedder
+from ragauge.runs.folder import circumstances
 
 HERE = Path(__file__).parent
 CONTEXT = 512
@@ -83,7 +83,7 @@ def main() -> None:
     rows += [(f"{shape}, random weights", f"encoder(model={shape}, untrained=true)") for shape in SHAPES]
     for name, described in rows:
         model: Any = open_embedder(described, texts)
-        bits = told(model, texts).per_byte
+        bits = bits_per_byte(model, texts).per_byte
         p50, p95 = medians(model, queries)
         speed = rate(model, texts, 20.0)
         trained = getattr(model, "train_seconds", float("nan"))

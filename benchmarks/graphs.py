@@ -18,18 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.graphs import Links
-from ragauge.records import Document
-from ragauge.runs.manifest import circumstances
-from ragauge.seams import Vectors
+from ragauge.core.documents import Document
+from ragauge.core.graphs import Links
+from ragauge.core.protocols import Vectors
+from ragauge.runs.folder import circumstances
+from ragauge.stores.reference import Exact
 from ragauge.systems.bm25 import best
 from ragauge.systems.dense import Dense
-from ragauge.systems.graphs.graphflow import GraphFlow
-from ragauge.systems.graphs.pagerank import PageRank
-from ragauge.systems.graphs.swarm import Swarm, SwarmReranker
-from ragauge.systems.graphs.terrain import Terrain
-from ragauge.systems.pipeline import Pipeline
-from ragauge.systems.stores.exact import Exact
+from ragauge.systems.graph_corpus import Terrain
+from ragauge.systems.graph_swarm import Swarm, SwarmReranker
+from ragauge.systems.graph_walkers import GraphFlow, PageRank
+from ragauge.systems.pipelines import Pipeline
 
 HERE = Path(__file__).parent
 SIZES = (500, 5_000, 50_000)

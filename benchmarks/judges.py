@@ -25,9 +25,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ragauge.clusters import cluster
+from ragauge.compute.dask_cluster import cluster
 from ragauge.judging import judge_only
-from ragauge.runs.manifest import circumstances
+from ragauge.runs.folder import circumstances
 
 HERE = Path(__file__).parent
 MEASURES = ["faithfulness", "context_precision", "context_recall", "answer_relevance"]

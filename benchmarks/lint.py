@@ -18,10 +18,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ragauge.datasets.loading import load
-from ragauge.linting import lint
-from ragauge.runs.manifest import circumstances
-from ragauge.texts import shingles
+from ragauge.core.text import shingles
+from ragauge.datasets import load
+from ragauge.knowledge.lint import lint
+from ragauge.runs.folder import circumstances
 
 HERE = Path(__file__).parent
 SIZES = (25_000, 50_000, 100_000)
@@ -51,7 +51,7 @@ def chunks(n: int) -> tuple[list[str], list[tuple[int, int]]]:
 
 def measured(n: int, embedder: str | None) -> dict[str, Any]:
     """One lint, with what it found and what it took."""
-    from ragauge import twins
+    from ragauge.datasets import corpus_checks
 
     texts, pairs = chunks(n)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -59,7 +59,7 @@ def measured(n: int, embedder: str | None) -> dict[str, Any]:
     found = lint(texts, embedder=embedder)
     wall, cpu = time.perf_counter() - began, time.process_time() - work
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    groups = {place: i for i, one in enumerate(twins.alike(texts)) for place in one.group}
+    groups = {place: i for i, one in enumerate(corpus_checks.alike(texts)) for place in one.group}
     met = sum(groups.get(one, -1) == groups.get(other, -2) for one, other in pairs)
     return {
         "chunks": n,

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ragauge.fusing import fuse
-from ragauge.records import Hit
-from ragauge.runs.execute import Job, Plan, ask, ask_async
+from ragauge.core.documents import Hit
+from ragauge.fusion import fuse
+from ragauge.runs.execution import Job, Plan, ask, ask_async
 from ragauge.runs.journal import Journal
 
 HERE = Path(__file__).resolve().parent

@@ -46,7 +46,7 @@ def asked(n: int, dimensions: int) -> np.ndarray:
 
 def ours(path: Path, queries: np.ndarray) -> np.ndarray:
     """What `novelty` does."""
-    from ragauge.knowledge.novelty.compare import nearest_known
+    from ragauge.knowledge.novelty.chunks import nearest_known
 
     return nearest_known(queries, np.load(path, mmap_mode="r")).places[:, 0]
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ragauge import Dataset, Document, Judgments, overview, run
-from ragauge.reports.page import page
-from ragauge.reports.page.payload import packed, rankings, values
-from ragauge.runs.manifest import circumstances
+from ragauge.output.page import packed
+from ragauge.reports.page import page, ranking_data, values
+from ragauge.runs.folder import circumstances
 
 QUERIES, DOCUMENTS, SYSTEMS, DEPTH = 10_000, 50_000, 5, 10
 Search = Callable[[str, int], list[tuple[str, float]]]
@@ -89,7 +89,7 @@ def main() -> None:
         ("writing the page", f"{written:.1f} s"),
         ("the page", f"{size:.1f} MB"),
         ("of it the values of all queries", f"{len(packed(values(found))) / 1e6:.1f} MB"),
-        ("of it rankings and texts", f"{len(packed(rankings(found))) / 1e6:.1f} MB"),
+        ("of it rankings and texts", f"{len(packed(ranking_data(found))) / 1e6:.1f} MB"),
         ("opening it: queries can be searched", "no browser" if seen is None else f"{seen[0]:.1f} s"),
         ("opening it: all charts are drawn", "no browser" if seen is None else f"{seen[1]:.1f} s"),
     ]

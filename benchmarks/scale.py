@@ -28,10 +28,10 @@ import numpy as np
 import polars as pl
 
 import ragauge
-from ragauge.formats.parquet_runs import parquet_run
+from ragauge.files.parquet_runs import parquet_run
 from ragauge.measures.conventions import convention
-from ragauge.measures.from_frames import Counting
-from ragauge.runs.manifest import circumstances
+from ragauge.measures.judged_ranks_from_frames import Counting
+from ragauge.runs.folder import circumstances
 
 MEASURES = ["ndcg@10", "map", "mrr", "recall@100"]
 DEPTH, JUDGED, DOCUMENTS = 1_000, 20, 8_800_000

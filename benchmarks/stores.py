@@ -12,9 +12,10 @@ import sys
 import time
 from pathlib import Path
 
-from ragauge import Sweep, bench, plugins, report
-from ragauge.reports.sweeps_markdown import markdown
-from ragauge.runs.manifest import circumstances
+from ragauge import Sweep, bench, report
+from ragauge.core import plugins
+from ragauge.runs.folder import circumstances
+from ragauge.store_benchmarks.report import markdown
 
 HERE = Path(__file__).parent
 METRICS = {"ann_bigann10k": "l2", "ann_glove50_10k": "cosine"}

@@ -26,12 +26,12 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.benches import cards
-from ragauge.benches.truth import truth
-from ragauge.clusters import cluster
-from ragauge.runs.manifest import circumstances
-from ragauge.sweeps import VectorSet
-from ragauge.systems.stores.nearest import nearest, pair_distances
+from ragauge.compute.dask_cluster import cluster
+from ragauge.runs.folder import circumstances
+from ragauge.store_benchmarks import neighbours_gpu
+from ragauge.store_benchmarks.neighbour_cache import truth
+from ragauge.store_benchmarks.results import VectorSet
+from ragauge.stores.nearest_neighbours import nearest, pair_distances
 
 DIMENSION, QUERIES, K = 128, 1000, 100
 CHECKED, FEW = 10, 3
@@ -92,10 +92,10 @@ def measured(count: int, metric: str, repeats: int, *, full: bool = True) -> lis
             ways.append(("partition for each block", partitioned, time.process_time))
         if importable("faiss"):
             ways.append(("faiss IndexFlat", flat, time.process_time))
-    card = cards.has_card()
+    card = neighbours_gpu.has_card()
     if card:
-        cards.by_torch(base[:1000], queries[:2], K, metric)  # waking the card is not finding neighbours
-        ways.append(("torch on a card (wall clock)", cards.by_torch, time.perf_counter))
+        neighbours_gpu.by_torch(base[:1000], queries[:2], K, metric)  # waking the card is not finding neighbours
+        ways.append(("torch on a card (wall clock)", neighbours_gpu.by_torch, time.perf_counter))
     exact, rows = None, []
     for name, way, clock in ways:
         took, found = seconds(partial(way, base, queries, K, metric), repeats, clock)
@@ -136,7 +136,7 @@ def on_a_card(count: int, metric: str, *, alone: bool = False) -> list[str]:
         return places.cpu().numpy()
 
     def ours() -> Any:
-        return cards.Card(there, metric).candidates(queries, K)
+        return neighbours_gpu.Card(there, metric).candidates(queries, K)
 
     def product(kind: Any, tf32: bool = False) -> Any:
         torch.backends.cuda.matmul.allow_tf32 = tf32
@@ -213,8 +213,8 @@ def unusual(count: int = 300_000, dimension: int = 96, many: int = 200, k: int =
     for name, (base, queries) in sets.items():
         single, asked = np.asarray(base, np.float32), np.asarray(queries, np.float32)
         for metric in ("l2", "cosine"):
-            cards.by_torch(single, asked, k, metric)
-            took, found = seconds(partial(cards.by_torch, single, asked, k, metric), 3, time.perf_counter)
+            neighbours_gpu.by_torch(single, asked, k, metric)
+            took, found = seconds(partial(neighbours_gpu.by_torch, single, asked, k, metric), 3, time.perf_counter)
             some = slice(0, many, many // 10)
             exact = nearest(single, asked[some], k, metric)
             same = all(np.array_equal(mine[some], other) for mine, other in zip(found, exact, strict=True))
@@ -290,7 +290,7 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--full", action="store_true")
     asked.add_argument("--card", action="store_true", help="only what lies on a card")
-    place = Path(__file__).parent / ("TRUTH_CARD.md" if cards.has_card() else "TRUTH.md")
+    place = Path(__file__).parent / ("TRUTH_CARD.md" if neighbours_gpu.has_card() else "TRUTH.md")
     asked.add_argument("--out", type=Path, default=place)
     told = asked.parse_args()
     rows = []
@@ -299,7 +299,7 @@ def main() -> None:
     for metric in () if told.card else METRICS if told.full else ("l2",):
         rows += measured(1_000_000, metric, 1, full=told.full)
     both = [] if told.card or not importable("distributed") else elsewhere()
-    torch = f", torch {version('torch')} on {card_name()}" if cards.has_card() else ""
+    torch = f", torch {version('torch')} on {card_name()}" if neighbours_gpu.has_card() else ""
     cores = f", OPENBLAS_CORETYPE={os.environ['OPENBLAS_CORETYPE']}" if "OPENBLAS_CORETYPE" in os.environ else ""
     machine = circumstances()["machine"]
     lines = [
@@ -327,7 +327,7 @@ def main() -> None:
             "|---:|---|---|---:|---:|---|",
             *both,
         ]
-    if why := cards.no_card():
+    if why := neighbours_gpu.no_card():
         lines += ["", f"On a graphics card: not measured here ({why})."]
         print(lines[-1], flush=True)
     else:

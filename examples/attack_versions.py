@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import sys
 
-from ragauge.ages import Version
-from ragauge.formats.files import Source
-from ragauge.formats.stix import read_bundle
-from ragauge.formats.versions import write_versions
+from ragauge.files.source import Source
+from ragauge.files.stix import read_bundle
+from ragauge.knowledge.freshness.results import Version
+from ragauge.knowledge.freshness.versions_file import write_versions
 
 
 def versions(bundle: str) -> list[Version]:

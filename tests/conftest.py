@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from chat_server import serving_chat
-from ragauge.keys import forget_secrets
+from ragauge.core.secrets import forget_secrets
 
 os.environ["NUMBA_DISABLE_JIT"] = "1"  # ranx as it is takes seconds, and its compiler minutes
 settings.register_profile("ragauge", deadline=None, max_examples=100)
@@ -64,7 +64,7 @@ def chat_server():
 def workers():
     """A cluster of two worker processes."""
     pytest.importorskip("distributed")
-    from labour import working
+    from worker_tasks import working
 
     with working() as cluster:
         yield cluster
@@ -76,7 +76,7 @@ def dsn():
     """A PostgreSQL with pgvector: RAGAUGE_DSN, or an embedded one in a folder that goes away afterwards."""
     pytest.importorskip("psycopg")
     pytest.importorskip("pgvector")
-    from ragauge.systems.stores import postgres
+    from ragauge.stores import postgres
 
     if os.environ.get("RAGAUGE_DSN"):
         yield os.environ["RAGAUGE_DSN"]

@@ -4,7 +4,7 @@
     python tests/fuzz.py --again 7:123      # one input again, with its traceback; its files are kept
 
 Each input is a valid file or folder, changed in one to three places, and one command or reader that gets it. The only
-exceptions allowed are those of `ragauge.errors`. Child processes do the work, because a library can abort the process.
+exceptions allowed are those of `ragauge.core.errors`. Child processes do the work, because a library can abort the process.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def write_seeds(folder: Path) -> None:
     import numpy as np
     import polars as pl
 
-    from ragauge.formats import read_judgments, read_run
-    from ragauge.formats.samples import FORMS, read_samples, write_samples
-    from ragauge.formats.vectors import write_vectors
-    from ragauge.formats.writing import write_judgments, write_run
+    from ragauge.files.readers import read_judgments, read_run
+    from ragauge.files.samples import FORMS, read_samples, write_samples
+    from ragauge.files.vectors import write_vectors
+    from ragauge.files.writers import write_judgments, write_run
 
     shutil.copytree(GOLDENS / "inputs", folder / "inputs")
     shutil.copytree(GOLDENS / "folders", folder / "folders")
@@ -128,9 +128,9 @@ def write_seeds(folder: Path) -> None:
     write_vectors(folder / "vectors.ivecs", np.arange(12, dtype=np.int32).reshape(4, 3))
     write_vectors(folder / "vectors.bvecs", np.arange(12, dtype=np.uint8).reshape(4, 3))
     with contextlib.suppress(ImportError):
-        from ragauge.benches.truth import truth
-        from ragauge.formats.ann_hdf5 import write_hdf5
-        from ragauge.sweeps import VectorSet
+        from ragauge.store_benchmarks.ann_benchmarks_hdf5 import write_hdf5
+        from ragauge.store_benchmarks.neighbour_cache import truth
+        from ragauge.store_benchmarks.results import VectorSet
 
         data = VectorSet("toy", vectors, vectors[:3], "l2")
         write_hdf5(folder / "toy-euclidean.hdf5", data, truth(data, 3))
@@ -154,9 +154,9 @@ def _write_results(folder: Path) -> None:
 
 def _write_caches(folder: Path) -> None:
     """Write the files that ragauge keeps for itself."""
-    from ragauge.judges.replies import Kept, Replies
-    from ragauge.systems.embedders.cached import Cached
-    from ragauge.verdicts import Reply
+    from ragauge.core.protocols import Reply
+    from ragauge.judging.reply_cache import Kept, Replies
+    from ragauge.models.embedders import Cached
 
     replies = Replies(folder / "replies")
     for number in range(3):
@@ -201,25 +201,25 @@ class Target(NamedTuple):
 
 
 def read_vector_file(path: str) -> None:
-    from ragauge.formats.vectors import read_vectors
+    from ragauge.files.vectors import read_vectors
 
     read_vectors(path)
 
 
 def read_hdf5_file(path: str) -> None:
-    from ragauge.formats.ann_hdf5 import read_hdf5
+    from ragauge.store_benchmarks.ann_benchmarks_hdf5 import read_hdf5
 
     read_hdf5(path)
 
 
 def read_cached_vectors(path: str) -> None:
-    from ragauge.systems.embedders.cached import Cached
+    from ragauge.models.embedders import Cached
 
     Cached(_Letters(), Path(path)).embed(["a", "b", "new"])
 
 
 def read_replies(path: str) -> None:
-    from ragauge.judges.replies import Replies
+    from ragauge.judging.reply_cache import Replies
 
     replies = Replies(Path(path))
     try:
@@ -233,8 +233,8 @@ def read_replies(path: str) -> None:
 def read_truth(path: str) -> None:
     import numpy as np
 
-    from ragauge.benches.truth import truth
-    from ragauge.sweeps import VectorSet
+    from ragauge.store_benchmarks.neighbour_cache import truth
+    from ragauge.store_benchmarks.results import VectorSet
 
     vectors = np.random.default_rng(0).random((12, 4), np.float32)
     truth(VectorSet("toy", vectors, vectors[:3], "l2"), 3, cache=Path(path))
@@ -255,7 +255,8 @@ def first_document_or_stop(query: str, k: int) -> list[str]:
 def run_system(path: str, system: Callable[[str, int], list[str]]) -> None:
     """Run or resume a system in a folder."""
     import ragauge
-    from ragauge.records import Dataset, Document, Judgments
+    from ragauge.core.documents import Document
+    from ragauge.core.records import Dataset, Judgments
 
     documents = [Document(f"d{i}", f"word{i}") for i in range(5)]
     queries = {f"q{i}": f"word{i}" for i in range(9)}
@@ -270,7 +271,7 @@ def resume_run(path: str) -> None:
 
 
 def read_own_dataset(path: str) -> None:
-    from ragauge.datasets.loading import load
+    from ragauge.datasets import load
 
     load(path)
 
@@ -553,7 +554,7 @@ def call(words: list[str]) -> None:
 
 def is_allowed(error: BaseException) -> bool:
     """Whether ragauge may raise this; Typer's own errors are those of options."""
-    from ragauge.errors import RagaugeError
+    from ragauge.core.errors import RagaugeError
 
     return isinstance(error, RagaugeError) or type(error).__module__.startswith(("typer", "click"))
 

@@ -7,20 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ragauge.records import ByMeasure, Scores
-from ragauge.verdicts import (
-    ASKS,
-    Canary,
-    Claim,
-    Judged,
-    Question,
-    Sample,
-    Step,
-    Support,
-    Unscored,
-    Usefulness,
-    Verdicts,
-)
+from ragauge.core.records import ByMeasure, Scores
+from ragauge.core.samples import ASKS, Claim, Question, Sample, Support, Unscored, Usefulness, Verdicts
+from ragauge.judging.results import Canary, Judged, Step
 
 MODEL = "openai:gpt-x@api.example.org rubrics 1a2b3c"
 FAITHFULNESS, PRECISION, RECALL, RELEVANCE = (

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 
+from ragauge.core.documents import Document
+from ragauge.core.records import Dataset, Judgments
+from ragauge.evaluation.report import as_csv
 from ragauge.experiments import run
-from ragauge.records import Dataset, Document, Judgments
-from ragauge.reports.tables import as_csv
 
 DOCUMENTS = [Document(f"d{i}", f"word{i}") for i in range(40)]
 QUERIES = {f"q{i}": f"word{i}" for i in range(30)}

@@ -11,102 +11,95 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Audit": "ragauge.findings",
-    "BackendFailed": "ragauge.errors",
-    "BackendRestarted": "ragauge.errors",
-    "BadInput": "ragauge.errors",
-    "Calibration": "ragauge.calibrations",
-    "CheckFailed": "ragauge.errors",
-    "Comparison": "ragauge.comparisons",
-    "Comparisons": "ragauge.comparisons",
+    "Audit": "ragauge.core.findings",
+    "BackendFailed": "ragauge.core.errors",
+    "BackendRestarted": "ragauge.core.errors",
+    "BadInput": "ragauge.core.errors",
+    "Calibration": "ragauge.judging.calibration.results",
+    "CheckFailed": "ragauge.core.errors",
+    "Comparison": "ragauge.stats.comparisons",
+    "Comparisons": "ragauge.stats.comparisons",
     "Convention": "ragauge.measures.conventions",
-    "Dataset": "ragauge.records",
-    "Document": "ragauge.records",
-    "Experiment": "ragauge.outcomes",
-    "Finding": "ragauge.findings",
-    "Freshness": "ragauge.ages",
-    "Gain": "ragauge.worths",
-    "Gate": "ragauge.gates",
-    "History": "ragauge.histories",
-    "Hit": "ragauge.records",
-    "Incomparable": "ragauge.errors",
-    "Judged": "ragauge.verdicts",
-    "Judgments": "ragauge.records",
-    "Lineup": "ragauge.lineups",
-    "Lint": "ragauge.findings",
+    "Dataset": "ragauge.core.records",
+    "Document": "ragauge.core.documents",
+    "Experiment": "ragauge.runs.results",
+    "Finding": "ragauge.core.findings",
+    "Freshness": "ragauge.knowledge.freshness.results",
+    "Gain": "ragauge.knowledge.gain.results",
+    "Gate": "ragauge.gates.results",
+    "History": "ragauge.experiments.history.results",
+    "Hit": "ragauge.core.documents",
+    "Incomparable": "ragauge.core.errors",
+    "Judged": "ragauge.judging.results",
+    "Judgments": "ragauge.core.records",
+    "Lineup": "ragauge.embedder_study.results",
+    "Lint": "ragauge.knowledge.lint.results",
     "Measure": "ragauge.measures.names",
-    "MissingEvidence": "ragauge.errors",
-    "MissingExtra": "ragauge.errors",
-    "Novelty": "ragauge.worths",
-    "Overview": "ragauge.overviews",
-    "Ordeal": "ragauge.ordeals",
+    "MissingEvidence": "ragauge.core.errors",
+    "MissingExtra": "ragauge.core.errors",
+    "Novelty": "ragauge.knowledge.novelty.results",
+    "Ordeal": "ragauge.store_stress.results",
+    "Overview": "ragauge.comparison.results",
     "PRESETS": "ragauge.measures.conventions",
-    "PgVectorDB": "ragauge.systems.pgvector_db",
-    "pgVectorDB": "ragauge.systems.pgvector_db",
-    "RAGEvaluator": "ragauge.evaluator",
-    "RagaugeError": "ragauge.errors",
-    "Reliability": "ragauge.outcomes",
-    "Run": "ragauge.records",
-    "Sample": "ragauge.verdicts",
-    "Scores": "ragauge.records",
-    "Study": "ragauge.outcomes",
-    "Sweep": "ragauge.sweeps",
-    "Tokenizers": "ragauge.lineups",
-    "UnknownName": "ragauge.errors",
-    "VectorSet": "ragauge.sweeps",
-    "Web": "ragauge.webs",
+    "PgVectorDB": "ragauge.systems.pgvector",
+    "RAGEvaluator": "ragauge.experiments.rag_evaluator",
+    "RagaugeError": "ragauge.core.errors",
+    "Reliability": "ragauge.stats.reliability",
+    "Run": "ragauge.core.records",
+    "Sample": "ragauge.core.samples",
+    "Scores": "ragauge.core.records",
+    "Study": "ragauge.runs.results",
+    "Sweep": "ragauge.store_benchmarks.results",
+    "Tokenizers": "ragauge.embedder_study.results",
+    "UnknownName": "ragauge.core.errors",
+    "VectorSet": "ragauge.store_benchmarks.results",
+    "Web": "ragauge.knowledge.graph.results",
     "adapt_retriever": "ragauge.systems.adapters",
-    "arrays": "ragauge.formats",
-    "audit": "ragauge.auditing",
-    "bench": "ragauge.benching",
-    "calibrate": "ragauge.calibrating",
-    "cluster": "ragauge.clusters",
-    "compare": "ragauge.comparing",
-    "embedders": "ragauge.embedding",
-    "evaluate": "ragauge.verbs",
-    "freshness": "ragauge.staleness",
-    "fuse": "ragauge.fusing",
-    "gain": "ragauge.gaining",
-    "gate": "ragauge.gating",
-    "graph": "ragauge.graphing",
+    "arrays": "ragauge.files.in_memory",
+    "audit": "ragauge.audits",
+    "bench": "ragauge.store_benchmarks",
+    "calibrate": "ragauge.judging.calibration",
+    "cluster": "ragauge.compute.dask_cluster",
+    "compare": "ragauge.comparison",
+    "embedders": "ragauge.embedder_study",
     "estimate": "ragauge.judging",
-    "history": "ragauge.chronicle",
+    "evaluate": "ragauge.evaluation",
+    "freshness": "ragauge.knowledge.freshness",
+    "fuse": "ragauge.fusion",
+    "gain": "ragauge.knowledge.gain",
+    "gate": "ragauge.gates",
+    "graph": "ragauge.knowledge.graph",
+    "history": "ragauge.experiments.history",
     "judge": "ragauge.judging",
     "judge_async": "ragauge.judging",
-    "lint": "ragauge.linting",
-    "load": "ragauge.datasets.loading",
-    "neighbours": "ragauge.formats",
-    "novelty": "ragauge.novelties",
-    "overview": "ragauge.reporting",
-    "read_judgments": "ragauge.formats",
+    "lint": "ragauge.knowledge.lint",
+    "load": "ragauge.datasets",
+    "neighbours": "ragauge.files.in_memory",
+    "novelty": "ragauge.knowledge.novelty",
+    "overview": "ragauge.reports",
+    "pgVectorDB": "ragauge.systems.pgvector",
+    "read_judgments": "ragauge.files.readers",
+    "read_run": "ragauge.files.readers",
     "recount": "ragauge.judging",
-    "read_run": "ragauge.formats",
-    "reliability": "ragauge.trials",
-    "report": "ragauge.reporting",
+    "reliability": "ragauge.experiments.reliability",
+    "report": "ragauge.reports",
     "run": "ragauge.experiments",
     "run_each": "ragauge.experiments",
-    "save_baseline": "ragauge.baselines",
-    "stage": "ragauge.stages",
-    "stress": "ragauge.stressing",
-    "subtopic_judgments": "ragauge.formats",
-    "tokenizers": "ragauge.tokenizing",
-    "tune": "ragauge.fusing",
+    "save_baseline": "ragauge.experiments.baselines",
+    "stage": "ragauge.core.stages",
+    "stress": "ragauge.store_stress",
+    "subtopic_judgments": "ragauge.files.in_memory",
+    "tokenizers": "ragauge.embedder_study.tokenizer_study",
+    "tune": "ragauge.fusion",
 }
 
 if TYPE_CHECKING:
-    from ragauge.ages import Freshness
-    from ragauge.auditing import audit
-    from ragauge.baselines import save_baseline
-    from ragauge.benching import bench
-    from ragauge.calibrating import calibrate
-    from ragauge.calibrations import Calibration
-    from ragauge.chronicle import history
-    from ragauge.clusters import cluster
-    from ragauge.comparing import compare
-    from ragauge.comparisons import Comparison, Comparisons
-    from ragauge.datasets.loading import load
-    from ragauge.embedding import embedders
-    from ragauge.errors import (
+    from ragauge.audits import audit
+    from ragauge.comparison import compare
+    from ragauge.comparison.results import Overview
+    from ragauge.compute.dask_cluster import cluster
+    from ragauge.core.documents import Document, Hit
+    from ragauge.core.errors import (
         BackendFailed,
         BackendRestarted,
         BadInput,
@@ -117,39 +110,52 @@ if TYPE_CHECKING:
         RagaugeError,
         UnknownName,
     )
-    from ragauge.evaluator import RAGEvaluator
+    from ragauge.core.findings import Audit, Finding
+    from ragauge.core.records import Dataset, Judgments, Run, Scores
+    from ragauge.core.samples import Sample
+    from ragauge.core.stages import stage
+    from ragauge.datasets import load
+    from ragauge.embedder_study import embedders
+    from ragauge.embedder_study.results import Lineup, Tokenizers
+    from ragauge.embedder_study.tokenizer_study import tokenizers
+    from ragauge.evaluation import evaluate
     from ragauge.experiments import run, run_each
-    from ragauge.findings import Audit, Finding, Lint
-    from ragauge.formats import arrays, neighbours, read_judgments, read_run, subtopic_judgments
-    from ragauge.fusing import fuse, tune
-    from ragauge.gaining import gain
-    from ragauge.gates import Gate
-    from ragauge.gating import gate
-    from ragauge.graphing import graph
-    from ragauge.histories import History
+    from ragauge.experiments.baselines import save_baseline
+    from ragauge.experiments.history import history
+    from ragauge.experiments.history.results import History
+    from ragauge.experiments.rag_evaluator import RAGEvaluator
+    from ragauge.experiments.reliability import reliability
+    from ragauge.files.in_memory import arrays, neighbours, subtopic_judgments
+    from ragauge.files.readers import read_judgments, read_run
+    from ragauge.fusion import fuse, tune
+    from ragauge.gates import gate
+    from ragauge.gates.results import Gate
     from ragauge.judging import estimate, judge, judge_async, recount
-    from ragauge.lineups import Lineup, Tokenizers
-    from ragauge.linting import lint
+    from ragauge.judging.calibration import calibrate
+    from ragauge.judging.calibration.results import Calibration
+    from ragauge.judging.results import Judged
+    from ragauge.knowledge.freshness import freshness
+    from ragauge.knowledge.freshness.results import Freshness
+    from ragauge.knowledge.gain import gain
+    from ragauge.knowledge.gain.results import Gain
+    from ragauge.knowledge.graph import graph
+    from ragauge.knowledge.graph.results import Web
+    from ragauge.knowledge.lint import lint
+    from ragauge.knowledge.lint.results import Lint
+    from ragauge.knowledge.novelty import novelty
+    from ragauge.knowledge.novelty.results import Novelty
     from ragauge.measures.conventions import PRESETS, Convention
     from ragauge.measures.names import Measure
-    from ragauge.novelties import novelty
-    from ragauge.ordeals import Ordeal
-    from ragauge.outcomes import Experiment, Reliability, Study
-    from ragauge.overviews import Overview
-    from ragauge.records import Dataset, Document, Hit, Judgments, Run, Scores
-    from ragauge.reporting import overview, report
-    from ragauge.stages import stage
-    from ragauge.staleness import freshness
-    from ragauge.stressing import stress
-    from ragauge.sweeps import Sweep, VectorSet
+    from ragauge.reports import overview, report
+    from ragauge.runs.results import Experiment, Study
+    from ragauge.stats.comparisons import Comparison, Comparisons
+    from ragauge.stats.reliability import Reliability
+    from ragauge.store_benchmarks import bench
+    from ragauge.store_benchmarks.results import Sweep, VectorSet
+    from ragauge.store_stress import stress
+    from ragauge.store_stress.results import Ordeal
     from ragauge.systems.adapters import adapt_retriever
-    from ragauge.systems.pgvector_db import PgVectorDB, pgVectorDB
-    from ragauge.tokenizing import tokenizers
-    from ragauge.trials import reliability
-    from ragauge.verbs import evaluate
-    from ragauge.verdicts import Judged, Sample
-    from ragauge.webs import Web
-    from ragauge.worths import Gain, Novelty
+    from ragauge.systems.pgvector import PgVectorDB, pgVectorDB
 
 __all__ = [
     "PRESETS",

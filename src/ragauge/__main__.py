@@ -1,5 +1,7 @@
 """`python -m ragauge` is `ragauge`."""
 
+from __future__ import annotations
+
 from ragauge.cli import main
 
 main()

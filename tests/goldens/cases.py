@@ -54,8 +54,8 @@ def _judge_scripted(folder: Path) -> Any:
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from literal_judge import answer
     from ragauge import judge
-    from ragauge.judges.chats.scripted import Scripted
-    from ragauge.reports.judged_data import as_data
+    from ragauge.judging.report_formats import as_data
+    from ragauge.models.chats.recorded import Scripted
 
     measures = ["faithfulness", "context_precision", "context_recall", "answer_relevance", "hallucination"]
     found = judge(str(folder / "inputs/samples.jsonl"), measures, chat=Scripted(answer), embedder="words")
@@ -68,7 +68,7 @@ def _bench_from_raw_files(folder: Path) -> Any:
     from unittest.mock import patch
 
     from ragauge import bench
-    from ragauge.reports.sweeps_data import as_data
+    from ragauge.store_benchmarks.results_folder import as_data
 
     settings = json.loads((folder / "folders/bench_settings.json").read_text(encoding="utf-8"))
 
@@ -76,8 +76,8 @@ def _bench_from_raw_files(folder: Path) -> Any:
         raise AssertionError("the raw files of the recorded benchmark were not found; something was measured again")
 
     with (
-        patch("ragauge.benches.plan.circumstances", lambda: settings["environment"]),
-        patch("ragauge.benches.sweep.carry_out", refuse),
+        patch("ragauge.store_benchmarks.plan.circumstances", lambda: settings["environment"]),
+        patch("ragauge.store_benchmarks.jobs.carry_out", refuse),
     ):
         stores = shlex.split(settings["stores"])
         return as_data(bench(settings["data"], stores, folder=folder / "folders/bench", **settings["options"]))

@@ -6,25 +6,78 @@ To add a check, write its function and add a row to `CHECKS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ragauge.audits import (
-    chance,
-    conventions,
+    chance_level,
+    comparability,
     corpus,
-    explain,
-    footing,
-    honesty,
+    judgment_coverage,
     leakage,
-    limits,
-    steadiness,
+    score_explanation,
+    stability,
+    suspicious_scores,
     ties,
-    unjudged,
 )
 from ragauge.audits.evidence import Evidence
-from ragauge.audits.remedies import with_remedy
-from ragauge.errors import MissingEvidence, MissingExtra, UnknownName
-from ragauge.findings import LEAKS, Audit, Finding
+from ragauge.core.errors import MissingEvidence, MissingExtra, UnknownName
+from ragauge.core.findings import LEAKS, Audit, Finding
+
+REMEDIES: Mapping[str, str] = {
+    "expected": "ask for the run file and the judgments behind the number, and count them here",
+    "repetitions": "drop repetitions where the run is made; until then `evaluate --set duplicates=first` scores it",
+    "ties": "return scores with enough digits, or state the tie rule; "
+    "`evaluate --set ties=ranked` scores the order given",
+    "score width": "say which width the number is of: `evaluate --set width=float32` counts as trec_eval 9 does",
+    "survivorship": "run the missing queries, or count them 0 (`--set missing=zero`) and say how many there are",
+    "ground truth": "judge more deeply, or cite no recall of these judgments; precision at small cutoffs suffers least",
+    "ceiling": "report recall(of=capped) or a deeper cutoff beside it",
+    "depth": "make the run again and deeper, or report the measure at the depth that it has",
+    "unjudged": "judge these documents, or report unjudged@10 beside the score and `--set unjudged=condensed` too",
+    "pool bias": "judge the top of both runs before comparing them, or compare with `--set unjudged=condensed`",
+    "judged only": "search the whole collection, or call it reranking and compare it only with runs of its kind",
+    "chance": "look for ids that do not match, scores in the wrong order, or a reranker that does nothing",
+    "perfection": "look for judgments that the system has seen, and for questions made from their answers",
+    "ordered by grade": "find out whether the grades went into the run; if so, throw it away",
+    "all alike": "look at single queries (`evaluate -q`): a constant is no measurement",
+    "same run": "find out which of the files is the copy, and leave it out",
+    "other data": "run all of them on the same documents and queries",
+    "footing": "give all walkers the same embedder and graph, or call it a comparison of whole systems",
+    "repeats": "fix seeds and the order of equal scores, or ask three times or more (`run --repeats 3`), which reports "
+    "average over",
+    "few queries": "judge 25 queries or more, 50 if you can, before you call one system better",
+    "enough queries": "judge more queries, or call the runs equal",
+    "orphan documents": "mend the ids, or take these judgments out, and say so when you cite the score",
+    "orphan queries": "mend the ids, or take these queries out, and say so when you cite the score",
+    "duplicates": "keep one document of each text, or give all copies the same judgments",
+    "contradictions": "judge these pairs again; until then the better grade is the safer one",
+    "empty documents": "find their texts, or take them out of corpus and judgments",
+    "near duplicates": "keep one document of each group, or give all of them the same judgments",
+    "own documents": "drop each query's own document from its ranking before scoring",
+    "shared ids": "score with `--set own=kept`, or give queries and documents different ids",
+    "verbatim answers": "report the score without these queries beside the whole, or write them anew in other words",
+    "leaking field": "take the field out of what systems can see, or collect judgments that do not depend on it",
+    "leaking score": "find out what the score is made of: it must not come from the judgments or from their making",
+}
+"""Remedies by the name of the finding."""
+LEAKING: Mapping[str, str] = {
+    "chance": "mend the leak first: judgments that follow a leaking field do not follow the text, and a search by text "
+    "can then be no better than chance",
+}
+"""Remedies that apply instead if judgments leak into the data."""
+
+
+def with_remedy(one: Finding, *, leaking: bool = False) -> Finding:
+    """Return a problem with its remedy.
+
+    Other findings lose their remedy, except one that explains an expected score.
+    """
+    if one.problem and leaking and one.what in LEAKING:
+        return replace(one, remedy=LEAKING[one.what])
+    if one.problem:
+        return one if one.remedy else replace(one, remedy=REMEDIES[one.what])
+    return one if one.what == "expected" else replace(one, remedy="")
+
 
 NEEDS: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
     "a run": (lambda found: bool(found.runs), "no run is given"),
@@ -59,25 +112,25 @@ class Check:
 CHECKS: Mapping[str, Check] = {
     check.name: check
     for check in (
-        Check("expect", "the way of counting that explains a number", explain.expect, ("a run", "a number")),
-        Check("conventions", "a run under every preset, side by side", conventions.conventions, ("a run",)),
-        Check("repetitions", "documents that stand twice in a ranking", honesty.repetitions, ("a run",)),
+        Check("expect", "the way of counting that explains a number", score_explanation.expect, ("a run", "a number")),
+        Check("conventions", "a run under every preset, side by side", comparability.conventions, ("a run",)),
+        Check("repetitions", "documents that stand twice in a ranking", suspicious_scores.repetitions, ("a run",)),
         Check("ties", "best, worst, expected score over tie orders", ties.ties, ("a run",)),
         Check(
             "survivorship",
             "queries that are missing or failed",
-            honesty.survivorship,
+            suspicious_scores.survivorship,
             ("a run",),
         ),
-        Check("truth", "truth that was cut off, ceilings below 1", limits.truth),
-        Check("depth", "runs that end before a measure's cutoff", limits.depth, ("a run",)),
-        Check("unjudged", "unjudged documents, what they leave open", unjudged.unjudged, ("a run",)),
-        Check("chance", "scores no better than chance; the oracle", chance.chance, ("a run",)),
-        Check("perfection", "scores that are too good", honesty.perfection, ("a run",)),
-        Check("sameness", "runs or measures of which two are one", honesty.sameness, ("a run",)),
-        Check("footing", "runs that had not the same to work with", footing.footing, ("a run",)),
-        Check("repeats", "rankings that change from time to time", steadiness.repeats, ("a run", "repeats")),
-        Check("enough", "too few queries, also for a difference", steadiness.enough),
+        Check("truth", "truth that was cut off, ceilings below 1", judgment_coverage.truth),
+        Check("depth", "runs that end before a measure's cutoff", judgment_coverage.depth, ("a run",)),
+        Check("unjudged", "unjudged documents, what they leave open", judgment_coverage.unjudged, ("a run",)),
+        Check("chance", "scores no better than chance; the oracle", chance_level.chance, ("a run",)),
+        Check("perfection", "scores that are too good", suspicious_scores.perfection, ("a run",)),
+        Check("sameness", "runs or measures of which two are one", suspicious_scores.sameness, ("a run",)),
+        Check("footing", "runs that had not the same to work with", comparability.footing, ("a run",)),
+        Check("repeats", "rankings that change from time to time", stability.repeats, ("a run", "repeats")),
+        Check("enough", "too few queries, also for a difference", stability.enough),
         Check("orphans", "judgments of what is not there", corpus.orphans),
         Check("duplicates", "documents with the same text", corpus.duplicates, ("documents",)),
         Check("near-duplicates", "documents with nearly the same text", corpus.near_duplicates, ("documents",)),

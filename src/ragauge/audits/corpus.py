@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
-from ragauge.audits import twins
-from ragauge.audits.effects import (
+from ragauge.audits.evidence import (
     VISIBLE,
+    Evidence,
     Mended,
     effect,
     largest_move,
@@ -15,12 +17,99 @@ from ragauge.audits.effects import (
     without_documents,
     without_queries,
 )
-from ragauge.audits.evidence import Evidence
-from ragauge.audits.repairs import REPAIRS, Repair, repairs
-from ragauge.audits.wording import counted, some
-from ragauge.errors import MissingEvidence
-from ragauge.findings import Finding, Grid
-from ragauge.records import Document
+from ragauge.core.documents import Document
+from ragauge.core.errors import MissingEvidence
+from ragauge.core.findings import Finding, Grid
+from ragauge.core.records import Judgments, Run
+from ragauge.datasets import corpus_checks
+from ragauge.datasets.corpus_checks import REPAIRS, Repair, repairs
+from ragauge.output.numbers import pluralise, some
+
+Group = Sequence[str]
+"""Ids of duplicate documents, in corpus order."""
+
+
+class Alike(NamedTuple):
+    """Ids of a group of near-duplicate documents, with their similarity."""
+
+    group: Group
+    part: float
+    """Lowest share of shingles that a document of the group shares with the first one."""
+
+
+class Split(NamedTuple):
+    """Query with inconsistent judgments of a duplicate group.
+
+    One document is relevant, another is less relevant or unjudged.
+    """
+
+    query: str
+    group: Group
+    grades: dict[str, float]
+    """Grades of the documents of the group that are judged for the query."""
+
+    @property
+    def contradicts(self) -> bool:
+        """Return whether two documents of the group have different grades."""
+        return len(set(self.grades.values())) > 1
+
+
+def same(documents: Sequence[Document]) -> tuple[list[Group], list[str]]:
+    """Return groups of documents with equal texts, and ids of empty documents.
+
+    Title and text are compared after normalisation.
+    """
+    groups, empty = corpus_checks.same([document.whole for document in documents])
+    return [[documents[place].id for place in group] for group in groups], [documents[place].id for place in empty]
+
+
+def alike(documents: Sequence[Document]) -> list[Alike]:
+    """Return groups of near-duplicate documents.
+
+    Each shares at least `NEAR` of its shingles with the first one of the group.
+    """
+    found = corpus_checks.alike([document.whole for document in documents])
+    return [Alike([documents[place].id for place in one.group], one.part) for one in found]
+
+
+def splits(judgments: Judgments, groups: Sequence[Group], rel: float) -> Iterator[Split]:
+    """Find queries with inconsistent judgments of a group.
+
+    One document is relevant; others are graded differently or unjudged.
+    """
+    at = {doc: group for group in groups for doc in group}
+    for query, docs in judgments.nested.items():
+        seen = {id(at[doc]): at[doc] for doc, grade in docs.items() if doc in at and grade >= rel}
+        for group in seen.values():
+            grades = {doc: docs[doc] for doc in group if doc in docs}
+            if len(grades) < len(group) or len(set(grades.values())) > 1:
+                yield Split(query, group, grades)
+
+
+def shared(judgments: Judgments, found: Sequence[Split], *, judged_only: bool = False) -> Judgments:
+    """Give all documents of each group its best grade, or only the judged ones."""
+    grades = {query: dict(docs) for query, docs in judgments.nested.items()}
+    for one in found:
+        best = max(one.grades.values())
+        for doc in one.grades if judged_only else one.group:
+            grades[one.query][doc] = best
+    return regraded(judgments, grades)
+
+
+def collapsed(judgments: Judgments, groups: Sequence[Group]) -> Judgments:
+    """Replace each group by its first document, with the best grade of the group."""
+    return renamed(judgments, {doc: group[0] for group in groups for doc in group})
+
+
+def collapsed_run(run: Run, groups: Sequence[Group]) -> Run:
+    """Replace each group in a run by its first document, at its best position."""
+    import polars as pl
+
+    first = {doc: group[0] for group in groups for doc in group}
+    table = run.table.with_columns(pl.col("doc").replace(first))
+    best = table.filter(pl.col("score") == pl.col("score").max().over("query", "doc"))
+    return replace(run, table=best.unique(["query", "doc"], keep="first", maintain_order=True))
+
 
 MANY = 0.05
 """Minimum share of the corpus at which exact duplicates are a problem even if their judgments agree."""
@@ -47,21 +136,21 @@ def duplicates(evidence: Evidence) -> Iterator[Finding]:
     since no text search finds them, and leaving them out changes a mean by 0.001 or more, or no run is given.
     """
     documents = _documents(evidence)
-    groups, empty = twins.same(documents)
+    groups, empty = same(documents)
     yield from _empty(evidence, empty, len(documents))
     if not groups:
         yield Finding(
-            "corpus", "duplicates", False, 0, f"no two of {counted(len(documents), 'document')} have the same text"
+            "corpus", "duplicates", False, 0, f"no two of {pluralise(len(documents), 'document')} have the same text"
         )
         return
-    split = list(twins.splits(evidence.judgments, groups, evidence.rules.rel))
+    split = list(splits(evidence.judgments, groups, evidence.rules.rel))
     size = sum(map(len, groups))
     message = (
-        f"{size:,} of {counted(len(documents), 'document')} have the text of another (case and white space aside), "
-        f"in {counted(len(groups), 'group')}; {_judged(evidence, [doc for group in groups for doc in group])}"
+        f"{size:,} of {pluralise(len(documents), 'document')} have the text of another (case and white space aside), "
+        f"in {pluralise(len(groups), 'group')}; {_judged(evidence, [doc for group in groups for doc in group])}"
     )
     if split:
-        message += f"; {counted(_queries(split), 'query')} with a relevant document whose twin is not as relevant"
+        message += f"; {pluralise(_queries(split), 'query')} with a relevant document whose twin is not as relevant"
     words, grid = effect(evidence, _one_by_one(evidence, groups, split, "twins"))
     yield Finding(
         "corpus",
@@ -88,35 +177,33 @@ def _empty(evidence: Evidence, empty: Sequence[str], total: int) -> Iterator[Fin
         "empty documents",
         bool(relevant) and all(not largest_move(evidence, count) < VISIBLE for count in ways.values()),
         len(empty),
-        f"{len(empty):,} of {counted(total, 'document')} have no text; {_judged(evidence, empty)}",
+        f"{len(empty):,} of {pluralise(total, 'document')} have no text; {_judged(evidence, empty)}",
         some(empty),
         words,
         grid,
     )
 
 
-def _one_by_one(evidence: Evidence, groups: Sequence[twins.Group], split: Sequence[twins.Split], name: str) -> Mended:
-    best, fewer = twins.shared(evidence.judgments, split), twins.collapsed(evidence.judgments, groups)
+def _one_by_one(evidence: Evidence, groups: Sequence[Group], split: Sequence[Split], name: str) -> Mended:
+    best, fewer = shared(evidence.judgments, split), collapsed(evidence.judgments, groups)
     return {
         f"{name} share judgments": lambda run: evidence.scores(run, judgments=best),
-        f"{name} are one": lambda run: evidence.scores(
-            twins.collapsed_run(evidence.runs[run], groups), judgments=fewer
-        ),
+        f"{name} are one": lambda run: evidence.scores(collapsed_run(evidence.runs[run], groups), judgments=fewer),
     }
 
 
-def _contradictions(evidence: Evidence, clashes: Sequence[twins.Split]) -> Iterator[Finding]:
+def _contradictions(evidence: Evidence, clashes: Sequence[Split]) -> Iterator[Finding]:
     if not clashes:
         return
-    best = twins.shared(evidence.judgments, clashes, judged_only=True)
+    best = shared(evidence.judgments, clashes, judged_only=True)
     words, grid = effect(evidence, {"the better grade counts": lambda run: evidence.scores(run, judgments=best)})
     yield Finding(
         evidence.judgments.source,
         "contradictions",
         True,
         len(clashes),
-        f"the same text is judged differently for the same query {counted(len(clashes), 'time')}, "
-        f"in {counted(_queries(clashes), 'query')}",
+        f"the same text is judged differently for the same query {pluralise(len(clashes), 'time')}, "
+        f"in {pluralise(_queries(clashes), 'query')}",
         some(
             [
                 f"query {one.query}: " + ", ".join(f"{doc} is {grade:g}" for doc, grade in list(one.grades.items())[:3])
@@ -138,28 +225,26 @@ def near_duplicates(evidence: Evidence) -> Iterator[Finding]:
     documents = _documents(evidence)
     if len(documents) > MOST:
         raise MissingEvidence(f"near-duplicates are looked for among {MOST:,} documents at most")
-    exact, empty = twins.same(documents)
+    exact, empty = same(documents)
     left_out = {doc for group in exact for doc in group[1:]} | set(empty)
-    found = twins.alike([document for document in documents if document.id not in left_out])
-    rule = f"Jaccard {twins.NEAR:g} or more of three-word stretches"
+    found = alike([document for document in documents if document.id not in left_out])
+    rule = f"Jaccard {corpus_checks.NEAR:g} or more of three-word stretches"
     if not found:
-        message = f"no two of {counted(len(documents), 'document')} are nearly the same ({rule})"
+        message = f"no two of {pluralise(len(documents), 'document')} are nearly the same ({rule})"
         yield Finding("corpus", "near duplicates", False, 0, message)
         return
     groups = [one.group for one in found]
-    split = list(twins.splits(evidence.judgments, groups, evidence.rules.rel))
-    close = list(
-        twins.splits(evidence.judgments, [one.group for one in found if one.part >= CLOSE], evidence.rules.rel)
-    )
+    split = list(splits(evidence.judgments, groups, evidence.rules.rel))
+    close = list(splits(evidence.judgments, [one.group for one in found if one.part >= CLOSE], evidence.rules.rel))
     size = sum(map(len, groups))
     message = (
-        f"{size:,} of {counted(len(documents), 'document')} are nearly another ({rule}), "
-        f"in {counted(len(groups), 'group')}; "
+        f"{size:,} of {pluralise(len(documents), 'document')} are nearly another ({rule}), "
+        f"in {pluralise(len(groups), 'group')}; "
         f"{_judged(evidence, [doc for group in groups for doc in group])}"
     )
     if split:
         message += (
-            f"; {counted(_queries(split), 'query')} with a relevant document whose near-twin is not as relevant, "
+            f"; {pluralise(_queries(split), 'query')} with a relevant document whose near-twin is not as relevant, "
             f"{_queries(close):,} of them at {CLOSE:g} or more"
         )
     words, grid = effect(evidence, _one_by_one(evidence, groups, split, "near-twins"))
@@ -194,7 +279,7 @@ def _orphan_documents(evidence: Evidence, documents: Sequence[Document]) -> Iter
     grades = evidence.judgments.nested
     lost = [(query, doc) for query, docs in grades.items() for doc in docs if doc not in known]
     if not lost:
-        message = f"all {counted(len(evidence.judgments.pool.grades), 'judgment')} are of documents in the corpus"
+        message = f"all {pluralise(len(evidence.judgments.pool.grades), 'judgment')} are of documents in the corpus"
         yield Finding(evidence.judgments.source, "orphan documents", False, 0, message)
         return
     relevant = sum(grades[query][doc] >= evidence.rules.rel for query, doc in lost)
@@ -210,8 +295,8 @@ def _orphan_documents(evidence: Evidence, documents: Sequence[Document]) -> Iter
         "orphan documents",
         relevant > 0,
         len(lost),
-        f"{counted(len(lost), 'judgment')}, {relevant:,} of them relevant, of documents that are not in the corpus, "
-        f"in {counted(len({query for query, _ in lost}), 'query')}; {_said(found, len({doc for _, doc in lost}))}",
+        f"{pluralise(len(lost), 'judgment')}, {relevant:,} of them relevant, of documents that are not in the corpus, "
+        f"in {pluralise(len({query for query, _ in lost}), 'query')}; {_said(found, len({doc for _, doc in lost}))}",
         _examples([doc for _, doc in lost], found),
         words,
         grid or _as_grid(found),
@@ -251,7 +336,7 @@ def _said(found: Sequence[Repair], total: int) -> str:
         return f"no other writing ({', '.join(REPAIRS)}) makes any match"
     first, *others = found
     more = "".join(f", {len(one.matches):,} without regard to {one.name}" for one in others)
-    return f"{len(first.matches):,} of {counted(total, 'id')} would match without regard to {first.name}{more}"
+    return f"{len(first.matches):,} of {pluralise(total, 'id')} would match without regard to {first.name}{more}"
 
 
 def _examples(lost: Sequence[str], found: Sequence[Repair]) -> Sequence[str]:
@@ -281,5 +366,5 @@ def _judged(evidence: Evidence, documents: Sequence[str]) -> str:
     return f"{len(judged):,} judged, {_relevant(evidence, documents):,} relevant"
 
 
-def _queries(split: Sequence[twins.Split]) -> int:
+def _queries(split: Sequence[Split]) -> int:
     return len({one.query for one in split})

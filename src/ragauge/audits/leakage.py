@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ragauge.audits.effects import Mended, effect, without_pairs, without_queries
-from ragauge.audits.evidence import Evidence
-from ragauge.audits.fields import fields, namings
-from ragauge.audits.followers import all_predictors, leaking_field, naming_field, right_names
-from ragauge.audits.predictors import by_run, draw, mark_auc, predictions, text_auc
-from ragauge.audits.texts import Corpus
-from ragauge.audits.wording import counted, percent, some
-from ragauge.errors import MissingEvidence
-from ragauge.findings import Finding
-from ragauge.records import Document
-from ragauge.texts import normalised, words
+from ragauge.audits.evidence import Evidence, Mended, effect, without_pairs, without_queries
+from ragauge.audits.leakage_fields import Corpus, fields, namings
+from ragauge.audits.leakage_findings import all_predictors, leaking_field, naming_field, right_names
+from ragauge.audits.leakage_predictors import by_run, draw, mark_auc, predictions, text_auc
+from ragauge.core.documents import Document
+from ragauge.core.errors import MissingEvidence
+from ragauge.core.findings import Finding
+from ragauge.core.text import normalised, words
+from ragauge.output.numbers import format_percent, pluralise, some
 
 if TYPE_CHECKING:
     import polars as pl
+
 
 LEAST_WORDS = 4
 """Minimum length of a query in words; a shorter one can occur in a document by chance."""
@@ -72,7 +71,7 @@ def own_documents(evidence: Evidence) -> Iterator[Finding]:
     if strangers:
         yield _strangers(evidence, strangers)
     if not own and not strangers:
-        yield Finding("queries", "own documents", False, 0, f"none of {counted(len(queries), 'query')} is a document")
+        yield Finding("queries", "own documents", False, 0, f"none of {pluralise(len(queries), 'query')} is a document")
 
 
 def _alike(query: str, text: str) -> bool:
@@ -94,7 +93,7 @@ def _own(evidence: Evidence, own: Mapping[str, set[str]], total: int) -> Finding
         "own documents",
         right > 0 or any(returned.values()),
         len(own),
-        f"{len(own):,} of {counted(total, 'query')} are documents of the corpus: {by_id:,} by their id, "
+        f"{len(own):,} of {pluralise(total, 'query')} are documents of the corpus: {by_id:,} by their id, "
         f"{len(own) - by_id:,} under another id; {right:,} of them have themselves for an answer{told}",
         some([f"{query} = {min(docs - {query}, default=query)}" for query, docs in own.items() if query not in docs], 3)
         or some(list(own)),
@@ -132,7 +131,7 @@ def _strangers(evidence: Evidence, queries: Sequence[str]) -> Finding:
         "shared ids",
         wrong,
         len(queries),
-        f"{counted(len(queries), 'query')} have the id of a document with another text: own=dropped (as in BEIR) "
+        f"{pluralise(len(queries), 'query')} have the id of a document with another text: own=dropped (as in BEIR) "
         "takes documents away that are not the query",
         some(queries),
         changed,
@@ -174,7 +173,9 @@ def verbatim(evidence: Evidence) -> Iterator[Finding]:
                 if found and row == 0:
                     inside.setdefault(query, documents[doc].id)
     if not inside:
-        message = f"none of {counted(len(asked), 'query')} of {LEAST_WORDS} words or more stands in a relevant document"
+        message = (
+            f"none of {pluralise(len(asked), 'query')} of {LEAST_WORDS} words or more stands in a relevant document"
+        )
         yield Finding("queries", "verbatim answers", False, 0, message)
         return
     p = float(fisher_exact(table, alternative="greater").pvalue)
@@ -188,9 +189,9 @@ def verbatim(evidence: Evidence) -> Iterator[Finding]:
         "verbatim answers",
         p < LEVEL and len(inside) >= max(3, SOME * len(asked)),
         len(inside),
-        f"{len(inside):,} of {counted(len(asked), 'query')} of {LEAST_WORDS} words or more stand word for word in a "
-        f"relevant document: in {percent(rates[0])} of {counted(int(table[0].sum()), 'relevant document')}, "
-        f"in {percent(rates[1])} of {counted(int(table[1].sum()), 'other')} (p {p:.2g})",
+        f"{len(inside):,} of {pluralise(len(asked), 'query')} of {LEAST_WORDS} words or more stand word for word in a "
+        f"relevant document: in {format_percent(rates[0])} of {pluralise(int(table[0].sum()), 'relevant document')}, "
+        f"in {format_percent(rates[1])} of {pluralise(int(table[1].sum()), 'other')} (p {p:.2g})",
         some([f"{query} in {doc}" for query, doc in inside.items()]),
         changed,
         grid,
@@ -248,7 +249,7 @@ def predictors(evidence: Evidence) -> Iterator[Finding]:
                 True,
                 len(one.each),
                 f"its scores tell relevant documents from others almost without error (AUC {one.auc:.4f} over "
-                f"{counted(len(one.each), 'query')}) where text tells next to nothing (AUC {text.mean():.4f})",
+                f"{pluralise(len(one.each), 'query')}) where text tells next to nothing (AUC {text.mean():.4f})",
             )
     rows = [*found, *(replace(one, name=f"query in {one.name}") for one in named), *runs]
     yield all_predictors(rows, telling, leaks, text, mark, [one for _, one in names], unread)

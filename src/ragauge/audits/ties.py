@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ragauge.audits.effects import VISIBLE
-from ragauge.audits.evidence import Evidence
-from ragauge.audits.orders import ROUNDS, Guess, arranged, averaging, cut, expected, is_ordered, means, taken_out
-from ragauge.audits.wording import changes, counted, percent, some
-from ragauge.findings import Finding, Grid
+from ragauge.audits.evidence import VISIBLE, Evidence
+from ragauge.audits.tie_orders import ROUNDS, Guess, arranged, averaging, cut, expected, is_ordered, means, taken_out
+from ragauge.core.findings import Finding, Grid
+from ragauge.core.records import Run, Scores
 from ragauge.measures.conventions import Convention
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import score
-from ragauge.records import Run, Scores
+from ragauge.output.numbers import changes, format_percent, pluralise, some
 
 if TYPE_CHECKING:
     import polars as pl
@@ -125,7 +124,7 @@ def _of_orders(evidence: Evidence, name: str, table: pl.DataFrame) -> Finding:
     found = sensitivity(evidence, name, table, rules)
     if not found.tied:
         return Finding(name, "ties", False, 0, "no two documents of a query have the same score")
-    share = f"{percent(found.tied / found.rows)} of the scores repeat another ({found.tied:,} of {found.rows:,})"
+    share = f"{format_percent(found.tied / found.rows)} of the scores repeat another ({found.tied:,} of {found.rows:,})"
     more = found.tied - tied_rows(taken_out(run.table, evidence.judgments, rules.but(width="double"))[0])
     returned = more == found.tied and _made_here(run) and rules.width == "double"
     if returned:
@@ -143,9 +142,9 @@ def _of_orders(evidence: Evidence, name: str, table: pl.DataFrame) -> Finding:
     drawn = [str(one) for one, guess in zip(found.measures, found.expected, strict=True) if not guess.exact]
     about = f"; expected {', '.join(drawn)} is the mean of {ROUNDS} orders drawn at random" if drawn else ""
     moved = changes([str(found.measures[0])], means(found.worst)[:1], means(found.best)[:1])
-    decides = f"; their order decides the score of {counted(len(queries), 'query')}"
+    decides = f"; their order decides the score of {pluralise(len(queries), 'query')}"
     if returned:
-        decides = f"; another order would change the score of {counted(len(queries), 'query')}"
+        decides = f"; another order would change the score of {pluralise(len(queries), 'query')}"
         decides += f" ({moved}, worst to best)" if moved else ""
     return Finding(
         name,
@@ -183,7 +182,7 @@ def _of_width(evidence: Evidence, name: str, table: pl.DataFrame) -> Iterator[Fi
         "score width",
         gap >= VISIBLE,
         more,
-        f"{counted(more, 'score')} that differ as doubles are tied as 32-bit floats (trec_eval 9, pytrec_eval, BEIR)",
+        f"{pluralise(more, 'score')} that differ as doubles are tied as 32-bit floats (trec_eval 9, pytrec_eval, BEIR)",
         effect=changes(before.measures, means(before), means(after)),
         grid=found.grid(
             as_doubles=[before.means[one] for one in chosen], as_32_bit=[after.means[one] for one in chosen]

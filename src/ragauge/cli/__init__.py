@@ -25,7 +25,7 @@ def main() -> None:
 
 def _run() -> int:
     from ragauge.cli.failures import clean_up_when_terminated, open_streams
-    from ragauge.errors import BadInput
+    from ragauge.core.errors import BadInput
 
     open_streams()
     clean_up_when_terminated()

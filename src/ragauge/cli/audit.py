@@ -8,9 +8,9 @@ import typer
 from rich.text import Text
 
 from ragauge.cli import console
-from ragauge.cli.applicability import allow_only, refuse
-from ragauge.errors import BadInput
-from ragauge.reports.tables import plain_table
+from ragauge.cli.option_checks import allow_only, refuse
+from ragauge.core.errors import BadInput
+from ragauge.output.terminal import plain_table
 
 
 def audit(  # noqa: PLR0913 - each is an option of the command
@@ -59,8 +59,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         raise BadInput("nothing is given", hint="ragauge audit QRELS RUN…, or a folder that `ragauge run` wrote")
     if as_json:
         refuse(context, ["full"], "with --json, which has every finding in full")
-    from ragauge.auditing import audit_files
-    from ragauge.reports import audits
+    from ragauge.audits import audit_files, report
 
     found = audit_files(
         files,
@@ -76,16 +75,16 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         split=split,
     )
     if markdown is not None:
-        from ragauge.formats.writing import whole_file
+        from ragauge.files.workspace import whole_file
 
         with whole_file(markdown) as out:
-            out.write(audits.markdown(found).encode("utf-8", "replace"))
+            out.write(report.markdown(found).encode("utf-8", "replace"))
     if as_json:
-        console.write_data(audits.as_json(found))
+        console.write_data(report.as_json(found))
     else:
-        console.show(*console.narrow(audits.rendered(found, full=full)))
+        console.show(*console.narrow(report.rendered(found, full=full)))
     wrote = [] if markdown is None else [f"wrote {markdown}"]
-    console.talk([*found.notes, *wrote, audits.summary(found)])
+    console.talk([*found.notes, *wrote, report.summary(found)])
     if strict and found.problems:
         raise typer.Exit(1)
 

@@ -14,26 +14,23 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from ragauge import clusters
-from ragauge.benches.plan import SELECTIVITIES, Plan, jobs, minimum_seconds
-from ragauge.benching import DOUBTFUL, STORES
-from ragauge.benching import bench as measure
 from ragauge.cli import console
-from ragauge.cli.applicability import allow_only, check_outputs, refuse, require_any
-from ragauge.cli.clusters import Cluster
+from ragauge.cli.console import Cluster
+from ragauge.cli.option_checks import allow_only, check_outputs, refuse, require_any
 from ragauge.cli.progress import SHORTEST_S, Stages, format_duration, status
+from ragauge.compute import dask_cluster
+from ragauge.core.errors import BadInput
 from ragauge.datasets.folders import name_of
-from ragauge.errors import BadInput
-from ragauge.experiments import slug
-from ragauge.formats.locks import hold_folder
-from ragauge.forms import write_charts
-from ragauge.reports.charts.sweeps import drawn
-from ragauge.reports.sweeps import broken, legends, notes, summary, tables
-from ragauge.reports.sweeps_csv import points_csv
-from ragauge.reports.sweeps_data import as_data
-from ragauge.reports.tables import counted
-from ragauge.sweep_files import write_folder
-from ragauge.sweeps import Sweep
+from ragauge.files.workspace import hold_folder, slug
+from ragauge.output.formats import write_charts
+from ragauge.output.numbers import count_noun
+from ragauge.store_benchmarks import DOUBTFUL, STORES
+from ragauge.store_benchmarks import bench as measure
+from ragauge.store_benchmarks.load_and_cost_charts import drawn
+from ragauge.store_benchmarks.plan import SELECTIVITIES, Plan, jobs, minimum_seconds
+from ragauge.store_benchmarks.report import broken, legends, notes, summary, tables
+from ragauge.store_benchmarks.results import Sweep
+from ragauge.store_benchmarks.results_folder import as_data, points_csv, write_folder
 
 N = TypeVar("N")
 CHANGED = 200
@@ -172,7 +169,9 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     """
     if schema:
         allow_only(context, ["schema"], "--schema")
-        console.write_data((packaged("ragauge.reports") / "sweep.schema.json").read_text(encoding="utf-8"), nl=False)
+        console.write_data(
+            (packaged("ragauge.store_benchmarks") / "sweep.schema.json").read_text(encoding="utf-8"), nl=False
+        )
         return
     console.only_one({"--json": output, "--csv": as_csv})
     modes = {"--fresh": fresh, "--reuse": reuse, "--remeasure": remeasure is not None}
@@ -211,7 +210,7 @@ def _measured(data: str, stores: list[str], folder: Path, cluster: str | None, s
     fresh = bool(settings.get("fresh"))
     with Stages() as watch:
         try:
-            with clusters.cluster(cluster) as executor:
+            with dask_cluster.cluster(cluster) as executor:
                 found = measure(data, stores, folder=folder, executor=executor, progress=watch, **settings)
         except KeyboardInterrupt:
             sys.stderr.write(
@@ -229,10 +228,10 @@ def _estimate(stores: list[str], settings: dict[str, Any]) -> None:
     wanted = jobs(stores, plan)
     seconds = minimum_seconds(wanted, plan)
     if seconds >= SHORTEST_S:
-        points = counted(sum(len(job.searches) for job in wanted), "configuration")
+        points = count_noun(sum(len(job.searches) for job in wanted), "configuration")
         console.talk(
             [
-                f"{counted(len(wanted), 'build')}, {points}, {counted(plan.repeats, 'repeat')}: at least "
+                f"{count_noun(len(wanted), 'build')}, {points}, {count_noun(plan.repeats, 'repeat')}: at least "
                 f"{format_duration(seconds)}; the time left is estimated after the first build"
             ]
         )

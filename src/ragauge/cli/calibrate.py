@@ -13,14 +13,14 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.applicability import OF_MODELS, allow_only, check_outputs, refuse, require_any
+from ragauge.cli.option_checks import OF_MODELS, allow_only, check_outputs, refuse, require_any
 from ragauge.cli.progress import Counting
-from ragauge.errors import BadInput
-from ragauge.formats.samples import called
-from ragauge.reports import calibrations as reports
-from ragauge.reports.calibrations_data import as_csv, as_data
-from ragauge.reports.tables import drawn as table_of
-from ragauge.verdicts import LEXICAL
+from ragauge.core.errors import BadInput
+from ragauge.core.samples import LEXICAL
+from ragauge.files.samples import called
+from ragauge.judging.calibration import report as reports
+from ragauge.judging.calibration.report import as_csv, as_data
+from ragauge.output.terminal import drawn as table_of
 
 
 def calibrate(  # noqa: PLR0913 - each is an option of the command
@@ -101,7 +101,7 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
     if schema:
         allow_only(context, ["schema"], "--schema")
         console.write_data(
-            (packaged("ragauge.reports") / "calibration.schema.json").read_text(encoding="utf-8"), nl=False
+            (packaged("ragauge.judging.calibration") / "calibration.schema.json").read_text(encoding="utf-8"), nl=False
         )
         return
     console.only_one({"--json": as_json, "--csv": csv, "--markdown": markdown})
@@ -115,10 +115,10 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
     check_outputs([], charts)
     if not labelled:
         raise BadInput("there is nothing to calibrate on", hint="ragauge calibrate labelled.jsonl")
-    from ragauge.calibrating import calibrate as measure_judge
-    from ragauge.experiments import slug
-    from ragauge.forms import write_charts
-    from ragauge.reports.charts.calibrations import drawn
+    from ragauge.files.workspace import slug
+    from ragauge.judging.calibration import calibrate as measure_judge
+    from ragauge.judging.calibration.report import drawn
+    from ragauge.output.formats import write_charts
 
     asked: dict[str, Any] = {
         "chat": chat, "measure": measure, "replicates": replicates, "swap": swap, "limit": limit, "seed": seed,
@@ -173,9 +173,9 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
 
 def _estimate(places: Mapping[str, Path | None], asked: dict[str, Any]) -> None:
     """Print the estimated cost for each labelled dataset."""
-    from ragauge.calibrating import estimate_calibration
     from ragauge.cli.judge import describe_estimate
-    from ragauge.reports.judged import estimate_tables
+    from ragauge.judging.calibration import estimate_calibration
+    from ragauge.judging.report_formats import estimate_tables
 
     more: list[str] = []
     for path, place in places.items():

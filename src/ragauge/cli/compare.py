@@ -7,20 +7,20 @@ from typing import Annotated
 
 import typer
 
-from ragauge import clusters
-from ragauge.answer_dates import describe_answers
 from ragauge.cli import console
-from ragauge.cli.applicability import refuse
-from ragauge.cli.clusters import Cluster
+from ragauge.cli.console import Cluster
 from ragauge.cli.evaluate import rules_of
+from ragauge.cli.option_checks import refuse
 from ragauge.cli.options import HigherIsBetter, LowerIsBetter, Rel
-from ragauge.cli.ties import describe_ties
-from ragauge.comparing import compare as compare_scores
-from ragauge.errors import BadInput
-from ragauge.formats.rows import read_tags
-from ragauge.reports import comparisons as reports
-from ragauge.reports.latex import comparisons_table
-from ragauge.scored import MEASURES, score_files
+from ragauge.cli.tie_notes import describe_ties
+from ragauge.comparison import compare as compare_scores
+from ragauge.comparison import report as reports
+from ragauge.comparison.latex import comparisons_table
+from ragauge.comparison.scored_files import MEASURES, score_files
+from ragauge.compute import dask_cluster
+from ragauge.core.errors import BadInput
+from ragauge.core.run_dates import describe_answers
+from ragauge.files.table_rows import read_tags
 
 
 def compare(  # noqa: PLR0913 - each is an option of the command
@@ -100,7 +100,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
             raise BadInput("--tags does nothing without --by", hint="--by COLUMN")
         for query, values in read_tags(tags).items():
             tagged.setdefault(query, {}).update(values)
-    with clusters.cluster(cluster) as executor:
+    with dask_cluster.cluster(cluster) as executor:
         compared = compare_scores(
             found, baseline=found.baseline, by=by, tags=tagged, overlap=overlap, count_missing=count_missing,
             executor=executor, test=test, correction=correction, family=family, confidence=confidence,

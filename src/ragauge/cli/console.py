@@ -7,16 +7,28 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from ragauge.errors import BadInput, InputWarning
-from ragauge.keys import redact
-from ragauge.reports.sparklines import marks_for
-from ragauge.reports.tables import one_line
-from ragauge.structured_text import parse_json
+import typer
+
+from ragauge.core.errors import BadInput, InputWarning
+from ragauge.core.secrets import redact
+from ragauge.core.structured_text import parse_json
+from ragauge.core.text import one_line
+from ragauge.output.terminal import marks_for
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        show_default=False,
+        help="Work on a Dask cluster: tcp://HOST:8786, or local:N for N processes here.",
+    ),
+]
 
 
 WIDTH = 80

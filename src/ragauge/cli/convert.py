@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from ragauge import formats
-from ragauge.cli.applicability import refuse
-from ragauge.errors import BadInput
-from ragauge.formats import columns, documents, samples, writing
-from ragauge.formats.files import Source
+from ragauge.cli.option_checks import refuse
+from ragauge.core.errors import BadInput
+from ragauge.files import json_files, readers, samples, table_files, writers
+from ragauge.files.source import Source
 
 
 def convert(
@@ -19,7 +18,7 @@ def convert(
     target: Annotated[
         str, typer.Argument(metavar="OUT", help="The file to write; - is standard output; FOLDER/ is BEIR.")
     ],
-    from_: Annotated[str | None, typer.Option("--from", help=f"What IN is: {', '.join(formats.FORMATS)}.")] = None,
+    from_: Annotated[str | None, typer.Option("--from", help=f"What IN is: {', '.join(readers.FORMATS)}.")] = None,
     to: Annotated[
         str | None, typer.Option("--to", help="What OUT becomes, by its ending otherwise; of samples: ragas, deepeval.")
     ] = None,
@@ -39,19 +38,19 @@ def convert(
         return
     for name in (from_, to):
         if name is not None:
-            formats.known(name)
+            readers.known(name)
     what = kind or _kind(Source(source), from_)
     if what == "qrels":
-        writing.write_judgments(formats.read_judgments(source, format=from_), target, to)
+        writers.write_judgments(readers.read_judgments(source, format=from_), target, to)
     elif what == "run":
-        writing.write_run(formats.read_run(source, format=from_), target, to)
+        writers.write_run(readers.read_run(source, format=from_), target, to)
     else:
         raise BadInput(f"`--kind {what}` is unknown", hint="qrels, run or samples")
 
 
 def _kind(source: Source, format_: str | None) -> str:
     """Detect whether a file has judgments or a run: `qrels` or `run`."""
-    form = format_ or formats.guess(source)
+    form = format_ or readers.guess(source)
     if form in ("beir", "rig", "subtopics"):
         return "qrels"
     if form == "trec":
@@ -60,13 +59,13 @@ def _kind(source: Source, format_: str | None) -> str:
             return "run"
         return "qrels"
     if form == "json":
-        thing = documents.read_json(source, ids=True)
+        thing = json_files.read_json(source, ids=True)
         nested = thing.values() if isinstance(thing, dict) else []
         values = [v for docs in nested if isinstance(docs, dict) for v in docs.values()]
         return "run" if any(isinstance(v, float) for v in values) else "qrels"
-    names = columns.header(source, form) if form == "parquet" else columns.read_table(source, form).columns
-    graded = columns.find(names, (*columns.GRADE[:-1], "corpus-id", "corpus_id"))
-    ranked = columns.find(names, (*columns.RANK, *columns.DISTANCE, *columns.SCORE[1:]))
+    names = table_files.header(source, form) if form == "parquet" else table_files.read_table(source, form).columns
+    graded = table_files.find(names, (*table_files.GRADE[:-1], "corpus-id", "corpus_id"))
+    ranked = table_files.find(names, (*table_files.RANK, *table_files.DISTANCE, *table_files.SCORE[1:]))
     if graded:
         return "qrels"
     if ranked or "score" in {n.lower() for n in names}:

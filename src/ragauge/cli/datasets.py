@@ -10,10 +10,10 @@ import typer
 from rich.text import Text
 
 from ragauge.cli import console
-from ragauge.cli.applicability import refuse
-from ragauge.datasets.loading import listing, load
-from ragauge.errors import UnknownName
-from ragauge.reports.tables import plain_table
+from ragauge.cli.option_checks import refuse
+from ragauge.core.errors import UnknownName
+from ragauge.datasets import listing, load
+from ragauge.output.terminal import plain_table
 
 
 def datasets(

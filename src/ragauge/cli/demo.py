@@ -12,8 +12,8 @@ import typer
 
 from ragauge.cli import console
 from ragauge.cli.run import finish, perform
-from ragauge.errors import install_command
-from ragauge.systems.specs import parse
+from ragauge.core.errors import install_command
+from ragauge.core.specs import parse
 
 SYSTEMS = {
     "bm25": "bm25",

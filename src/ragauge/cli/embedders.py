@@ -11,14 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.applicability import check_outputs, require_any
+from ragauge.cli.option_checks import check_outputs, require_any
 from ragauge.cli.options import Reuse, Threads
+from ragauge.cli.output import tell, writable
 from ragauge.cli.progress import Stages
-from ragauge.cli.telling import tell, writable
-from ragauge.encoding.plan import QUICK, STORES, Plan
-from ragauge.errors import BadInput, MissingExtra
-from ragauge.formats.writing import refuse_unwritable
-from ragauge.lineups import Lineup
+from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.embedder_study.plan import QUICK, STORES, Plan
+from ragauge.embedder_study.results import Lineup
+from ragauge.files.workspace import refuse_unwritable
 
 USUAL = Plan()
 FILES = (".html", ".json", ".csv", ".md", ".tsv")
@@ -158,9 +158,9 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
     )
     tell([found], written, as_json=as_json, as_csv=as_csv, form=form, folded=True)
     if charts is not None:
-        from ragauge import account_files
+        from ragauge.reports import registry
 
-        account_files.write([found], [], charts=charts)
+        registry.write([found], [], charts=charts)
         console.talk([f"wrote the charts to {charts}"])
     if folder is not None:
         _page(found, folder)
@@ -168,11 +168,11 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
 
 def _page(found: Lineup, folder: str) -> None:
     """Write the HTML report next to the runs, and print the names of the files."""
-    from ragauge import account_files
+    from ragauge.reports import registry
 
     told, lacking = "report.html, lineup.json", []
     try:
-        account_files.write([found], [str(Path(folder) / "report.html")])
+        registry.write([found], [str(Path(folder) / "report.html")])
     except MissingExtra as missing:
         told, lacking = "lineup.json", [f"no report.html: {missing.message} ({missing.hint})"]
     runs = f"and the rankings as runs: ragauge compare {shlex.quote(folder)}"
@@ -184,13 +184,13 @@ def _for_the_study(measures: list[str] | None, convention: str | None) -> tuple[
 
     Raises an error at once for measures that the table has no column for.
     """
-    from ragauge.formats.layouts import tokenization, tokenization_lineups
     from ragauge.measures.conventions import convention as find_convention
     from ragauge.measures.names import parse_all
+    from ragauge.reports.layouts import tokenization
 
     rules = find_convention(convention or tokenization.WANTED.convention)
     wanted = measures or list(tokenization.WANTED.measures)
-    tokenization_lineups.check([str(one) for one in parse_all(wanted, rules)], rules.name)
+    tokenization.check([str(one) for one in parse_all(wanted, rules)], rules.name)
     return wanted, convention or tokenization.WANTED.convention
 
 
@@ -201,11 +201,11 @@ class Watching(Stages):
 
 
 def _watched(folder: str | None, **asked: Any) -> Lineup:
-    from ragauge import embedding
+    from ragauge import embedder_study
 
     with Watching() as watch:
         try:
-            return embedding.embedders(watch=watch, **asked)
+            return embedder_study.embedders(watch=watch, **asked)
         except KeyboardInterrupt:
             kept = (
                 f"what is finished is kept in {shlex.quote(folder)}, and the same command goes on from there"
@@ -240,7 +240,7 @@ def _kinds(given: Sequence[str] | None) -> Sequence[str] | None:
     if names == ["none"]:
         return []
     if names == ["all"]:
-        from ragauge.datasets.perturbed import KINDS
+        from ragauge.datasets.perturbations import KINDS
 
         return list(KINDS)
     return names

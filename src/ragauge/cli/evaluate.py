@@ -8,21 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from ragauge import clusters
-from ragauge.cli import console, trec_eval
-from ragauge.cli.clusters import Cluster
+from ragauge.cli import console
+from ragauge.cli.console import Cluster
 from ragauge.cli.options import Rel
 from ragauge.cli.progress import status
-from ragauge.cli.ties import describe_ties
-from ragauge.errors import BadInput
-from ragauge.formats.neighbour_arrays import check_rows
-from ragauge.inputs import gather
+from ragauge.cli.tie_notes import describe_ties
+from ragauge.compute import dask_cluster
+from ragauge.core.errors import BadInput
+from ragauge.core.records import Scores
+from ragauge.evaluation import count_each, default_measures, judgments_for, read_measures, report
+from ragauge.files.neighbour_arrays import check_rows
 from ragauge.measures.conventions import OF_ANSWERS, Convention
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.scoring import score
-from ragauge.records import Scores
-from ragauge.reports import tables
-from ragauge.verbs import count_each, default_measures, judgments_for, read_measures
+from ragauge.runs.inputs import gather
 
 
 def evaluate(  # noqa: PLR0913 - each is an option of the command
@@ -78,9 +77,9 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
     check_rows(given.qrels, given.singles.values())
     usual = default_measures(given.qrels, given.singles.values())
     trec = shape == "trec_eval"
-    wanted = read_measures(trec_eval.own_lines(measure or ["official"]) if trec else measure or usual, rules, trec=trec)
+    wanted = read_measures(report.own_lines(measure or ["official"]) if trec else measure or usual, rules, trec=trec)
     judgments = judgments_for(wanted, given.qrels, form=qrels_format, targets=targets, split=split)
-    with clusters.cluster(cluster) as executor, status(after=1.0) as tell:
+    with dask_cluster.cluster(cluster) as executor, status(after=1.0) as tell:
         counted = count_each(
             judgments,
             given.singles,
@@ -93,18 +92,18 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
     scores = {name: score(judged, wanted, rules) for name, judged in counted.items()}
     if trec:
         for one in scores.values():
-            lines = trec_eval.lines(one, wanted, measure or ["official"], rules, per_query=per_query)
+            lines = report.lines(one, wanted, measure or ["official"], rules, per_query=per_query)
             console.write_data(lines, nl=False)
         return
     if shape == "json":
-        console.write_data(tables.as_json(scores, per_query=per_query))
+        console.write_data(report.as_json(scores, per_query=per_query))
     elif shape == "csv":
-        console.write_data(tables.as_csv(scores, per_query=per_query), nl=False)
+        console.write_data(report.as_csv(scores, per_query=per_query), nl=False)
     else:
         width = console.data().width
         if per_query:
-            console.show(tables.query_table(scores, width), "")
-        console.show(tables.score_table(scores, width))
+            console.show(report.query_table(scores, width), "")
+        console.show(report.score_table(scores, width))
         _about(scores, rules)
         console.talk(describe_ties(scores.values()))
 

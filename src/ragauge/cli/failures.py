@@ -18,11 +18,12 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from ragauge.errors import BadInput, RagaugeError, excerpt, words_of
-from ragauge.keys import redact
+from ragauge.core.errors import BadInput, RagaugeError, excerpt, words_of
+from ragauge.core.secrets import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 UNEXPECTED = 70
 """Exit code of an error in ragauge itself."""
@@ -93,7 +94,7 @@ def check_whole_numbers(name: str, value: object) -> None:
 
     >>> check_whole_numbers("k", 10**20)
     Traceback (most recent call last):
-    ragauge.errors.BadInput: -k must be at most 2,147,483,647, got 100000000000000000000
+    ragauge.core.errors.BadInput: -k must be at most 2,147,483,647, got 100000000000000000000
     """
     for number in value if isinstance(value, list | tuple) else (value,):
         most = MAX_SEED if name == "seed" else MAX_COUNT

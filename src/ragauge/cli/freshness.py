@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from ragauge.cli.output import tell, writable
 from ragauge.cli.progress import status
-from ragauge.cli.telling import tell, writable
-from ragauge.errors import BadInput
+from ragauge.core.errors import BadInput
 
 
 def freshness(  # noqa: PLR0913 - each is an option of the command
@@ -57,7 +57,7 @@ def freshness(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge gate runs/docs/bm25 --versions versions.jsonl -r 'stale_rate@10 <= 0.05'[/dim]
     """
-    from ragauge.staleness import freshness as look
+    from ragauge.knowledge.freshness import freshness as look
 
     writable(out or [], as_json=as_json, as_csv=as_csv)
     found = []
@@ -71,8 +71,8 @@ def freshness(  # noqa: PLR0913 - each is an option of the command
 
 def _named(runs: list[str]) -> dict[str, str]:
     """Return the runs by name: that of the user, of their folder or of the file."""
-    from ragauge.formats.files import Source
-    from ragauge.inputs import gather, is_run_folder, named
+    from ragauge.files.source import Source
+    from ragauge.runs.inputs import gather, is_run_folder, named
 
     found: dict[str, str] = {}
     for argument in runs:

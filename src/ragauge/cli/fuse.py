@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from ragauge import formats
 from ragauge.cli import console
-from ragauge.cli.applicability import allow_only, require_any
-from ragauge.errors import BadInput
-from ragauge.formats import writing
-from ragauge.fusing import as_run, read_runs, tune
-from ragauge.fusion import METHODS, NORMALISATIONS, Tuned, default_norm, fuse_runs, missing_queries
-from ragauge.fusion.normalising import find_norm
-from ragauge.fusion.table import Method, find_method
-from ragauge.records import Nested
+from ragauge.cli.option_checks import allow_only, require_any
+from ragauge.core.errors import BadInput
+from ragauge.core.records import Nested
+from ragauge.files import readers, writers
+from ragauge.fusion import as_run, read_runs, tune
+from ragauge.fusion.methods import METHODS, Method, default_norm, find_method
+from ragauge.fusion.normalisation import NORMALISATIONS, find_norm
+from ragauge.fusion.query_fusion import fuse_runs, missing_queries
+from ragauge.fusion.tuning import Tuned
 
 
 def fuse(  # noqa: PLR0913 - each is an option of the command
@@ -58,7 +58,7 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     require_any(context, {name: ["qrels"] for name in ("measure", "folds", "seed")})
     if [qrels, *runs].count("-") > 1:
         raise BadInput("standard input can be read once", hint="give - for one file only")
-    formats.known(to)
+    readers.known(to)
     how, scale = find_method(method), find_norm(norm or default_norm(method)).name
     params = _params(options or [], weights)
     if qrels is None:
@@ -74,7 +74,7 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
         tuned = tune(qrels, found, method, scale, measure, folds=folds, seed=seed, depth=depth)
         fused = tuned.run
         lines += _tuning(tuned, measure)
-    writing.write_run(as_run(fused, method, found), output, to)
+    writers.write_run(as_run(fused, method, found), output, to)
     console.talk(lines)
 
 

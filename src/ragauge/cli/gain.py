@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from ragauge import plugins
 from ragauge.cli import console
-from ragauge.cli.applicability import require_any
+from ragauge.cli.option_checks import require_any
+from ragauge.cli.output import talk_unread, tell, writable
 from ragauge.cli.progress import status
-from ragauge.cli.telling import talk_unread, tell, writable
-from ragauge.errors import BadInput
-from ragauge.verdicts import LEXICAL
+from ragauge.core import plugins
+from ragauge.core.errors import BadInput
+from ragauge.core.samples import LEXICAL
 
 
 def gain(  # noqa: PLR0913 - each is an option of the command
@@ -96,7 +96,7 @@ def gain(  # noqa: PLR0913 - each is an option of the command
 
     The same queries are put to the system built on both; neither knowledge base is written to.
     """
-    from ragauge import gaining
+    from ragauge.knowledge import gain
 
     writable(out or [], as_json=as_json, as_csv=as_csv)
     require_any(context, {name: ["chat"] for name in ("options", "replies", "max_calls")})
@@ -113,7 +113,7 @@ def gain(  # noqa: PLR0913 - each is an option of the command
     with status(after=0.5) as watch:
         how["progress"] = lambda what, done, total: watch(f"{what}: {done:,} of {total:,}" if total > 1 else what)
         try:
-            found = gaining.gain(
+            found = gain.gain(
                 before, after, add=add, dataset=dataset, system=plugins.own(system) if own else system, **how
             )
         except KeyboardInterrupt:

@@ -10,12 +10,12 @@ import typer
 from ragauge.cli import console
 from ragauge.cli.evaluate import rules_of
 from ragauge.cli.options import HigherIsBetter, LowerIsBetter, Rel
-from ragauge.errors import BadInput, RagaugeError
-from ragauge.formats.writing import whole_file
-from ragauge.gate_files import read_gate
-from ragauge.gates import Gate
-from ragauge.gating import gate as hold
-from ragauge.reports import gates as reports
+from ragauge.core.errors import BadInput, RagaugeError
+from ragauge.files.workspace import whole_file
+from ragauge.gates import gate as hold
+from ragauge.gates import report as reports
+from ragauge.gates.results import Gate
+from ragauge.gates.rule_grammar import read_gate
 
 
 def gate(  # noqa: PLR0913 - each is an option of the command

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
+from ragauge.cli.output import talk_unread, tell, writable
 from ragauge.cli.progress import status
-from ragauge.cli.telling import talk_unread, tell, writable
-from ragauge.errors import BadInput
-from ragauge.webs import Web
+from ragauge.core.errors import BadInput
+from ragauge.knowledge.graph.results import Web
 
 
 def graph(  # noqa: PLR0913 - each is an option of the command
@@ -54,12 +54,12 @@ def graph(  # noqa: PLR0913 - each is an option of the command
     """
     if dataset is None:
         raise BadInput("nothing is given", hint="ragauge graph DATASET: a dataset, a file or a folder")
-    from ragauge import graphing
-    from ragauge.systems.composition import GRAPH
+    from ragauge.core.composition import GRAPH
+    from ragauge.knowledge import graph as knowledge_graph
 
     writable(out or [], as_json=as_json, as_csv=as_csv, form=form, noun=Web)
     with status(after=0.5) as watch:
-        found = graphing.graph(
+        found = knowledge_graph.graph(
             dataset,
             graph or GRAPH,
             embedder=embedder,

@@ -9,16 +9,16 @@ from typing import Annotated
 
 import typer
 
-from ragauge.chronicle import history as look_back
 from ragauge.cli import console
-from ragauge.cli.applicability import allow_only, check_outputs, refuse
+from ragauge.cli.option_checks import allow_only, check_outputs, refuse
 from ragauge.cli.progress import status
-from ragauge.errors import BadInput
-from ragauge.formats.writing import whole_file
-from ragauge.reports import histories as reports
-from ragauge.reports import histories_words as words
-from ragauge.reports.sparklines import marks_for
-from ragauge.runs.manifest import now
+from ragauge.core.errors import BadInput
+from ragauge.experiments.history import history as look_back
+from ragauge.experiments.history import report as reports
+from ragauge.experiments.history import report_text as words
+from ragauge.files.workspace import whole_file
+from ragauge.output.terminal import marks_for
+from ragauge.runs.folder import now
 
 
 def history(  # noqa: PLR0913 - each is an option of the command
@@ -60,7 +60,9 @@ def history(  # noqa: PLR0913 - each is an option of the command
     """
     if schema:
         allow_only(context, ["schema"], "--schema")
-        console.write_data((packaged("ragauge.reports") / "history.schema.json").read_text(encoding="utf-8"), nl=False)
+        console.write_data(
+            (packaged("ragauge.experiments.history") / "history.schema.json").read_text(encoding="utf-8"), nl=False
+        )
         return
     console.only_one({"--json": as_json, "--csv": as_csv, "--markdown": as_markdown})
     if out is not None and not out.endswith((".html", ".htm")):
@@ -96,8 +98,8 @@ def history(  # noqa: PLR0913 - each is an option of the command
         once = words.doubled(found) or words.COLUMNS["first"] in left
         console.talk(words.about(found, ["before"] if once else ["before", "first"]))
     if out is not None:
-        from ragauge.reports.page.history import page
-        from ragauge.vega import vega
+        from ragauge.experiments.history.page import page
+        from ragauge.output.page import vega
 
         with whole_file(out) as file:
             file.write(page(found, now(), vega()).encode("utf-8", "replace"))

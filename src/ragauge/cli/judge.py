@@ -14,26 +14,25 @@ from typing import Annotated, Any
 
 import typer
 
-from ragauge import clusters
 from ragauge.cli import console
-from ragauge.cli.applicability import OF_MODELS, allow_only, refuse
-from ragauge.cli.clusters import Cluster
+from ragauge.cli.console import Cluster
 from ragauge.cli.evaluate import rules_of
+from ragauge.cli.option_checks import OF_MODELS, allow_only, refuse
 from ragauge.cli.progress import Counting, status
-from ragauge.errors import BadInput
-from ragauge.experiments import slug
-from ragauge.formats.judged import is_judged
-from ragauge.formats.locks import hold_folder
-from ragauge.formats.samples import called
-from ragauge.judged_files import refuse_others, write_folder
-from ragauge.judges.estimating import LOCAL_RATES
+from ragauge.compute import dask_cluster
+from ragauge.core.errors import BadInput
+from ragauge.core.samples import LEXICAL
+from ragauge.files.judged_folders import is_judged
+from ragauge.files.samples import called
+from ragauge.files.workspace import hold_folder, slug
 from ragauge.judging import estimate, judge_only, missing_key, recount
+from ragauge.judging import report_formats as reports
+from ragauge.judging.report_formats import as_data, estimate_data, summary_csv
+from ragauge.judging.results import Estimate, Judged
+from ragauge.judging.results_folder import refuse_others, write_folder
+from ragauge.judging.sample_loading import open_samples
+from ragauge.judging.session import LOCAL_RATES
 from ragauge.measures.answers import MAIN, parse_all
-from ragauge.reports import judged as reports
-from ragauge.reports.judged_csv import summary_csv
-from ragauge.reports.judged_data import as_data, estimate_data
-from ragauge.sampling import open_samples
-from ragauge.verdicts import LEXICAL, Estimate, Judged
 
 
 def judge(  # noqa: PLR0913 - each is an option of the command
@@ -144,7 +143,7 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     """
     if schema:
         allow_only(context, ["schema"], "--schema")
-        console.write_data((packaged("ragauge.reports") / "judged.schema.json").read_text(encoding="utf-8"), nl=False)
+        console.write_data((packaged("ragauge.judging") / "judged.schema.json").read_text(encoding="utf-8"), nl=False)
         return
     console.only_one({"--json": as_json, "--csv": as_csv})
     if samples is None:
@@ -177,7 +176,7 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         return
     with hold_folder(folder):
         refuse_others(folder, open_samples(samples, answers=answers, k=k)[:limit])
-        with clusters.cluster(cluster) as executor:
+        with dask_cluster.cluster(cluster) as executor:
             found = _judged(samples, measure, who, folder, {**how, "executor": executor})
         _finish(found, folder, as_json=as_json, as_csv=as_csv)
 

@@ -12,19 +12,19 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.datasets.loading import load
-from ragauge.errors import BadInput, UnknownName
-from ragauge.inputs import Given, gather, open_run
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.records import Nested
+from ragauge.datasets import load
+from ragauge.evaluation import count, judgments_for, read_measures
+from ragauge.evaluation.indicators import averaged
+from ragauge.files.serialization import without_nan
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.scoring import score
-from ragauge.outcomes import Advice
-from ragauge.records import Nested
-from ragauge.reports.sparklines import sparkline, thinned
-from ragauge.reports.tables import cell, fitting, plain_table, shortened, shown, without_nan
-from ragauge.rules.repeats import averaged
-from ragauge.stats.enough import enough, quarter_of_bytes
-from ragauge.verbs import count, judgments_for, read_measures
+from ragauge.output.numbers import shown
+from ragauge.output.terminal import cell, fitting, plain_table, shortened, sparkline, thinned
+from ragauge.runs.inputs import Given, gather, open_run
+from ragauge.stats.smallest_k import Advice, enough, quarter_of_bytes
 
 MEASURES = ("hit_rate", "mrr", "ndcg", "recall", "precision")
 

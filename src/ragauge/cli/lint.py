@@ -9,12 +9,12 @@ import typer
 from rich.text import Text
 
 from ragauge.cli import console
-from ragauge.cli.applicability import allow_only, refuse
+from ragauge.cli.option_checks import allow_only, refuse
+from ragauge.cli.output import tell, writable
 from ragauge.cli.progress import status
-from ragauge.cli.telling import tell, writable
-from ragauge.errors import BadInput
-from ragauge.findings import Lint
-from ragauge.reports.tables import plain_table
+from ragauge.core.errors import BadInput
+from ragauge.knowledge.lint.results import Lint
+from ragauge.output.terminal import plain_table
 
 
 def lint(  # noqa: PLR0913 - each is an option of the command
@@ -73,13 +73,13 @@ def lint(  # noqa: PLR0913 - each is an option of the command
         raise BadInput(
             "nothing is given", hint="ragauge lint CORPUS: a file, a folder or a dataset; `--list` has the checks"
         )
-    from ragauge import linting
+    from ragauge.knowledge import lint
 
     writable(out or [], as_json=as_json, as_csv=as_csv)
     if as_json or as_csv:
         refuse(context, ["full"], "with --json and --csv, which have everything")
     with status(after=0.5) as watch:
-        found = linting.lint(
+        found = lint.lint(
             corpus,
             qrels=qrels,
             embedder=embedder,
@@ -102,17 +102,18 @@ def lint(  # noqa: PLR0913 - each is an option of the command
 
 def _shown(found: Lint, *, full: bool) -> list[str]:
     """Print findings, lengths and languages; return the columns that do not fit."""
-    from ragauge.reports import accounts, lints
+    from ragauge.knowledge.lint import report as lint_report
+    from ragauge.output import report
 
-    told = lints.account(found)
+    told = lint_report.account(found)
     kept = [part for part in told.parts if part.id == "lengths" or (full and part.id == "languages")]
-    pieces, left = accounts.tables(replace(told, parts=kept), console.width())
-    console.show(*console.narrow([*lints.rendered(found, full=full), *pieces[3:]]))
+    pieces, left = report.tables(replace(told, parts=kept), console.width())
+    console.show(*console.narrow([*lint_report.rendered(found, full=full), *pieces[3:]]))
     return left
 
 
 def _list() -> None:
-    from ragauge.knowledge.lints.checks import CHECKS
+    from ragauge.knowledge.lint.checks import CHECKS
 
     table = plain_table(["check", "what it looks for", "needs"], numbers=False)
     for one in CHECKS.values():

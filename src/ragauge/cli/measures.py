@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.applicability import refuse
-from ragauge.errors import BadInput, UnknownName
+from ragauge.cli.option_checks import refuse
+from ragauge.core.errors import BadInput, UnknownName
 from ragauge.measures import answers
 from ragauge.measures.answers import ANSWERS, AnswerSpec
 from ragauge.measures.names import parse
-from ragauge.measures.table import TABLE, Spec, geometric_mean, total
+from ragauge.measures.registry import TABLE, Spec, geometric_mean, total
 
 COMMON = ("precision", "recall", "hit_rate", "mrr", "map", "ndcg", "f1")
 """Common measures, which are listed first."""

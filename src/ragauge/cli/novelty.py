@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.applicability import refuse
+from ragauge.cli.option_checks import refuse
+from ragauge.cli.output import talk_unread, tell, writable
 from ragauge.cli.progress import Counting
-from ragauge.cli.telling import talk_unread, tell, writable
-from ragauge.errors import BadInput
-from ragauge.systems.cache import cache_folder
+from ragauge.core.errors import BadInput
+from ragauge.files.workspace import cache_folder
 
 QUICK = ("wordllama", "words")
 """Embedders that are as fast as a cache lookup."""
@@ -77,7 +77,7 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
     Raw cosines differ by model: the percentiles tell how a document compares with known ones, each held against the
     others as if it were new.
     """
-    from ragauge import novelties
+    from ragauge.knowledge import novelty
 
     writable(out or [], as_json=as_json, as_csv=as_csv)
     judging: dict[str, Any] = {"max_calls": max_calls, "max_cost": max_cost, "options": console.settings(options or [])}
@@ -93,9 +93,9 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
     with _Watch() as watch:
         try:
             if dry_run:
-                found = novelties.novelty_estimate(documents, known, chat=chat or "", progress=watch, **how, **judging)
+                found = novelty.novelty_estimate(documents, known, chat=chat or "", progress=watch, **how, **judging)
             else:
-                told = novelties.novelty(
+                told = novelty.novelty(
                     documents, known, chat=chat, compared=compared, seed=seed, progress=watch, **how, **judging
                 )
         except KeyboardInterrupt:
@@ -117,7 +117,7 @@ def _estimated(found: list[Any], chat: str, options: Mapping[str, Any], *, as_js
     import json
 
     from ragauge.cli.judge import describe_estimate
-    from ragauge.reports.judged import estimate_tables
+    from ragauge.judging.report_formats import estimate_tables
 
     if as_json:
         console.write_data(json.dumps([one._asdict() for one in found], indent=2, allow_nan=False))

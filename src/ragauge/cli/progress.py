@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from ragauge.reports.tables import one_line
+from ragauge.core.text import one_line
 
 
 @contextmanager

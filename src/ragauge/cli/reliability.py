@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.applicability import refuse
-from ragauge.errors import BadInput
-from ragauge.reports import reliability as reports
-from ragauge.trials import MEASURE, estimate, from_arguments
+from ragauge.cli.option_checks import refuse
+from ragauge.core.errors import BadInput
+from ragauge.experiments import reliability as reports
+from ragauge.experiments.reliability import MEASURE, estimate, from_arguments
 
 
 def reliability(  # noqa: PLR0913 - each is an option of the command

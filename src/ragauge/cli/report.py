@@ -9,24 +9,27 @@ from typing import Annotated, Any
 
 import typer
 
-from ragauge import account_files, judged_files, sweep_files
 from ragauge.cli import console
-from ragauge.cli.applicability import allow_only, check_outputs
 from ragauge.cli.evaluate import rules_of
+from ragauge.cli.option_checks import allow_only, check_outputs
 from ragauge.cli.options import HigherIsBetter, LowerIsBetter, Rel
 from ragauge.cli.progress import status
-from ragauge.cli.ties import describe_ties
-from ragauge.errors import BadInput
-from ragauge.forms import kind_of
-from ragauge.overviews import Overview
-from ragauge.reporting import KINDS
-from ragauge.reporting import report as make_report
-from ragauge.reports import accounts, judged, sweeps
-from ragauge.reports.overviews import about, tables
-from ragauge.reports.tables import one_line
-from ragauge.reports.told import FORMS, account, joint
-from ragauge.reports.verdicts import verdict
-from ragauge.scored import judged_parts
+from ragauge.cli.tie_notes import describe_ties
+from ragauge.comparison.results import Overview
+from ragauge.comparison.scored_files import judged_parts
+from ragauge.core.errors import BadInput
+from ragauge.core.text import one_line
+from ragauge.files import judged_folders
+from ragauge.judging import report_formats, results_folder
+from ragauge.output import report as output_report
+from ragauge.output.formats import kind_of
+from ragauge.reports import KINDS, benchmark_files, registry
+from ragauge.reports import report as make_report
+from ragauge.reports.registry import FORMS, account, joint
+from ragauge.reports.summary import verdict
+from ragauge.reports.systems_tables import about, tables
+from ragauge.store_benchmarks import report as store_benchmarks_report
+from ragauge.store_benchmarks import results_folder as store_benchmarks_results_folder
 
 STORED = ("out", "form", "charts")
 """Options that apply to a stored result, which is written or printed without new computations."""
@@ -112,11 +115,11 @@ def report(  # noqa: PLR0913 - each is an option of the command
     targets = [] if out is None else [one for one in out if one != "-"]  # without a file, it is printed anyway
     if out and len(targets) < len(out) and form is None:
         raise BadInput("what is to be written to standard output is not clear", hint="--as json, --as csv, …")
-    if len(files) == 1 and (kept := sweep_files.found_in(files[0])) is not None:
+    if len(files) == 1 and (kept := store_benchmarks_results_folder.found_in(files[0])) is not None:
         allow_only(context, (*STORED, "convention"), "a benchmark that `bench` wrote")
         _sweep(kept, targets, form, charts, convention)
         return
-    if all(account_files.is_told(one) for one in files):
+    if all(registry.is_told(one) for one in files):
         allow_only(context, STORED, f"results of {', '.join(FORMS)}")
         folder = Path(files[0]).parent if len(files) == 1 and form == "tokenization" else None
         try:
@@ -127,7 +130,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
                 raise
             files = [str(folder)]  # the runs of the study can be scored again under the convention of the layout
     parts = judged_parts(files[0]) if len(files) == 1 else files
-    if len(parts) == 1 and judged_files.is_judged(parts[0]):
+    if len(parts) == 1 and judged_folders.is_judged(parts[0]):
         allow_only(context, STORED, "a folder that `judge` wrote")
         _judged(parts[0], targets, form, charts)
         return
@@ -169,42 +172,42 @@ def _notes(found: Overview) -> list[str]:
 
 def _sweep(file: str, targets: list[str], form: str | None, charts: str | None, convention: str | None) -> None:
     """Write or print a stored benchmark."""
-    found = sweep_files.read_sweep(file)
+    found = store_benchmarks_results_folder.read_sweep(file)
     _refuse_source({Path(file).resolve()}, targets)
-    sweep_files.write(found, targets, form, charts, convention=convention)
-    kinds = sweep_files.kinds_for(convention, form)
+    benchmark_files.write(found, targets, form, charts, convention=convention)
+    kinds = benchmark_files.kinds_for(convention, form)
     if form is not None and not targets:
         console.write_data(kinds[kind_of("", form, kinds)].write(found), nl=False)
     elif not targets and charts is None:
-        pieces, left = sweeps.tables(found, console.data().width)
-        legends = sweeps.legends(found, console.data().width)
-        _shown(pieces, left, [*legends, *sweeps.notes(found)], sweeps.broken(found))
-    console.talk([*sweep_files.describe_convention(found, form, convention), *_wrote(targets, charts)])
+        pieces, left = store_benchmarks_report.tables(found, console.data().width)
+        legends = store_benchmarks_report.legends(found, console.data().width)
+        _shown(pieces, left, [*legends, *store_benchmarks_report.notes(found)], store_benchmarks_report.broken(found))
+    console.talk([*benchmark_files.describe_convention(found, form, convention), *_wrote(targets, charts)])
 
 
 def _judged(folder: str, targets: list[str], form: str | None, charts: str | None) -> None:
     """Write or print stored verdicts."""
-    found = judged_files.read_judged(folder)
-    _refuse_source({(Path(folder) / name).resolve() for name in judged_files.EVIDENCE}, targets)
-    judged_files.write(found, targets, form, charts)
+    found = results_folder.read_judged(folder)
+    _refuse_source({(Path(folder) / name).resolve() for name in results_folder.EVIDENCE}, targets)
+    results_folder.write(found, targets, form, charts)
     if form is not None and not targets:
-        console.write_data(judged_files.KINDS[kind_of("", form, judged_files.KINDS)].write(found), nl=False)
+        console.write_data(results_folder.KINDS[kind_of("", form, results_folder.KINDS)].write(found), nl=False)
     elif not targets and charts is None:
-        pieces, left = judged.tables(found, console.data().width)
-        _shown(pieces, left, judged.notes(found))
+        pieces, left = report_formats.tables(found, console.data().width)
+        _shown(pieces, left, report_formats.notes(found))
     console.talk(_wrote(targets, charts))
 
 
 def _told(files: list[str], targets: list[str], form: str | None, charts: str | None) -> None:
     """Write or print other stored results; several are combined in one report."""
-    found = [told for one in files for told in account_files.read(one)]
+    found = [told for one in files for told in registry.read(one)]
     _refuse_source({Path(one).resolve() for one in files}, targets)
-    account_files.write(found, targets, form, charts)
+    registry.write(found, targets, form, charts)
     if form is not None and not targets:
-        console.write_data(account_files.KINDS[kind_of("", form, account_files.KINDS)].write(found), nl=False)
+        console.write_data(registry.KINDS[kind_of("", form, registry.KINDS)].write(found), nl=False)
     elif not targets and charts is None:
         for one in joint(found) or map(account, found):
-            pieces, left = accounts.tables(one, console.data().width)
+            pieces, left = output_report.tables(one, console.data().width)
             _shown(console.folded(pieces) if one.kind == "embedders" else pieces, left, one.notes)
     console.talk(_wrote(targets, charts))
 

@@ -19,36 +19,52 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from ragauge import plugins
-from ragauge.baselines import check_baseline_folder
 from ragauge.cli import console
-from ragauge.cli.baselines import save
 from ragauge.cli.options import DocumentsPerQuery, Reuse, SaveBaseline, Threads
 from ragauge.cli.progress import Bar
+from ragauge.comparison.results import Overview
+from ragauge.core import plugins
+from ragauge.core.errors import BadInput, MissingExtra, RagaugeError, UnknownName
+from ragauge.core.specs import Spec, parse, without_secrets
+from ragauge.core.text import one_line
+from ragauge.datasets import load
 from ragauge.datasets.folders import name_of
-from ragauge.datasets.loading import load
-from ragauge.errors import BadInput, MissingExtra, RagaugeError, UnknownName
-from ragauge.experiment_files import read_experiment
-from ragauge.experiments import failed_everywhere, named_datasets, slug
+from ragauge.experiments import failed_everywhere, named_datasets, read_experiment
 from ragauge.experiments import run as run_systems
-from ragauge.formats.writing import whole_file
-from ragauge.outcomes import Experiment, canonical_tag
-from ragauge.overviews import Overview
-from ragauge.reporting import KINDS, overview
-from ragauge.reports import experiments as joint
-from ragauge.reports.overviews import strata_table, tables, tested_by, timed_by
-from ragauge.reports.overviews_csv import queries_csv, summary_csv
-from ragauge.reports.overviews_data import as_data
-from ragauge.reports.overviews_markdown import markdown
-from ragauge.reports.overviews_trials import lacking, legend, wavered_by, wavers
-from ragauge.reports.page.account import page
-from ragauge.reports.tables import cell, counted, one_line
-from ragauge.runs.archive import circumstance, is_complete
+from ragauge.experiments.baselines import check_baseline_folder, save_baseline
+from ragauge.files.workspace import slug, whole_file
+from ragauge.output.numbers import count_noun
+from ragauge.output.page import page, vega
+from ragauge.output.terminal import cell
+from ragauge.reports import KINDS, overview
+from ragauge.reports import experiment_set as joint
+from ragauge.reports.data_export import as_data, queries_csv, summary_csv
+from ragauge.reports.markdown import markdown
+from ragauge.reports.survey import check_tag, list_tags
+from ragauge.reports.systems_tables import (
+    lacking,
+    legend,
+    strata_table,
+    tables,
+    tested_by,
+    timed_by,
+    wavered_by,
+    wavers,
+)
+from ragauge.runs.folder import circumstance, is_complete
 from ragauge.runs.interruption import command_scope
-from ragauge.surveying import check_tag, list_tags
+from ragauge.runs.results import Experiment, canonical_tag
 from ragauge.systems.adapters import adapt_retriever
-from ragauge.systems.specs import Spec, parse, without_secrets
-from ragauge.vega import vega
+
+
+def save(experiment: Experiment, folder: Path) -> None:
+    """Save the runs of an experiment as a baseline and print the option that uses it."""
+    save_baseline(experiment, folder)
+    first = shlex.quote(str(folder / slug(next(iter(experiment.runs)))))
+    names = ", ".join(experiment.runs)
+    console.talk(
+        [f"saved the baseline {folder}{os.sep} ({names}); use it with `ragauge gate RUN --baseline {first} …`"]
+    )
 
 
 def run(  # noqa: PLR0913 - each is an option of the command
@@ -257,10 +273,10 @@ def _told(
         shown += [] if by is None else [strata_table(seen, by, width)]
         _show(shown)
     data = experiment.dataset
-    size = counted(len(data.documents), "document") if data.documents else "no corpus"
+    size = count_noun(len(data.documents), "document") if data.documents else "no corpus"
     console.talk(
         [
-            f"{size}, {counted(len(data.queries), 'query', 'queries')}, convention {seen.convention}",
+            f"{size}, {count_noun(len(data.queries), 'query', 'queries')}, convention {seen.convention}",
             *(
                 f"{line}; `ragauge compare {shlex.quote(str(folder))} -b {shlex.quote(seen.baseline)}` says more"
                 for line in tested_by(seen)

@@ -12,18 +12,18 @@ from typing import Annotated, Any
 
 import typer
 
-from ragauge import plugins
 from ragauge.cli import console
-from ragauge.cli.applicability import refuse
+from ragauge.cli.option_checks import refuse
+from ragauge.cli.output import tell, writable
 from ragauge.cli.progress import Stages
-from ragauge.cli.telling import tell, writable
-from ragauge.errors import BadInput, MissingExtra
-from ragauge.experiments import slug
-from ragauge.knowledge.stress.plan import WAYS, Plan
-from ragauge.knowledge.stress.reproducing import belief
-from ragauge.ordeals import Broken, Ordeal
-from ragauge.reports.tables import counted
-from ragauge.stressing import Load, called, check_libraries, check_options, loaded, stressed
+from ragauge.core import plugins
+from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.files.workspace import slug
+from ragauge.output.numbers import count_noun
+from ragauge.store_stress import Load, called, check_libraries, check_options, loaded, stressed
+from ragauge.store_stress.minimal_failure import belief
+from ragauge.store_stress.plan import WAYS, Plan
+from ragauge.store_stress.results import Broken, Ordeal
 
 USUAL = Plan()
 
@@ -177,18 +177,18 @@ def _say(told: Ordeal, broken: Broken) -> None:
     at = f" (at hand: {broken.document})" if broken.document else ""
     error = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in broken.error)
     lines = [
-        f"error: {told.store} broke {broken.way} while {broken.stage}, after {counted(broken.after, 'document')}{at}; "
+        f"error: {told.store} broke {broken.way} while {broken.stage}, after {count_noun(broken.after, 'document')}{at}; "
         f"it {how}:",
         "",
         error,
         "",
     ]
     if broken.reproduced is False:
-        attempts = counted(len(broken.tried), "attempt")
+        attempts = count_noun(len(broken.tried), "attempt")
         lines.append(f"not reproduced in {attempts}; it is a failure because documents were lost or altered")
     elif broken.prefix is not None:
         what = "shortest prefix that breaks it" if broken.is_shortest else "shortest prefix known to break it"
-        lines.append(f"{what}: {counted(broken.prefix, 'document')}. {belief(broken)}")
+        lines.append(f"{what}: {count_noun(broken.prefix, 'document')}. {belief(broken)}")
     elif broken.doubt:
         lines.append(f"no shorter prefix: {broken.doubt}")
     if broken.reproducer:

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from ragauge import plugins
 from ragauge.cli import console
-from ragauge.errors import UnknownName
-from ragauge.reports.tables import plain_table
+from ragauge.core import plugins
+from ragauge.core.errors import UnknownName
+from ragauge.output.terminal import plain_table
 
 GIVEN = (
     "documents",

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.applicability import refuse
+from ragauge.cli.option_checks import refuse
+from ragauge.cli.output import talk_unread, tell, writable
 from ragauge.cli.progress import status
-from ragauge.cli.telling import talk_unread, tell, writable
-from ragauge.errors import BadInput
-from ragauge.lineups import Tokenizers
+from ragauge.core.errors import BadInput
+from ragauge.embedder_study.results import Tokenizers
 
 
 def tokenizers(  # noqa: PLR0913 - each is an option of the command
@@ -63,13 +63,13 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
     """
     if corpus is None:
         raise BadInput("nothing is given", hint="ragauge tokenizers CORPUS: a file, a folder or a dataset")
-    from ragauge import tokenizing
+    from ragauge.embedder_study import tokenizer_study
 
     writable(out or [], as_json=as_json, as_csv=as_csv, form=form, noun=Tokenizers)
     if as_json or as_csv or (form is not None and not out):
         refuse(context, ["full"], "with --json, --csv and --as, which have everything")
     with status(after=0.5) as watch:
-        found = tokenizing.tokenizers(
+        found = tokenizer_study.tokenizers(
             corpus,
             tokenizer or None,
             limit=limit,
@@ -85,14 +85,15 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
 
 def _shown(found: Tokenizers, *, full: bool) -> list[str]:
     """Print scores, lengths and requested probes; return columns that do not fit."""
-    from ragauge.reports import accounts, tokenizings
-    from ragauge.reports.accounts import Part
+    from ragauge.embedder_study import tokenizer_report
+    from ragauge.output import report
+    from ragauge.output.report import Part
 
-    told = tokenizings.account(found)
+    told = tokenizer_report.account(found)
     parts = [part._replace(long=False) for part in told.parts if not part.long or (full and part.id != "probes")]
     asked = [one.kind for one in found.rows[0].probes if one.kind.startswith("yours")]
     if asked and not full:
-        parts.append(Part("pieces", "Pieces", "Pieces", rows=tokenizings.pieces(found.rows, asked)))
-    pieces, left = accounts.tables(replace(told, parts=parts), console.width())
+        parts.append(Part("pieces", "Pieces", "Pieces", rows=tokenizer_report.pieces(found.rows, asked)))
+    pieces, left = report.tables(replace(told, parts=parts), console.width())
     console.show(*console.narrow(pieces[:-1]))
     return left

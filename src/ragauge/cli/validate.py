@@ -32,14 +32,14 @@ def validate(
 
     [dim]ragauge validate qrels.txt bm25.run --corpus corpus.jsonl --strict[/dim]
     """
-    from ragauge.datasets import sample_checks, validation
-    from ragauge.formats.judged import SAMPLES, is_judged
-    from ragauge.formats.samples import is_samples
+    from ragauge.evaluation import validation
+    from ragauge.files.judged_folders import SAMPLES, is_judged
+    from ragauge.files.samples import is_samples
 
     if not runs and is_judged(qrels):
         qrels = str(Path(qrels) / SAMPLES)
     if not runs and corpus is None and qrels_format is None and is_samples(qrels):
-        findings = sample_checks.validate(qrels)
+        findings = validation.validate_samples(qrels)
     else:
         findings = validation.validate(qrels, runs or [], corpus, qrels_format)
     problems = sum(f.problem for f in findings)

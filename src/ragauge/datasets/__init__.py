@@ -1,1 +1,122 @@
 """Datasets: corpus, queries and judgments, loaded by name, from a folder or from a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.records import Dataset, Judgments
+from ragauge.core.unicode_text import check_id, has_surrogate, replace_surrogates, warn_replaced
+from ragauge.datasets import folders, mitre_attack, query_sets, synthetic
+from ragauge.datasets.folders import collection, data_folder, json_files
+from ragauge.files.source import Source
+from ragauge.files.stix import is_bundle
+
+
+class Listed(NamedTuple):
+    """Name, kind and description of a dataset that can be loaded."""
+
+    name: str
+    kind: str
+    about: str
+
+
+def load(name: Any, *, split: str | None = None) -> Dataset:
+    """Load a dataset by name, or from a folder, a file or a list of queries.
+
+    Names are `pydocs`, `synthetic:needles`, `stix:FILE` and the folders in RAGAUGE_DATA. A folder may lack a corpus.
+    Lists of `(query, id)` and rig's JSONL files give datasets without one. `split` selects the judgments of a BEIR
+    folder.
+
+    >>> load("synthetic:needles(documents=50, queries=5)")
+    Dataset('synthetic:needles(documents=50, queries=5)', 50 documents, 5 queries)
+    """
+    if isinstance(name, Dataset):
+        _refuse_split(name.name, split)
+        return _without_surrogates(name)
+    if not isinstance(name, str | Path):
+        _refuse_split("a list of queries", split)
+        return _without_surrogates(query_sets.read_pairs(name))
+    text = str(name)
+    if text == "pydocs" or text.startswith(("synthetic:", "stix:")):
+        _refuse_split(text, split)
+    if text == "pydocs":
+        from ragauge.datasets import python_docs
+
+        return python_docs.load()
+    if text.startswith("synthetic:"):
+        return synthetic.load(text)
+    if text.startswith("stix:"):
+        return mitre_attack.load(text)
+    if Path(text).is_dir():
+        return folders.load(Path(text), split=split)
+    if Path(text).is_file():
+        _refuse_split(text, split)
+        return query_sets.read_file(Path(text))
+    found = collection(text)
+    if found is not None:
+        return folders.load(found, split=split)
+    if os.sep in text or text.endswith(".jsonl"):
+        raise BadInput("no such file or folder", file=text)
+    known = [one.name for one in listing()]
+    raise UnknownName("dataset", text, known, hint="`ragauge datasets` lists them; RAGAUGE_DATA is a folder of more")
+
+
+def _refuse_split(dataset: str, split: str | None) -> None:
+    if split is not None:
+        raise BadInput(
+            f"`{dataset}` has no splits; expected a BEIR folder, got split `{split}`", hint="remove the split"
+        )
+
+
+def _without_surrogates(dataset: Dataset) -> Dataset:
+    """Replace unpaired surrogates in texts and reject them in ids.
+
+    A dataset without any is returned unchanged.
+    """
+    for name in (*(document.id for document in dataset.documents), *dataset.queries):
+        check_id(str(name), "the id", file=dataset.name)
+    wrong = sum(has_surrogate(document.text) or has_surrogate(document.title) for document in dataset.documents)
+    wrong += sum(map(has_surrogate, dataset.queries.values()))
+    if not wrong:
+        return dataset
+    warn_replaced(wrong, dataset.name)
+    documents = [
+        document._replace(text=replace_surrogates(document.text), title=replace_surrogates(document.title))
+        for document in dataset.documents
+    ]
+    queries = {query: replace_surrogates(text) for query, text in dataset.queries.items()}
+    return replace(dataset, documents=documents, queries=queries)
+
+
+def judgments_of(name: str) -> str | Judgments:
+    """Return the judgments of the dataset with this name, or the name unchanged.
+
+    The name is returned unchanged if it is `-`, an existing path, or not a known dataset.
+    """
+    if name == "-" or Path(name).exists():
+        return name
+    known = name == "pydocs" or name.startswith(("synthetic:", "stix:")) or collection(name) is not None
+    return load(name).judgments if known else name
+
+
+def listing() -> Iterator[Listed]:
+    """List all datasets that can be loaded by name."""
+    yield Listed("pydocs", "ships", "Python's own documentation, and questions that people ask about it")
+    for name, about in synthetic.KINDS.items():
+        yield Listed(f"synthetic:{name}", "made", about)
+    yield Listed("stix:FILE", "file", "a STIX bundle of MITRE ATT&CK, with questions from its relations")
+    folder = data_folder()
+    if folder is not None:
+        for one in sorted(folder.iterdir()):
+            if not one.is_dir():
+                continue
+            if folders.find(one) is not None:
+                yield Listed(one.name, "folder", str(one))
+            files = json_files(one)
+            if len(files) == 1 and is_bundle(Source(str(files[0]))):
+                yield Listed(f"stix:{one.name}", "file", str(files[0]))

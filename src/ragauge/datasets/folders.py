@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ragauge.datasets.strata import by_answers
-from ragauge.errors import BadInput
-from ragauge.formats import read_judgments
-from ragauge.formats.documents import json_lines
-from ragauge.formats.fields import IDS, QUERY_IDS, TEXTS
-from ragauge.formats.files import Source
-from ragauge.records import NOTHING, Dataset, Document
+from ragauge.core.documents import NOTHING, Document
+from ragauge.core.errors import BadInput
+from ragauge.core.records import Dataset
+from ragauge.datasets.queries import by_answers
+from ragauge.files.json_files import IDS, QUERY_IDS, TEXTS, json_lines
+from ragauge.files.readers import read_judgments
+from ragauge.files.source import Source
 
 ANSWERS = ("reference", "reference_answer", "answer", "ground_truth")
 """Field names of a reference answer in a row of the queries file."""
@@ -141,3 +142,45 @@ def _tab_lines(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
             if not tab:
                 raise BadInput("expected an id, a tab and a text", file=source.label, line=line)
             yield line, {"id": name, "text": rest}
+
+
+def data_folder() -> Path | None:
+    """Return the folder given by RAGAUGE_DATA.
+
+    None if unset. Raises `BadInput` if it does not exist.
+    """
+    named = os.environ.get("RAGAUGE_DATA")
+    if not named:
+        return None
+    if not Path(named).is_dir():
+        raise BadInput("no such folder", file=named, hint="RAGAUGE_DATA is a folder of BEIR folders")
+    return Path(named)
+
+
+def collection(name: str) -> Path | None:
+    """Find a dataset folder in RAGAUGE_DATA by its name; None if there is none."""
+    folder = data_folder()
+    if folder is None or name in ("", ".", "..") or Path(name).name != name:
+        return None
+    return folder / name if (folder / name).is_dir() else None
+
+
+def json_files(folder: Path) -> list[Path]:
+    """List the JSON files of a folder, which may be STIX bundles."""
+    return sorted(one for one in folder.iterdir() if one.name.endswith((".json", ".json.gz")))
+
+
+def bundle_at(name: str) -> str:
+    """Find the path of a STIX bundle by path or name.
+
+    The name is a file, a folder, or the name of a folder in RAGAUGE_DATA. A name that is not a folder is returned
+    unchanged. Raises `BadInput` unless the folder has exactly one JSON file.
+    """
+    folder = Path(name) if Path(name).exists() else collection(name)
+    if folder is None or not folder.is_dir():
+        return name
+    found = json_files(folder)
+    if len(found) == 1:
+        return str(found[0])
+    several = f"{len(found)} JSON files, and a bundle is one" if found else "no JSON file"
+    raise BadInput(f"the folder has {several}", file=str(folder), hint="stix:FILE names a bundle by its path")

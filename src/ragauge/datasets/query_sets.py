@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ragauge.datasets.strata import by_answers
-from ragauge.errors import BadInput
-from ragauge.formats import guess
-from ragauge.formats.documents import json_lines, read_rig
-from ragauge.formats.files import Source
-from ragauge.records import Dataset, Judgments
+from ragauge.core.errors import BadInput
+from ragauge.core.records import Dataset, Judgments
+from ragauge.datasets.queries import by_answers
+from ragauge.files.json_files import json_lines, read_rig
+from ragauge.files.readers import guess
+from ragauge.files.source import Source
 
 EXAMPLE = '[("How do I reset my password?", "doc_12")]'
 

@@ -11,11 +11,12 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ragauge.datasets import knowledge_graph, leaky
-from ragauge.datasets.names import made_up
-from ragauge.datasets.strata import number_of_answers
-from ragauge.errors import BadInput, UnknownName
-from ragauge.records import Dataset, Document, Judgments
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.records import Dataset, Judgments
+from ragauge.datasets import synthetic_graph, synthetic_leaky
+from ragauge.datasets.queries import number_of_answers
+from ragauge.datasets.synthetic_vocabulary import made_up
 
 KINDS = {
     "needles": "facts in other words than the questions, among facts that look alike",
@@ -153,11 +154,11 @@ def make(
     name = name or f"synthetic:{kind}(documents={documents}, queries={queries}, seed={seed}{flaw})"
     about = f"made from seed {seed}; {KINDS[kind]}{'; what is right is taken from a hidden number' if leak else ''}"
     if kind == "graph":
-        return knowledge_graph.make(documents=documents, queries=queries, seed=seed, leak=leak, name=name, about=about)
+        return synthetic_graph.make(documents=documents, queries=queries, seed=seed, leak=leak, name=name, about=about)
     if leak:
         raise BadInput(f"synthetic:{kind} cannot leak", hint="synthetic:graph(leak=true) does")
     if kind == "leaky":
-        return leaky.make(documents=documents, queries=queries, seed=seed, name=name, about=about)
+        return synthetic_leaky.make(documents=documents, queries=queries, seed=seed, name=name, about=about)
     rng = random.Random(f"{kind} {documents} {seed}")  # noqa: S311 - no secret
     facts, metadata = _FACTS[kind](rng, documents)
     order = list(range(documents))

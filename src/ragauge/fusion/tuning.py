@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.errors import BadInput, MissingEvidence
-from ragauge.fusion.learned import Trained
-from ragauge.fusion.normalising import Rankings, find_norm
-from ragauge.fusion.order import Ranking, in_order
-from ragauge.fusion.queries import by_query, cut, learn, prepared
-from ragauge.fusion.table import Method, default_norm, find_method, simplex
-from ragauge.records import Nested
+from ragauge.core.errors import BadInput, MissingEvidence
+from ragauge.core.records import Nested
+from ragauge.fusion.methods import Method, default_norm, find_method, simplex
+from ragauge.fusion.normalisation import Ranking, Rankings, find_norm, in_order
+from ragauge.fusion.query_fusion import by_query, cut, learn, prepared
+from ragauge.fusion.trained_methods import Trained
 
 Score = Callable[[Nested], Mapping[str, float]]
 """Function that scores each query of a fused run, higher is better; queries may be left out."""

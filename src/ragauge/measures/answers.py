@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.core.records import ByMeasure, Floats, Scores
+from ragauge.core.samples import Sample, Verdicts
 from ragauge.measures import correctness, grounding
-from ragauge.measures.cases import ABSENT, GIVEN, Case, NoVerdict
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.conventions import convention as find_convention
-from ragauge.records import ByMeasure, Floats, Scores
-from ragauge.verdicts import Sample, Verdicts
+from ragauge.measures.grounding import ABSENT, GIVEN, Case, NoVerdict
 
 MAIN = ("faithfulness", "context_precision", "context_recall", "answer_relevance")
 """Measures computed by default."""

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from ragauge.errors import BadInput, UnknownName
+from ragauge.core.errors import BadInput, UnknownName
 
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

@@ -6,8 +6,8 @@ alone (noise), by the reference alone (knowledge of the model), or by neither (h
 
 from __future__ import annotations
 
-from ragauge.measures.cases import Case, NoVerdict, by_contexts
-from ragauge.verdicts import ANSWER, REFERENCE
+from ragauge.core.samples import ANSWER, REFERENCE
+from ragauge.measures.grounding import Case, NoVerdict, by_contexts
 
 
 def _share(held: list[bool]) -> float:
@@ -24,7 +24,7 @@ def claim_precision(case: Case) -> float:
     Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS
     2024 (its precision).
 
-    >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
+    >>> from ragauge.core.samples import Claim, Sample, Support, Verdicts
     >>> sample = Sample("s", "When?", answer="In 1887, in Rome.", reference="In 1887.")
     >>> claims = {"answer": [Claim("a1", "in 1887", 1), Claim("a2", "in Rome", 1)], "reference": []}
     >>> support = {"a1": Support(("reference",)), "a2": Support(())}
@@ -44,7 +44,7 @@ def claim_recall(case: Case) -> float:
     Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS
     2024 (its recall; its claim recall is context_recall here).
 
-    >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
+    >>> from ragauge.core.samples import Claim, Sample, Support, Verdicts
     >>> sample = Sample("s", "When?", answer="In 1887.", reference="In 1887, in Paris.")
     >>> claims = {"answer": [], "reference": [Claim("r1", "in 1887", 1), Claim("r2", "in Paris", 1)]}
     >>> support = {"r1": Support(("answer",)), "r2": Support(())}
@@ -64,7 +64,7 @@ def claim_f1(case: Case) -> float:
     Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS
     2024.
 
-    >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
+    >>> from ragauge.core.samples import Claim, Sample, Support, Verdicts
     >>> sample = Sample("s", "When?", answer="In 1887.", reference="In 1887, in Paris.")
     >>> claims = {"answer": [Claim("a1", "in 1887", 1)], "reference": [Claim("r1", "1887", 1), Claim("r2", "Paris", 1)]}
     >>> support = {"a1": Support(("reference",)), "r1": Support(("answer",)), "r2": Support(())}
@@ -87,7 +87,7 @@ def context_utilisation(case: Case) -> float:
     Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS
     2024 (the ragas library uses the name for another measure: context precision judged by the answer).
 
-    >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
+    >>> from ragauge.core.samples import Claim, Sample, Support, Verdicts
     >>> sample = Sample("s", "When?", answer="In 1887.", contexts=("1887, Paris.",), reference="In 1887, in Paris.")
     >>> claims = {"answer": [], "reference": [Claim("r1", "in 1887", 1), Claim("r2", "in Paris", 1)]}
     >>> support = {"r1": Support(("k1", "answer")), "r2": Support(("k1",))}
@@ -114,7 +114,7 @@ def noise_sensitivity(case: Case, *, chunks: str = "any") -> float:
     Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS
     2024.
 
-    >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
+    >>> from ragauge.core.samples import Claim, Sample, Support, Verdicts
     >>> sample = Sample("s", "When?", answer="1887, Rome.", contexts=("1887.", "Rome."), reference="In 1887.")
     >>> claims = {"answer": [Claim("a1", "in 1887", 1), Claim("a2", "in Rome", 1)], "reference": []}
     >>> support = {"a1": Support(("k1", "reference")), "a2": Support(("k2",))}
@@ -144,7 +144,7 @@ def hallucination(case: Case) -> float:
     Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS
     2024.
 
-    >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
+    >>> from ragauge.core.samples import Claim, Sample, Support, Verdicts
     >>> sample = Sample("s", "When?", answer="1887, Rome.", contexts=("1887.",), reference="In 1887.")
     >>> claims = {"answer": [Claim("a1", "in 1887", 1), Claim("a2", "in Rome", 1)], "reference": []}
     >>> support = {"a1": Support(("k1", "reference")), "a2": Support(())}
@@ -167,7 +167,7 @@ def self_knowledge(case: Case) -> float:
     Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS
     2024.
 
-    >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
+    >>> from ragauge.core.samples import Claim, Sample, Support, Verdicts
     >>> sample = Sample("s", "When?", answer="1887, Paris.", contexts=("1887.",), reference="In 1887, in Paris.")
     >>> claims = {"answer": [Claim("a1", "in 1887", 1), Claim("a2", "in Paris", 1)], "reference": []}
     >>> support = {"a1": Support(("k1", "reference")), "a2": Support(("reference",))}

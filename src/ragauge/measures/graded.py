@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ragauge.errors import BadInput
-from ragauge.measures import expected
-from ragauge.measures.judged import JudgedRanks
-from ragauge.measures.ranking import ratio
-from ragauge.records import Floats, Ints
+from ragauge.core.errors import BadInput
+from ragauge.core.records import Floats, Ints
+from ragauge.measures import tie_expectation
+from ragauge.measures.binary import ratio
+from ragauge.measures.judged_ranks import JudgedRanks
 
 
 def gains(grades: Floats, gain: str) -> Floats:
@@ -44,7 +44,7 @@ def dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> F
     Rule: unjudged documents have no gain.
     Paper: Järvelin and Kekäläinen (2002), Cumulated Gain-Based Evaluation of IR Techniques.
 
-    >>> from ragauge import evaluate
+    >>> from ragauge.evaluation import evaluate
     >>> evaluate({"q": {"a": 3, "b": 1}}, {"q": {"a": 1.0}}, ["dcg@10"]).means
     {'dcg@10': 3.0}
     """
@@ -52,7 +52,7 @@ def dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> F
     if judged.averaged:
         depth = k or int(judged.retrieved.max(initial=1))
         discount = 1 / np.log2(np.arange(depth + 1) + 1.0, where=np.arange(depth + 1) > 0, out=np.ones(depth + 1))
-        return judged.count(query, gains(grade, gain) * expected.mean_discount(judged, discount))
+        return judged.count(query, gains(grade, gain) * tie_expectation.mean_discount(judged, discount))
     if k is not None:
         within = rank <= k
         rank, query, grade = rank[within], query[within], grade[within]
@@ -66,7 +66,7 @@ def ideal_dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear"
     Rule: judged documents count whether they were retrieved or not.
     Paper: Järvelin and Kekäläinen (2002), Cumulated Gain-Based Evaluation of IR Techniques.
 
-    >>> from ragauge import evaluate
+    >>> from ragauge.evaluation import evaluate
     >>> evaluate({"q": {"a": 3, "b": 1}}, {"q": {"a": 1.0}}, ["ideal_dcg@1"]).means
     {'ideal_dcg@1': 3.0}
     """
@@ -86,7 +86,7 @@ def ndcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> 
     Rule: 0 if no judged document has gain. The minimum relevant grade is not used: grades are gains.
     Paper: Järvelin and Kekäläinen (2002); gain=exp is that of Burges et al. (2005), Learning to Rank.
 
-    >>> from ragauge import evaluate
+    >>> from ragauge.evaluation import evaluate
     >>> qrels = {"q": {"d1": 1, "d2": 3, "d3": 2, "d4": 1}}
     >>> run = {"q": {"d1": 5.0, "x": 4.0, "d2": 3.0, "y": 2.0, "d3": 1.0}}
     >>> names = ["ndcg@5", "ndcg(gain=exp)@5", "ndcg(gain=binary)@5"]
@@ -123,7 +123,7 @@ def ndcg_at_relevant(judged: JudgedRanks, *, gain: str = "linear") -> Floats:
     Rule: 0 if no judged document has gain; trec_eval's ndcg_rel.
     Paper: trec_eval, m_ndcg_rel.c.
 
-    >>> from ragauge import evaluate
+    >>> from ragauge.evaluation import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["ndcg_rel"]).means
     {'ndcg_rel': 1.0}
     """
@@ -147,7 +147,7 @@ def ndcg_at_levels(judged: JudgedRanks, *, gain: str = "linear", rel: float = 1)
     Rule: 0 if no document is relevant; trec_eval's Rndcg.
     Paper: trec_eval, m_Rndcg.c.
 
-    >>> from ragauge import evaluate
+    >>> from ragauge.evaluation import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["rndcg"]).means
     {'rndcg': 1.0}
     """
@@ -174,7 +174,7 @@ def normalised_gain(judged: JudgedRanks, *, gain: str = "linear") -> Floats:
     Rule: 0 if no judged document has gain; trec_eval's G.
     Paper: trec_eval, m_G.c.
 
-    >>> from ragauge import evaluate
+    >>> from ragauge.evaluation import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["g"]).means
     {'g': 1.0}
     """
@@ -194,7 +194,7 @@ def binary_gain(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     Rule: unjudged documents are not relevant; trec_eval's binG.
     Paper: trec_eval, m_binG.c.
 
-    >>> from ragauge import evaluate
+    >>> from ragauge.evaluation import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["bing"]).means
     {'bing': 1.0}
     """
@@ -210,7 +210,7 @@ def expected_reciprocal_rank(judged: JudgedRanks, k: int | None = None, *, top: 
     Rule: `top` is the highest grade of the scale (4 in TREC's gdeval); unjudged documents never satisfy.
     Paper: Chapelle, Metzler, Zhang and Grinspan (2009), Expected Reciprocal Rank for Graded Relevance.
 
-    >>> from ragauge import evaluate
+    >>> from ragauge.evaluation import evaluate
     >>> evaluate({"q": {"a": 4}}, {"q": {"a": 1.0}}, ["err@10"]).means
     {'err@10': 0.9375}
     """
@@ -240,7 +240,7 @@ def rank_biased_precision(judged: JudgedRanks, k: int | None = None, *, p: float
     documents with a positive grade as 1; `gain=linear` uses the grades (ranx; can exceed 1).
     Paper: Moffat and Zobel (2008), Rank-Biased Precision for Measurement of Retrieval Effectiveness.
 
-    >>> from ragauge import evaluate
+    >>> from ragauge.evaluation import evaluate
     >>> round(evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["rbp(p=0.5)"]).means["rbp(p=0.5)"], 6)
     0.25
     """
@@ -261,7 +261,7 @@ def rbp_residual(judged: JudgedRanks, *, p: float = 0.9) -> Floats:
     Rule: 0 if every returned document is judged, and for queries missing from the run; trec_eval's rbp_resid.
     Paper: Moffat and Zobel (2008), Rank-Biased Precision for Measurement of Retrieval Effectiveness.
 
-    >>> from ragauge import evaluate
+    >>> from ragauge.evaluation import evaluate
     >>> round(evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["rbp_resid(p=0.5)"]).means["rbp_resid(p=0.5)"], 6)
     0.75
     """

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ragauge.errors import BadInput, UnknownName
+from ragauge.core.errors import BadInput, UnknownName
 from ragauge.measures.conventions import PRESETS, Convention
-from ragauge.measures.table import TABLE, Spec
+from ragauge.measures.registry import TABLE, Spec
 
 NICKNAMES: Mapping[str, tuple[str, ...]] = {
     "official": (

@@ -8,12 +8,12 @@ from functools import partial
 
 import numpy as np
 
-from ragauge.errors import BadInput, describe_failures
+from ragauge.core.errors import BadInput, describe_failures
+from ragauge.core.records import ByMeasure, Floats, Scores
 from ragauge.measures.conventions import Convention
-from ragauge.measures.judged import JudgedQuery, JudgedRanks
+from ragauge.measures.judged_ranks import JudgedQuery, JudgedRanks
 from ragauge.measures.names import Measure, make, parse
-from ragauge.measures.table import TABLE, mean
-from ragauge.records import ByMeasure, Floats, Scores
+from ragauge.measures.registry import TABLE, mean
 
 OwnMeasure = Callable[[JudgedQuery], float]
 """User-defined measure: a function from one judged query to a number (NaN for no value)."""

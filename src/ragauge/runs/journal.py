@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ragauge.errors import BadInput
-from ragauge.keys import redact_data
-from ragauge.runs.execute import Answer
-from ragauge.structured_text import parse_json
+from ragauge.core.errors import BadInput
+from ragauge.core.secrets import redact_data
+from ragauge.core.structured_text import parse_json
+from ragauge.runs.execution import Answer
 
 
 class Journal:

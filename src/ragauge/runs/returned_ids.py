@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from ragauge.records import Document, Nested
-from ragauge.runs.execute import Answer
+from ragauge.core.documents import Document
+from ragauge.core.records import Nested
+from ragauge.runs.execution import Answer
 
 MAX_COMPARED = 10_000
 """Maximum number of known ids whose spelling is compared with an unknown one."""

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.calibrations import Confusion, Figure
-from ragauge.records import Floats, Ints
-from ragauge.stats.clusters import ONE_GROUP, design_effect, grouped_counts, separate
-from ragauge.stats.intervals import percentile_interval
+from ragauge.core.records import Floats, Ints
+from ragauge.core.summaries import Figure
+from ragauge.stats.intervals import ONE_GROUP, design_effect, grouped_counts, percentile_interval, separate
+
+
+class Confusion(NamedTuple):
+    """Confusion matrix of judge and people; a sample is good at or above a threshold."""
+
+    both_good: int
+    """True positives."""
+    only_judge: int
+    """False positives: good for the judge only."""
+    only_people: int
+    """False negatives: good for people only."""
+    both_bad: int
+    """True negatives."""
+
+    @property
+    def n(self) -> int:
+        """Total number of samples."""
+        return sum(self)
+
 
 Bools = NDArray[np.bool_]
 DRAWS = 10_000

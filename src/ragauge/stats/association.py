@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from ragauge.calibrations import Bin, Figure
-from ragauge.records import Floats, Ints
+from ragauge.core.records import Floats, Ints
+from ragauge.core.summaries import Figure
 from ragauge.stats.agreement import NOBODY, ONE_CLASS, Bools, share
-from ragauge.stats.clusters import ONE_GROUP, design_effect, deviations, grouped_counts, separate, variance_of_sum
-from ragauge.stats.intervals import percentile_interval
+from ragauge.stats.intervals import (
+    ONE_GROUP,
+    design_effect,
+    deviations,
+    grouped_counts,
+    percentile_interval,
+    separate,
+    variance_of_sum,
+)
+
+
+class Bin(NamedTuple):
+    """Samples of similar score: their mean score and the share that people call good."""
+
+    score: float
+    """Mean of the scores."""
+    share: Figure
+    """Share of samples that people call good."""
+
 
 ROUNDS = 2000
 FEWEST = 20

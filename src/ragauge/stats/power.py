@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ragauge.errors import BadInput
+from ragauge.core.errors import BadInput
 
 MOST = 10_000_000
 """Maximum number of queries considered."""

@@ -3,13 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ragauge.errors import BadInput, MissingEvidence, UnknownName
-from ragauge.outcomes import Estimate, Reliability
-from ragauge.records import Floats, Ints
+from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.core.records import Floats, Ints
+from ragauge.core.summaries import Estimate
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """Success rates of a system whose tasks were each tried several times."""
+
+    system: str
+    counts: Mapping[str, tuple[int, int]]
+    """Trials and successes by task: `{task: (trials, successes)}`."""
+    success_rate: Estimate
+    """Mean over tasks of the share of successful trials."""
+    pass_at: Mapping[int, Estimate]
+    """Probability that at least one of k trials of a task succeeds (pass@k), by k."""
+    pass_all: Mapping[int, Estimate]
+    """Probability that all k trials of a task succeed (pass^k), by k."""
+    agreement: float
+    """Probability that two trials of a task have the same outcome; NaN if no task has two trials."""
+    over: str = "tasks"
+    """Population of the intervals: other `tasks` of this kind, or other `trials` of these tasks."""
+    confidence: float = 0.95
+    success: str = ""
+    """Definition of a success."""
+    notes: Sequence[str] = ()
+
+    @property
+    def n(self) -> int:
+        """Number of tasks."""
+        return len(self.counts)
+
+    @property
+    def trials(self) -> tuple[int, int]:
+        """Smallest and largest number of trials of a task."""
+        tried = [n for n, _ in self.counts.values()]
+        return min(tried), max(tried)
+
+    @property
+    def always(self) -> list[str]:
+        """Tasks in which every trial succeeded."""
+        return [task for task, (n, c) in self.counts.items() if c == n]
+
+    @property
+    def never(self) -> list[str]:
+        """Tasks in which no trial succeeded."""
+        return [task for task, (_, c) in self.counts.items() if c == 0]
+
+    @property
+    def flaky(self) -> list[str]:
+        """Tasks with successes and failures; success rates closest to 0.5 come first."""
+        some = [task for task, (n, c) in self.counts.items() if 0 < c < n]
+        return sorted(some, key=lambda task: abs(self.counts[task][1] / self.counts[task][0] - 0.5))
+
+    def __repr__(self) -> str:
+        most = max(self.pass_at)
+        return (
+            f"Reliability({self.system!r}, {self.n} tasks: success rate {self.success_rate.value:.4f}, "
+            f"pass@{most} {self.pass_at[most].value:.4f}, pass^{most} {self.pass_all[most].value:.4f})"
+        )
+
 
 ROUNDS = 20_000
 OVER = ("tasks", "trials")

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ragauge.errors import BadInput, MissingExtra
-from ragauge.records import Document, Hit
-from ragauge.stages import stage
+from ragauge.core.documents import Document, Hit
+from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.stages import stage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
 
 WORD = re.compile(r"\w+")
 """Pattern of a word. Single letters and digits are included, because they have meaning in code."""

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge import seams
-from ragauge.errors import BadInput
-from ragauge.records import Document, Hit
-from ragauge.seams import Embedder, Store
-from ragauge.stages import stage
-from ragauge.systems.stores.contract import check_neighbours
+from ragauge.core import protocols
+from ragauge.core.documents import Document, Hit
+from ragauge.core.errors import BadInput
+from ragauge.core.protocols import Embedder, Store
+from ragauge.core.stages import stage
+from ragauge.stores.contract import check_neighbours
 
 
 class Dense:
@@ -81,4 +81,4 @@ class Dense:
 
     def close(self) -> None:
         """Close the vector store."""
-        seams.close(self._store)
+        protocols.close(self._store)

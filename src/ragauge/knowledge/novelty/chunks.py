@@ -6,19 +6,22 @@ Chunks are stored as positions, so that no text is held more than once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ragauge.errors import BadInput, MissingExtra
-from ragauge.records import Document, Ints
-from ragauge.seams import Embedder, Vectors
-from ragauge.texts import WORD, words
-from ragauge.worths import Chunking
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput, Incomparable, MissingExtra
+from ragauge.core.protocols import Embedder, Vectors
+from ragauge.core.records import Floats, Ints
+from ragauge.core.text import WORD, shingles, words
+from ragauge.knowledge.novelty.results import Chunking
+from ragauge.stores.nearest_neighbours import nearest
 
 SIZE = 1000
 """Maximum length of a chunk in characters; about 250 tokens of English, within every embedder's limit."""
@@ -161,3 +164,217 @@ def _room(rows: int, columns: int) -> Vectors:
     # An unnamed file is deleted with the array, also after a crash.
     with TemporaryFile() as file:
         return np.memmap(file, np.float32, "w+", shape=(rows, columns))
+
+
+MAX_OWN = 64
+"""Maximum number of own chunks up to which more neighbours are searched to skip them."""
+ROUNDING = 1e-15
+"""Cosine distances below this are rounding errors of equal vectors."""
+
+
+class Near(NamedTuple):
+    """Nearest known chunks of each chunk, one row per chunk, nearest first."""
+
+    places: Ints
+    similarities: Floats
+    """Cosines; NaN for a chunk with a zero vector."""
+
+
+def nearest_known(chunks: Vectors, known: Vectors, m: int = 1, progress: Callable[[float], None] | None = None) -> Near:
+    """Find the `m` known chunks with the highest cosine, or all if there are fewer.
+
+    Candidates are found in single precision and ranked in double precision. Known vectors are read in blocks, so that a
+    memory-mapped file need not fit in memory. Incomparable is raised if the dimensions differ.
+
+    >>> near = nearest_known(np.array([[1, 0], [0, 0]], np.float32), np.array([[0, 1], [3, 4]], np.float32))
+    >>> near.places.tolist(), near.similarities.round(6).tolist()
+    ([[1], [0]], [[0.6], [nan]])
+    """
+    if not len(chunks) or not len(known):
+        return Near(np.zeros((len(chunks), 0), np.int64), np.zeros((len(chunks), 0)))
+    if chunks.shape[1] != known.shape[1]:
+        raise Incomparable(
+            f"vectors of {chunks.shape[1]} dimensions are held against known ones of {known.shape[1]}",
+            hint="embed both with the same model: --embedder NAME",
+        )
+    places, distances = nearest(known, chunks, m, "cosine", progress=progress)
+    return Near(places, _similarities(chunks, distances))
+
+
+def nearest_others(known: Vectors, rows: Ints, own: list[Ints]) -> Floats:
+    """Return the highest cosine of known chunks with a chunk not their `own`.
+
+    NaN if there is none.
+
+    >>> known = np.array([[1, 0], [1, 0], [3, 4]], np.float32)
+    >>> nearest_others(known, np.array([0, 2]), [np.array([0, 1]), np.array([2])]).round(6).tolist()
+    [0.6, 0.6]
+    """
+    found = np.full(len(rows), np.nan)
+    counts = np.array([len(one) for one in own], np.int64)
+    # All own chunks may be the nearest: if they are few, more neighbours than own chunks are searched.
+    wanted = np.array([1 << count.bit_length() for count in counts.tolist()], np.int64)
+    for k in np.unique(wanted[counts <= MAX_OWN]):
+        asked = np.flatnonzero((wanted == k) & (counts <= MAX_OWN))
+        chunks = np.asarray(known[rows[asked]])
+        places, distances = nearest(known, chunks, int(k), "cosine")
+        near = _similarities(chunks, distances)
+        for at, row in enumerate(asked.tolist()):
+            others = ~np.isin(places[at], own[row])
+            found[row] = near[at][others][0] if others.any() else np.nan
+    # That would be quadratic for large documents, so their chunks are compared with other documents only.
+    large: dict[bytes, list[int]] = {}
+    for row in np.flatnonzero(counts > MAX_OWN).tolist():
+        large.setdefault(own[row].tobytes(), []).append(row)
+    for group in large.values():
+        others = np.setdiff1d(np.arange(len(known)), own[group[0]])
+        if len(others):
+            chunks = np.asarray(known[rows[group]])
+            _, distances = nearest(known, chunks, 1, "cosine", allowed=others)
+            found[group] = _similarities(chunks, distances)[:, 0]
+    return found
+
+
+def _similarities(chunks: Vectors, distances: NDArray[Any]) -> Floats:
+    near = np.where(distances < ROUNDING, 1.0, 1 - distances)
+    near[~np.any(chunks, axis=1)] = np.nan
+    return near
+
+
+def novelties(highest: Floats) -> Floats:
+    """Return 1 minus the highest cosine of each chunk, clipped to 0 to 1.
+
+    >>> novelties(np.array([1.0, 0.25, -0.5, np.nan])).tolist()
+    [0.0, 0.75, 1.0, nan]
+    """
+    found: Floats = np.clip(1 - highest, 0, 1)
+    return found
+
+
+def means(values: Floats, owner: Ints, documents: int) -> Floats:
+    """Return the mean over the chunks of each document, ignoring NaN.
+
+    NaN if it has none.
+
+    >>> means(np.array([0.25, 0.75, np.nan]), np.array([0, 0, 1]), 3).tolist()
+    [0.5, nan, nan]
+    """
+    there = ~np.isnan(values)
+    n = np.bincount(owner[there], minlength=documents)
+    totals = np.bincount(owner[there], values[there], minlength=documents)
+    found = np.full(documents, np.nan)
+    np.divide(totals, n, out=found, where=n > 0)
+    return found
+
+
+def least(values: Floats, owner: Ints, documents: int) -> Floats:
+    """Return the minimum over the chunks of each document, ignoring NaN.
+
+    NaN if it has none.
+
+    >>> least(np.array([0.25, 0.75, np.nan]), np.array([0, 0, 1]), 3).tolist()
+    [0.25, nan, nan]
+    """
+    found = np.full(documents, np.inf)
+    there = ~np.isnan(values)
+    np.minimum.at(found, owner[there], values[there])
+    found[np.isinf(found)] = np.nan
+    return found
+
+
+def raised(highest: Floats, chunks: Vectors, more: Vectors) -> Floats:
+    """Update the highest cosines after `more` chunks became known.
+
+    >>> raised(np.array([0.0, 0.9]), np.array([[1, 0], [0, 1]], np.float32), np.array([[3, 4]], np.float32)).round(6)
+    array([0.6, 0.9])
+    """
+    near = nearest_known(chunks, more).similarities
+    return np.fmax(highest, near[:, 0]) if near.shape[1] else highest
+
+
+SHINGLES_PER_BATCH = 512
+"""Number of known documents compared at a time."""
+
+
+class Contained(NamedTuple):
+    """Share of documents' shingles that are known.
+
+    NaN, and no container, for one without words.
+    """
+
+    new: Floats
+    """Share of its shingles that no known document has."""
+    best: Floats
+    """Largest share of its shingles in a single known document."""
+    place: Ints
+    """Index of that document; -1 if no known document has any of them."""
+
+
+def contained(
+    added: Sequence[Document],
+    known: Sequence[Document],
+    sample: Ints,
+    twins: Ints,
+    progress: Progress | None = None,
+) -> tuple[Contained, Floats]:
+    """Compute the shingle overlap of added documents with the known ones.
+
+    Also returned is, for a `sample` of known documents (indices), the share of shingles that no other known document
+    has. The argument after `sample` has a number per known document, equal for documents with the same text. Such
+    documents do not count as others.
+
+    >>> known = [Document("a", "to be or not to be"), Document("b", "not to be sneezed at"), Document("c", "to be or")]
+    >>> found, own = contained([Document("x", "to be or not")], known, np.array([0, 1, 2]), np.array([0, 1, 2]))
+    >>> found.new.tolist(), found.best.tolist(), found.place.tolist(), own.round(3).tolist()
+    ([0.0], [1.0], [0], [0.5, 0.667, 0.0])
+    """
+    from scipy.sparse import csr_matrix
+
+    ids: dict[tuple[str, ...], int] = {}
+
+    def matrix(documents: Iterable[Document], place: Callable[[tuple[str, ...]], int | None], columns: int) -> Any:
+        rows = [[at for one in shingles(whole(each)) if (at := place(one)) is not None] for each in documents]
+        starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+        flat = np.fromiter((at for row in rows for at in row), np.int64, int(starts[-1]))
+        return csr_matrix((np.ones(len(flat), np.int32), flat, starts), shape=(len(rows), columns or len(ids)))
+
+    asked = [*added, *(known[i] for i in sample.tolist())]
+    wanted = matrix(asked, lambda one: ids.setdefault(one, len(ids)), 0)
+    ours = wanted[: len(added)]
+    sizes = np.diff(wanted.indptr)
+    # Number of distinct texts with a shingle: of documents with the same text only the first counts.
+    first = np.zeros(len(known), bool)
+    first[np.unique(twins, return_index=True)[1]] = True
+    often = np.zeros(len(ids), np.int64)
+    best, place = np.zeros(len(added), np.int64), np.full(len(added), -1, np.int64)
+    for start in range(0, len(known), SHINGLES_PER_BATCH):
+        block = matrix(known[start : start + SHINGLES_PER_BATCH], ids.get, len(ids))
+        often += np.asarray(block[first[start : start + SHINGLES_PER_BATCH]].sum(axis=0)).ravel()
+        shared = (ours @ block.T).tocsr()
+        if shared.nnz:
+            most = shared.max(axis=1).toarray().ravel()
+            better = np.flatnonzero(most > best)
+            place[better] = start + np.asarray(shared[better].argmax(axis=1)).ravel()
+            best[better] = most[better]
+        if progress is not None:
+            progress(min(start + SHINGLES_PER_BATCH, len(known)), len(known))
+    n = len(added)
+    with np.errstate(invalid="ignore"):
+        new = (ours @ (often == 0).astype(np.int64)) / sizes[:n]
+        own = (wanted[n:] @ (often <= 1).astype(np.int64)) / sizes[n:]
+        return Contained(new, best / sizes[:n], place), own
+
+
+def percentiles(values: Floats, among: Floats) -> Floats:
+    """Return the percentile rank, 0 to 100, of each value.
+
+    Ties count half; NaN if `among` is empty.
+
+    >>> percentiles(np.array([0.0, 2.0, 9.0, np.nan]), np.array([1.0, 2.0, 2.0, 3.0])).tolist()
+    [0.0, 50.0, 100.0, nan]
+    """
+    known = np.sort(among[~np.isnan(among)])
+    if not len(known):
+        return np.full(len(values), np.nan)
+    below, upto = (np.searchsorted(known, values, side) for side in ("left", "right"))
+    return np.where(np.isnan(values), np.nan, (below + upto) * 50.0 / len(known))

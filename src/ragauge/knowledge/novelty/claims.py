@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ragauge.judges.sentences import sentences
-from ragauge.judges.tasks import CONTEXTS, Judge, Reading, Task
+from ragauge.compute.event_loops import each
+from ragauge.core.records import Ints
+from ragauge.core.samples import ANSWER, Support
+from ragauge.core.text import sentences
+from ragauge.judging.tasks import CONTEXTS, Judge, Reading, Task
 from ragauge.knowledge.novelty.chunks import Chunks, Progress
-from ragauge.records import Ints
-from ragauge.together import each
-from ragauge.verdicts import ANSWER, Support
-from ragauge.worths import Claim
+from ragauge.knowledge.novelty.results import Claim
 
 NEW, KNOWN, CONFLICTING, UNSCORED = "new", "known", "conflicting", "unscored"
 STATES = (NEW, KNOWN, CONFLICTING, UNSCORED)

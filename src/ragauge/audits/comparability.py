@@ -1,0 +1,278 @@
+"""Scores of the same run under every preset: which tool would report which number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ragauge.audits.evidence import Evidence
+from ragauge.core.errors import MissingEvidence, RagaugeError
+from ragauge.core.findings import Finding, Grid
+from ragauge.measures.conventions import PRESETS, Convention
+from ragauge.measures.names import Measure, make
+from ragauge.output.numbers import change, listed, pluralise
+from ragauge.runs.results import every_part
+
+WHAT = "conventions"
+REFUSED = "refused"
+
+
+def restated(measure: Measure, rules: Convention, other: Convention) -> Measure:
+    """Translate a measure from one convention to another.
+
+    Options set by the first convention become those of the other. Options chosen for this measure are kept.
+
+    >>> from ragauge.measures.names import parse
+    >>> str(restated(parse("ndcg@10"), PRESETS["default"], PRESETS["rig"]))
+    'ndcg(gain=exp)@10'
+    """
+    cutoff = measure.cutoff
+    if measure.spec.name == "mrr" and cutoff == rules.mrr_depth:
+        cutoff = None
+    usual = dict(make(measure.spec, measure.cutoff, {}, rules).options)
+    chosen = {name: value for name, value in measure.options if value != usual[name]}
+    return make(measure.spec, cutoff, chosen, other)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Means of a run under one preset, by measure, or the reasons for missing ones."""
+
+    values: tuple[float | None, ...]
+    reasons: tuple[str, ...]
+
+    def agrees(self, other: Row) -> bool:
+        """Return whether two presets give the same scores to four decimals.
+
+        The reasons for missing scores must be equal too.
+        """
+        pairs = zip(self.values, other.values, strict=True)
+        return self.reasons == other.reasons and all(_shown(a) == _shown(b) for a, b in pairs)
+
+
+def _shown(value: float | None) -> str:
+    return REFUSED if value is None else f"{value:.4f}"
+
+
+def under_preset(evidence: Evidence, run: str, preset: Convention, measures: Sequence[Measure]) -> Row:
+    """Score a run under a preset.
+
+    A measure that the preset rejects gets its reason instead.
+    """
+    values: list[float | None] = []
+    reasons: list[str] = []
+    for measure in measures:
+        try:
+            wanted = restated(measure, evidence.rules, preset)
+            mean = next(iter(evidence.scores(run, rules=preset, measures=[wanted]).means.values()))
+            values.append(None if math.isnan(mean) else mean)
+            reasons.append("no query is scored" if math.isnan(mean) else "")
+        except RagaugeError as error:
+            values.append(None)
+            reasons.append(error.message)
+    return Row(tuple(values), tuple(reasons))
+
+
+def conventions(evidence: Evidence) -> Iterator[Finding]:
+    """Score every run under every preset; presets with equal scores share a row.
+
+    With several runs, only the first measure is scored. If the judgments have several relevant grades, a row uses
+    the second of them as the minimum relevant grade. Never a problem.
+    """
+    measures = list(evidence.measures if len(evidence.runs) == 1 else evidence.measures[:1])
+    higher = _higher_rel(evidence, measures)
+    presets = {**PRESETS, **higher}
+    found = {
+        run: {name: under_preset(evidence, run, rules, measures) for name, rules in presets.items()}
+        for run in evidence.runs
+    }
+    for name in higher:
+        if all(rows[name].agrees(rows["default"]) for rows in found.values()):
+            del presets[name]
+            found = {run: {one: row for one, row in rows.items() if one != name} for run, rows in found.items()}
+    groups = _groups(list(found.values()))
+    heads = [group[0] for group in groups]
+    if len(found) == 1:
+        rows = next(iter(found.values()))
+        table = [[", ".join(group), *_cells(rows[group[0]])] for group in groups]
+        grid = Grid(["convention", *map(str, measures)], table)
+        subject = next(iter(found))
+    else:
+        table = [[run, *(_cells(rows[head])[0] for head in heads)] for run, rows in found.items()]
+        grid = Grid([f"{measures[0]} of", *heads], table)
+        subject = "all runs"
+    alike = [" = ".join(group) for group in groups if len(group) > 1]
+    same = f": {', '.join(alike)}" if alike and len(found) > 1 else ""
+    first = [row.values[0] for rows in found.values() for row in rows.values()]
+    yield Finding(
+        subject,
+        WHAT,
+        False,
+        len(groups),
+        f"{len(presets)} conventions give {pluralise(len(groups), 'set')} of figures{same}{_refusals(found)}",
+        (),
+        _effect(str(measures[0]), [value for value in first if value is not None]) if len(found) == 1 else "",
+        grid,
+    )
+
+
+def _higher_rel(evidence: Evidence, measures: Sequence[Measure]) -> dict[str, Convention]:
+    """Return the default convention with a higher minimum relevant grade, by name.
+
+    Empty if that changes no measure.
+    """
+    grades = sorted({grade for docs in evidence.judgments.nested.values() for grade in docs.values() if grade >= 1})
+    if evidence.rules.rel != 1 or len(grades) < 2 or not any("rel" in dict(one.options) for one in measures):
+        return {}
+    higher = PRESETS["default"].but(rel=grades[1])
+    return {f"default, rel={grades[1]:g}": higher}
+
+
+def _groups(runs: Sequence[Mapping[str, Row]]) -> list[list[str]]:
+    """Group the presets that agree on every run, in their given order."""
+    groups: list[list[str]] = []
+    for name in runs[0]:
+        for group in groups:
+            if all(rows[name].agrees(rows[group[0]]) for rows in runs):
+                group.append(name)
+                break
+        else:
+            groups.append([name])
+    return groups
+
+
+def _cells(row: Row) -> list[str | float | None]:
+    return [REFUSED if value is None else value for value in row.values]
+
+
+def _refusals(found: Mapping[str, Mapping[str, Row]]) -> str:
+    """Describe which presets reject the run, with each reason given once."""
+    why: dict[str, list[str]] = {}
+    for rows in found.values():
+        for name, row in rows.items():
+            for reason in dict.fromkeys(filter(None, row.reasons)):
+                who = why.setdefault(reason, [])
+                if name not in who:
+                    who.append(name)
+    if not why:
+        return ""
+    return "; refused: " + "; ".join(f"{', '.join(names)} ({reason})" for reason, names in why.items())
+
+
+def _effect(measure: str, values: Sequence[float]) -> str:
+    return change(measure, min(values), max(values)) if values else ""
+
+
+Facts = Mapping[str, str]
+DATA = ("documents", "queries")
+SOME = {"seeds": "seeds", "links of a node": "most_links"}
+"""Facts that only some graph walkers have, with their keys in the run's evidence.
+
+A walker without such a fact does not count as different.
+"""
+SEEN = ("embedder", "graph", "prior", *SOME)
+"""Facts that determine what a graph walker sees: embedder, graph, preferred metadata field, and limits on them."""
+FACTS = (*DATA, "depth", "repeats", *SEEN, "budget")
+"""All compared facts, in the order in which they are reported."""
+
+
+def footing(evidence: Evidence) -> Iterator[Finding]:
+    """Check that runs used the same data, depth, repeats, budget and resources.
+
+    A problem if documents or queries differ. Also a problem if runs that walk a graph differ in what they see: the
+    embedder, the graph (by its fingerprint), the preferred metadata field, the number of seeds, or the number of
+    links per node. Other differences are reported but are not problems: BM25 has no embedder, and a deeper run is
+    legitimate. Only facts in the manifests are compared. A single run gives no finding.
+    """
+    known = {name: facts(run.manifest) for name, run in evidence.runs.items() if run.manifest.get("plan")}
+    if len(evidence.runs) < 2:
+        return
+    if len(known) < 2:
+        raise MissingEvidence("how the runs were made is not known", hint="folders that `ragauge run` wrote know it")
+    others = differing(known, DATA)
+    if others:
+        text = f"the runs were not made on the same {' and '.join(others)}"
+        yield Finding("all runs", "other data", True, len(known), text, grid=_grid(known, others))
+    walkers = {name: mine for name, mine in known.items() if mine["graph"]}
+    unlike = differing(walkers, SEEN)
+    if unlike:
+        text = f"{listed(list(walkers))} walk a graph, and do not see the same: {_and(unlike)}"
+        grid = _grid(walkers, unlike)
+        yield Finding("all runs", "footing", True, len(walkers), text, grid=grid, remedy=_remedy(unlike))
+    rest = [name for name in differing(known, FACTS) if name not in (*others, *unlike)]
+    if rest:
+        even = len(walkers) > 1 and not unlike
+        text = f"all {pluralise(len(walkers), 'run')} that walk a graph see the same; " * even
+        text += f"the runs differ in {_and(rest)}, so a difference is one of all that together"
+        yield Finding("all runs", "footing", False, len(known), text, grid=_grid(known, rest))
+    if not (others or unlike or rest):
+        same = [name for name in FACTS if next(iter(known.values()))[name]]
+        yield Finding("all runs", "footing", False, 0, f"all {pluralise(len(known), 'run')} have the same {_and(same)}")
+
+
+def facts(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Extract the compared facts from a manifest as comparable texts.
+
+    Empty if a fact is missing.
+    """
+    plan, data = manifest.get("plan") or {}, manifest.get("dataset") or {}
+    parts = list(every_part(manifest.get("evidence") or {}))
+    graphs = [part["graph"] for part in parts if isinstance(part.get("graph"), Mapping)]
+    steps = [int(part["steps"]) for part in parts if isinstance(part.get("steps"), int)]
+    return {
+        "documents": _hashed(data, "documents"),
+        "queries": _hashed(data, "queries"),
+        "depth": str(plan.get("k") or ""),
+        "repeats": str(plan.get("repeats") or ""),
+        "embedder": _joined(str(part.get("embedder") or "") for part in parts),
+        "graph": _joined(
+            f"{pluralise(int(one.get('links') or 0), 'link')} ({one.get('fingerprint')})" for one in graphs
+        ),
+        "prior": _joined(priors(manifest)),
+        **{name: _joined(str(part.get(key) or "") for part in parts) for name, key in SOME.items()},
+        "budget": f"{sum(steps):,}" if steps else "",
+    }
+
+
+def differing(known: Mapping[str, Facts], names: Sequence[str]) -> list[str]:
+    """Return the names of the facts in which some runs differ."""
+    found = {name: {mine[name] for mine in known.values()} for name in names}
+    return [name for name, values in found.items() if len(values - {""} if name in SOME else values) > 1]
+
+
+def priors(manifest: Mapping[str, Any]) -> set[str]:
+    """Return the metadata fields by which a run preferred documents."""
+    return {str(part["prior"]) for part in every_part(manifest.get("evidence") or {}) if part.get("prior")}
+
+
+def _remedy(unlike: Sequence[str]) -> str:
+    """Return the remedy if walkers differ in a preferred field, else an empty text.
+
+    A shared prior is only fair if the field does not leak.
+    """
+    if "prior" not in unlike:
+        return ""
+    same = [name for name in unlike if name != "prior"]
+    also = f"give all walkers the same {_and(same)}, and " if same else ""
+    return (
+        f"{also}run all of them without a prior (the same one for all is fair only if the check `predictors` calls it "
+        "no leak), or call it a comparison of whole systems"
+    )
+
+
+def _hashed(data: Mapping[str, Any], what: str) -> str:
+    return f"{data.get(what)} ({str(data[f'{what}_hash'])[:10]})" if data.get(f"{what}_hash") else ""
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return " + ".join(sorted(set(filter(None, texts))))
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _grid(known: Mapping[str, Facts], names: Sequence[str]) -> Grid:
+    return Grid(["run", *names], [[run, *(mine[name] or None for name in names)] for run, mine in known.items()])

@@ -1,0 +1,362 @@
+"""Checks of judgment coverage and depth: truncated judgments, ceilings of recall, and shallow runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ragauge.audits.evidence import Evidence
+from ragauge.audits.tie_orders import ideal, is_ordered, means
+from ragauge.core.findings import Finding, Grid
+from ragauge.core.records import Ints, Judgments
+from ragauge.measures.conventions import Convention
+from ragauge.measures.judged_ranks import JudgedRanks, defined_depth
+from ragauge.measures.names import Measure
+from ragauge.measures.scoring import score
+from ragauge.output.numbers import change, format_percent, pluralise, some
+
+LOW = 0.9
+"""Ceiling of recall below which a recall score is misleading."""
+NEARLY_ALL = 0.9
+PILE = 0.1
+SURE = 0.001
+"""Significance level of a peak at the maximum number of relevant documents, which indicates a cap.
+
+Without a cap, high counts become rarer towards the maximum.
+"""
+ENOUGH_QUERIES = 10
+CUT = 0.5
+MANY = 10
+"""Minimum number of relevant documents for a cap; smaller numbers are naturally common."""
+SOME = 4
+"""Minimum number of relevant documents for a cap if `MIN_SMALL_CAP_SHARE` of the queries have exactly the maximum."""
+MOST = 0.4
+
+
+def truth(evidence: Evidence) -> Iterator[Finding]:
+    """Check for truncated judgments and for recall ceilings below 1.
+
+    A recall with a ceiling below 0.9 is a problem. So is a cap on the number of relevant documents, tested with at
+    least 10 queries. A maximum of 10 or more counts as a cap if more than 10% of the queries have exactly that
+    number; a maximum of 4 or more if at least 40% do. In both cases the peak must be significant at the 0.001 level.
+    """
+    found = list(_ceilings(evidence))
+    yield from _counts(evidence, capped=any(one.problem for one in found))
+    yield from found
+
+
+def _relevant(judgments: Judgments, rel: float) -> Ints:
+    pool = judgments.pool
+    return np.bincount(pool.owner[pool.grades >= rel], minlength=len(pool.queries))
+
+
+def _least(evidence: Evidence) -> float:
+    """Return the minimum relevant grade, but never 0.
+
+    Documents of grade 0 say nothing about a cap.
+    """
+    return max(evidence.rules.rel, 1e-9)
+
+
+def _counts(evidence: Evidence, *, capped: bool) -> Iterator[Finding]:
+    relevant = _relevant(evidence.judgments, _least(evidence))
+    relevant = relevant[relevant > 0]
+    subject = evidence.judgments.source
+    if not len(relevant):
+        remedy = "see what the grades mean: `evaluate --rel` sets the least one that counts as relevant"
+        message = "no query has a relevant document"
+        yield Finding(subject, "ground truth", True, len(evidence.judgments), message, remedy=remedy)
+        return
+    values, often = np.unique(relevant, return_counts=True)
+    usual, share = int(values[often.argmax()]), float(often.max() / len(relevant))
+    most, at_most = int(values[-1]), int(often[-1])
+    spread = f"{values[0]} to {most}, median {np.median(relevant):g}"
+    if len(relevant) >= ENOUGH_QUERIES and usual >= MANY and share >= NEARLY_ALL:
+        yield Finding(
+            subject,
+            "ground truth",
+            capped,
+            int(often.max()),
+            f"{format_percent(share)} of the queries have exactly {usual} relevant documents: the truth is a list cut at "
+            f"{usual}, such as nearest neighbours, and not all that is relevant",
+        )
+    elif len(relevant) >= ENOUGH_QUERIES and _is_capped(most, at_most / len(relevant)) and _is_heap(relevant):
+        yield Finding(
+            subject,
+            "ground truth",
+            True,
+            at_most,
+            f"{at_most} of {pluralise(len(relevant), 'query')} have exactly {most} relevant documents and none has more: "
+            "the truth seems to be capped there, so that precision is too low and recall too high",
+        )
+    else:
+        yield Finding(subject, "ground truth", False, len(relevant), f"relevant documents a query: {spread}")
+
+
+def _is_capped(most: int, share: float) -> bool:
+    return (most >= MANY and share > PILE) or (most >= SOME and MOST <= share < NEARLY_ALL)
+
+
+def _is_heap(relevant: Ints) -> bool:
+    """Return whether the maximum count is unusually frequent.
+
+    Compared with equal frequencies of all counts in the upper half.
+    """
+    from scipy.special import bdtrc
+
+    most = int(relevant.max())
+    upper = int((relevant > most // 2).sum())
+    return bool(bdtrc(int((relevant == most).sum()) - 1, upper, 1 / (most - most // 2)) < SURE)
+
+
+def _ceilings(evidence: Evidence) -> Iterator[Finding]:
+    """Yield the ceiling of each recall measure that cannot reach 1."""
+    perfect = ideal(evidence.judgments)
+    for measure in evidence.measures:
+        options = dict(measure.options)
+        if measure.spec.name != "recall" or measure.cutoff is None or options.get("of") == "eps":
+            continue
+        ceiling = means(score(perfect, [measure], evidence.rules.but(ties="trec", missing="zero")))[0]
+        relevant = _relevant(evidence.judgments, float(options["rel"]))
+        more = np.flatnonzero(relevant > measure.cutoff)
+        if not len(more) or ceiling > 1 - 1e-9 or np.isnan(ceiling):
+            continue
+        names = evidence.judgments.pool.queries
+        reached: list[list[str | float | None]] = [
+            [run, value, format_percent(value / ceiling)]
+            for run in evidence.runs
+            for value in means(evidence.scores(run, measures=[measure]))
+        ]
+        yield Finding(
+            evidence.judgments.source,
+            "ceiling",
+            ceiling < LOW,
+            len(more),
+            f"{len(more)} of {pluralise(len(relevant), 'query')} with more than {measure.cutoff:g} relevant documents: "
+            f"{measure} cannot pass {ceiling:.4f}, where recall(of=capped)@{measure.cutoff:g} can reach 1",
+            some([names[i] for i in more.tolist()]),
+            grid=Grid(["run", str(measure), "of the ceiling"], reached),
+            remedy=f"report recall(of=capped)@{measure.cutoff:g} or a deeper cutoff beside it",
+        )
+
+
+def depth(evidence: Evidence) -> Iterator[Finding]:
+    """Check for runs that end before the cutoff of a measure.
+
+    A problem if no query reaches the cutoff and at least half of them end at the same depth. This indicates
+    truncation rather than a lack of documents; the measure is then computed at the smaller depth.
+    """
+    known = None if evidence.documents is None else len(evidence.documents)
+    for run in evidence.runs:
+        k = defined_depth(evidence.runs[run])
+        beyond = [one for one in evidence.undefined if k is not None and _reaches(one) > k]
+        if beyond:
+            names = ", ".join(map(str, beyond))
+            message = f"{names} {'is' if len(beyond) == 1 else 'are'} undefined: the run was made with k={k:g}"
+            remedy = f"run again with -k {max(map(_reaches, beyond))}, or use a cutoff of at most {k:g}"
+            yield Finding(run, "depth", True, len(beyond), message, remedy=remedy)
+            continue
+        judged = evidence.judged(run)
+        got = judged.retrieved[judged.answered]
+        if not len(got):
+            message = "the run answers no judged query"
+            remedy = "see whether the ids of its queries are written as in the judgments"
+            yield Finding(run, "depth", True, len(evidence.judgments), message, remedy=remedy)
+            continue
+        deepest = int(got.max())
+        if not deepest:
+            message = "the run returned no document for any query"
+            yield Finding(run, "depth", True, len(got), message, remedy="see why the system fails: its timings say")
+            continue
+        short = [one for one in evidence.measures if _reaches(one) > deepest and (known is None or deepest < known)]
+        if short and evidence.rules.depth is None and (got == deepest).mean() >= CUT:
+            yield _shallow(evidence, run, deepest, short)
+            continue
+        last = max((_reaches(one) for one in evidence.measures if _reaches(one) <= deepest), default=0)
+        few = int((got < last).sum())
+        some_short = f"; {pluralise(few, 'query')} of {len(got)} got fewer than {last}" if few else ""
+        yield Finding(
+            run,
+            "depth",
+            False,
+            few,
+            f"{int(got.min())} to {deepest} documents a query, median {np.median(got):g}{some_short}",
+        )
+
+
+def _reaches(measure: Measure) -> int:
+    return int(measure.cutoff or 0) if measure.spec.cutoff in ("rank", "rank?") else 0
+
+
+def _shallow(evidence: Evidence, run: str, deepest: int, short: list[Measure]) -> Finding:
+    cut = [Measure(one.spec, deepest, one.options) for one in short]
+    now, then = ([means(evidence.scores(run, measures=[one]))[0] for one in each] for each in (short, cut))
+    rows = zip(map(str, short), now, map(str, cut), then, strict=True)
+    return Finding(
+        run,
+        "depth",
+        True,
+        len(short),
+        f"no query has more than {pluralise(deepest, 'document')}, so {', '.join(map(str, short))} cannot be told from "
+        f"this run: what comes out is counted at {deepest}",
+        grid=Grid(["asked for", "score", "at its depth", "score"], [list(row) for row in rows]),
+        remedy=f"make the run again, {max(map(_reaches, short))} deep, or report {', '.join(map(str, cut))}",
+    )
+
+
+TOP = 10
+"""Number of top documents checked for measures without a cutoff."""
+SHALLOW = 20
+"""Maximum depth at which unjudged documents count as a flaw of a run: pools are shallow."""
+MUCH = 0.2
+APART = 0.1
+QUERIES, LONG = 10, 20
+"""Minimum numbers of queries and of documents per query that cannot all be judged by chance."""
+POOLED = 0.2
+"""Minimum share of non-relevant judgments in a judged pool."""
+
+
+def unjudged(evidence: Evidence) -> Iterator[Finding]:
+    """Check the share of unjudged documents at the top, and its effect on scores.
+
+    For each measure: the score, the score of judged documents only, and the score if all unjudged documents in its
+    top had the median positive grade. The top is the cutoff, or 10 without one. A problem if 20% or more of the top
+    are unjudged at a cutoff of at most 20, or if the shares of two runs differ by 10 percentage points: the pool
+    then favours one of them. If fewer than 20% of the judgments are non-relevant, they are a list of relevant
+    documents rather than a judged pool, and unjudged documents are not a problem. A run that returns judged
+    documents only, 20 or more per query for at least 10 queries, is a problem too: it was filtered by the judgments,
+    or its candidates come from them.
+    """
+    shares = {run: share(_ranked(evidence, run), TOP) for run in evidence.runs}
+    grades = evidence.judgments.pool.grades
+    negatives = float(((grades >= 0) & (grades < max(evidence.rules.rel, 1e-9))).sum()) / max(1, len(grades))
+    for run in evidence.runs:
+        yield _one(evidence, run, negatives)
+        yield from _filtered(evidence, run)
+    low, high = (min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)) if shares else ("", "")
+    if negatives >= POOLED and len(shares) > 1 and shares[high] - shares[low] >= APART:
+        yield Finding(
+            high,
+            "pool bias",
+            True,
+            len(shares),
+            f"{format_percent(shares[high])} of its first {TOP} documents are unjudged, but {format_percent(shares[low])} of "
+            f"{low}'s: the pool does not know both alike, and unjudged counts as not relevant",
+            grid=Grid(["run", f"unjudged in {TOP}"], [[run, format_percent(one)] for run, one in shares.items()]),
+        )
+
+
+def _filtered(evidence: Evidence, run: str) -> Iterator[Finding]:
+    judged = _ranked(evidence, run)
+    returned, queries = int(judged.retrieved.sum()), int((judged.retrieved > 0).sum())
+    known = int((judged.grade >= 0).sum())
+    if known < returned or queries < QUERIES or returned < LONG * queries:
+        return
+    if evidence.documents is not None and int(np.diff(judged.pool.starts).min()) >= len(evidence.documents):
+        return  # Every document is judged for every query.
+    yield Finding(
+        run,
+        "judged only",
+        True,
+        returned,
+        f"all {returned:,} documents that it returns are judged, {returned / queries:.0f} a query: it was filtered by "
+        "the judgments or reranks what they name, and does not compare with a search of the whole collection",
+    )
+
+
+def _rules(evidence: Evidence) -> Convention:
+    """Return the convention with decided ties.
+
+    An undecided rank is neither judged nor unjudged.
+    """
+    return evidence.rules.but(ties="trec") if evidence.rules.ties == "expected" else evidence.rules
+
+
+def _ranked(evidence: Evidence, run: str) -> JudgedRanks:
+    return evidence.judged(run, rules=_rules(evidence))
+
+
+def share(judged: JudgedRanks, k: int) -> float:
+    """Return the share of unjudged documents in the first k of all queries."""
+    known = int(((judged.rank <= k) & (judged.grade >= 0)).sum())
+    places = int(np.minimum(judged.retrieved, k).sum())
+    return 1 - known / places if places else 0.0
+
+
+def filled(judged: JudgedRanks, k: int, grade: float) -> JudgedRanks:
+    """Treat every unjudged document in the first k as judged with the given grade."""
+    n, pool = judged.n, judged.pool
+    known = (judged.rank <= k) & (judged.grade >= 0)
+    width = k + 1
+    occupied = np.zeros(n * width, np.bool_)
+    occupied[judged.query[known] * width + judged.rank[known]] = True
+    place = np.arange(n * width)
+    free = place[~occupied & (place % width > 0) & (place % width <= judged.retrieved[place // width])]
+    query, rank = free // width, free % width
+    # A document that was pooled but not judged keeps its row; the new row belongs to another document.
+    old = judged.grade >= 0
+    owner = np.concatenate([pool.owner, query])
+    order = np.argsort(owner, kind="stable")
+    at = np.empty(len(order), np.int64)
+    at[order] = np.arange(len(order))
+    grades = np.concatenate([pool.grades, np.full(len(query), grade)])[order].tolist()
+    ends = np.cumsum(np.bincount(owner, minlength=n)).tolist()
+    nested = {
+        name: dict(zip(map(str, range(begin, end)), grades[begin:end], strict=True))
+        for name, begin, end in zip(pool.queries, [0, *ends[:-1]], ends, strict=True)
+    }
+    columns = (
+        np.concatenate([judged.query[old], query]),
+        np.concatenate([judged.rank[old], rank]),
+        np.concatenate([at[judged.row[old]], at[len(pool.grades) :]]),
+    )
+    ranked = np.lexsort((columns[1], columns[0]))
+    return replace(
+        judged,
+        judgments=Judgments(nested, source=judged.judgments.source),
+        query=columns[0][ranked],
+        rank=columns[1][ranked],
+        row=columns[2][ranked],
+        tie_first=None,
+        tie_last=None,
+        _relevant={},
+    )
+
+
+def _one(evidence: Evidence, run: str, negatives: float) -> Finding:
+    rules = _rules(evidence)
+    judged = _ranked(evidence, run)
+    measures = [one for one in evidence.measures if is_ordered(one)]
+    grades = evidence.judgments.pool.grades
+    good = grades[grades > 0]
+    median = float(np.quantile(good, 0.5, method="lower")) if len(good) else 1.0
+    rows: list[list[str | float | None]] = []
+    worst, effect = 0.0, ""
+    for measure in measures:
+        k = int(measure.cutoff) if measure.cutoff and measure.spec.cutoff in ("rank", "rank?") else TOP
+        part = share(judged, k)
+        least = float(dict(measure.options).get("rel", 0))
+        now = means(score(judged, [measure], rules))[0]
+        alone = means(evidence.scores(run, rules=rules.but(unjudged="condensed"), measures=[measure]))[0]
+        good_all = means(score(filled(judged, k, max(median, least)), [measure], rules))[0]
+        rows.append([str(measure), str(k), format_percent(part), now, alone, good_all])
+        if k <= SHALLOW:
+            worst = max(worst, part)
+        effect = effect or f"{change(str(measure), now, good_all)} if the unjudged in its first {k} were relevant"
+    message = (
+        f"{format_percent(share(judged, TOP))} of the first {TOP} documents are unjudged and count as not relevant"
+    )
+    if negatives < POOLED:
+        only = f"{format_percent(negatives)} of the judgments say `not relevant`: they list answers"
+        message += f"; {only}, and nobody knows how many of these are relevant too"
+    return Finding(
+        run,
+        "unjudged",
+        negatives >= POOLED and worst >= MUCH,
+        round(share(judged, TOP) * float(np.minimum(judged.retrieved, TOP).sum())),
+        message,
+        effect=f"{effect} (grade {median:g})" if effect else "",
+        grid=Grid(["measure", "top", "unjudged", "as it is", "judged only", "if relevant"], rows),
+    )

@@ -1,0 +1,307 @@
+"""Fields of documents other than the text that could leak judgments, as numbers or categories."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ragauge.core.documents import Document
+from ragauge.core.records import Floats, Ints
+from ragauge.core.text import words
+
+K1, B = 0.9, 0.4
+"""BM25 parameters, as in Anserini."""
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Words of all documents as flat arrays.
+
+    Document `i` is at `starts[i]:starts[i + 1]`.
+    """
+
+    vocabulary: dict[str, int]
+    starts: Ints
+    word: Ints
+    """Indices of the distinct words of each document."""
+    weight: Floats
+    """BM25 weight of each word in its document: IDF times saturated term frequency."""
+    lengths: Ints
+    """Number of words per document, repetitions included."""
+
+    @classmethod
+    def of(cls, documents: Sequence[Document]) -> Corpus:
+        """Build the arrays from the titles and texts of documents."""
+        vocabulary: dict[str, int] = {}
+        columns: list[Ints] = []
+        counts: list[Ints] = []
+        lengths = np.zeros(len(documents), np.int64)
+        for i, document in enumerate(documents):
+            mine = [vocabulary.setdefault(word, len(vocabulary)) for word in words(document.whole)]
+            distinct, times = np.unique(np.array(mine, np.int64), return_counts=True)
+            columns.append(distinct)
+            counts.append(times)
+            lengths[i] = len(mine)
+        sizes = np.array([len(one) for one in columns], np.int64)
+        word = np.concatenate(columns) if columns else np.zeros(0, np.int64)
+        often = np.concatenate(counts).astype(np.float64) if counts else np.zeros(0)
+        n, has = len(documents), np.bincount(word, minlength=len(vocabulary))
+        rarity = np.log1p((n - has + 0.5) / (has + 0.5))
+        relative = np.repeat(lengths / max(float(lengths.mean()), 1.0) if n else lengths, sizes)
+        weight = rarity[word] * often / (often + K1 * (1 - B + B * relative))
+        return cls(vocabulary, np.concatenate([[0], np.cumsum(sizes)]), word, weight, lengths)
+
+    def scores(self, query: str, documents: Ints) -> Floats:
+        """Compute the BM25 scores of documents, given by position, for a query.
+
+        >>> one = Corpus.of([Document("a", "red fox"), Document("b", "red dog"), Document("c", "a cat")])
+        >>> one.scores("the fox is red", np.array([0, 1, 2])).argsort().tolist()
+        [2, 1, 0]
+        """
+        asked = np.zeros(len(self.vocabulary))
+        for word in words(query):
+            if word in self.vocabulary:
+                asked[self.vocabulary[word]] += 1
+        sizes = self.starts[documents + 1] - self.starts[documents]
+        owner = np.repeat(np.arange(len(documents)), sizes)
+        rows = np.arange(int(sizes.sum())) + np.repeat(self.starts[documents] - (np.cumsum(sizes) - sizes), sizes)
+        found = asked[self.word[rows]] * self.weight[rows]
+        return np.bincount(owner, found, len(documents)).astype(np.float64, copy=False)
+
+
+MOST_KINDS = 50
+"""Maximum number of distinct values of a categorical field."""
+LEAST_EACH = 5
+"""Minimum mean number of documents per value of a categorical field; an id or name has one."""
+FEW_NUMBERS = 10
+"""Maximum number of distinct numbers that are treated as codes, whose order has no meaning."""
+MOST_FIELDS = 40
+"""Maximum number of fields tested: each further field needs more permutations for a small p-value."""
+NESTED = 4
+"""Maximum depth of nested mappings that are flattened."""
+NAMED = 3
+"""Minimum number of queries that a field must name; fewer can be accidental."""
+BOUNDS = re.compile(r"[\s,;|\"'\[\](){}]+")
+"""Separators between ids in a text."""
+JOINTS = re.compile(r"[-_/:#=?&.]")
+"""Separators between the parts of an id."""
+MOST_JOINTS = 20
+DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([ T].*)?)?")
+
+
+class Field(NamedTuple):
+    """A field with one value per document of the corpus."""
+
+    name: str
+    values: Floats
+    """Numbers of which only the order matters, or category codes; a missing value is the lowest."""
+    kinds: int = 0
+    """Number of categories, including the missing value; 0 for numbers."""
+
+
+class Naming(NamedTuple):
+    """A field in which documents name queries by id."""
+
+    name: str
+    documents: Mapping[str, set[int]]
+    """Positions in the corpus of the documents that name each query, by query id."""
+
+
+def fields(documents: Sequence[Document], corpus: Corpus) -> tuple[list[Field], list[str]]:
+    """Return ordered and categorical fields, and the names of untested fields.
+
+    Fields are text length, position, id and metadata, including nested mappings. A text or list that differs in
+    every document still gives derived fields: whether it is present, its prefix, and the length of the list.
+    """
+    found = [Field("length", corpus.lengths.astype(np.float64))]
+    place = np.arange(len(documents), dtype=np.float64)
+    found.append(Field("place in the corpus", place))
+    order = _ranked([natural(document.id) for document in documents])
+    if not (np.array_equal(order, place) or np.array_equal(order, place[::-1])):
+        found.append(Field("order of the id", order))
+    derived = [*_beginning("the id", [document.id for document in documents])]
+    unread = {}
+    for path, sparse in columns(documents).items():
+        name, values = f"metadata `{path}`", [sparse.get(i) for i in range(len(documents))]
+        whole = _whole(name, values)
+        if whole is not None:
+            found.append(whole)
+        elif len({_text(value) for value in values}) > 1:
+            unread[name] = path
+        derived += _derived(name, values, told=whole is not None)
+    left = [one.name for one in (*found, *derived)[MOST_FIELDS:]]
+    return [*found, *derived][:MOST_FIELDS], [*(f"`{path}`" for path in unread.values()), *left]
+
+
+def columns(documents: Sequence[Document]) -> dict[str, dict[int, Any]]:
+    """Return the values of each metadata field by position in the corpus.
+
+    Nested fields come last.
+
+    >>> columns([Document("a", "", metadata={"m": {"x": 1}, "n": 2})])
+    {'m': {0: ['x']}, 'n': {0: 2}, 'm.x': {0: 1}}
+    """
+    found: dict[tuple[int, str], dict[int, Any]] = {}
+    for i, document in enumerate(documents):
+        if isinstance(document.metadata, Mapping):
+            for depth, path, value in _flat(document.metadata):
+                found.setdefault((depth, path), {})[i] = value
+    return {path: found[depth, path] for depth, path in sorted(found, key=lambda one: one[0])}
+
+
+def _flat(metadata: Mapping[str, Any], before: str = "", depth: int = 0) -> Iterator[tuple[int, str, Any]]:
+    for name, value in metadata.items():
+        nested = isinstance(value, Mapping)
+        yield depth, f"{before}{name}", [str(key) for key in value] if nested else value
+        if nested and depth < NESTED:
+            yield from _flat(value, f"{before}{name}.", depth + 1)
+
+
+def _whole(name: str, values: Sequence[Any]) -> Field | None:
+    """Return a field of the values themselves, or None.
+
+    Lists must have few distinct values.
+    """
+    lists = any(map(_is_list, values))
+    plain = [value if isinstance(value, str | int | float) or value is None else _text(value) for value in values]
+    found = metadata_field(name, plain)
+    return None if found is None or (lists and not found.kinds) else found
+
+
+def _derived(name: str, values: Sequence[Any], *, told: bool) -> Iterator[Field]:
+    """Yield fields derived from the values: list length, presence and prefix.
+
+    `told` says that the values are already a field themselves; only the list length is derived then.
+    """
+    if any(map(_is_list, values)):
+        sizes = [len(value) if _is_list(value) else int(not _missing(value)) for value in values]
+        found = metadata_field(f"how many {name} has", sizes)
+        yield from () if found is None else (found,)
+        return
+    if told:
+        return
+    there = np.array([not _missing(value) for value in values], np.float64)
+    if 0 < there.sum() < len(there):
+        yield Field(f"{name} being there", there, 2)
+    yield from _beginning(name, values)
+
+
+def _beginning(name: str, values: Sequence[Any]) -> Iterator[Field]:
+    stems = [beginning(value) if isinstance(value, str) else "" for value in values]
+    found = metadata_field(f"beginning of {name}", stems)
+    if found is not None and found.kinds and len(set(stems) - {""}) > 1:
+        yield found
+
+
+def beginning(text: str) -> str:
+    """Return a text up to its first digit, slash or colon; of a URL the host.
+
+    >>> beginning("gold-17"), beginning("https://gold.example/17"), beginning("web/a/b")
+    ('gold-', 'gold.example', 'web')
+    """
+    return re.split(r"[0-9/:]", re.sub(r"^[a-z+]+://", "", text), maxsplit=1)[0]
+
+
+def namings(documents: Sequence[Document], queries: Container[str]) -> list[Naming]:
+    """Return the metadata fields, or the id, in which documents name queries."""
+    found = []
+    for path, sparse in {"": {i: document.id for i, document in enumerate(documents)}, **columns(documents)}.items():
+        named: dict[str, set[int]] = {}
+        for i, value in sparse.items():
+            for part in _parts(value):
+                if part in queries:
+                    named.setdefault(part, set()).add(i)
+        if len(named) >= NAMED:
+            found.append(Naming(f"metadata `{path}`" if path else "the id", named))
+    return found
+
+
+def _parts(value: Any) -> Iterator[str]:
+    """Yield every part of a value that could be an id.
+
+    >>> sorted(set(_parts("gold-q-1, q2")))
+    ['1', 'gold', 'gold-q', 'gold-q-1', 'gold-q-1, q2', 'q', 'q-1', 'q2']
+    """
+    for one in value if _is_list(value) else (value,):
+        text = str(one)
+        yield text
+        for part in BOUNDS.split(text) if isinstance(one, str) else ():
+            yield part
+            yield from JOINTS.split(part, MOST_JOINTS)
+            for joint, _ in zip(JOINTS.finditer(part), range(MOST_JOINTS), strict=False):
+                yield part[: joint.start()]
+                yield part[joint.end() :]
+
+
+def metadata_field(name: str, values: Sequence[Any]) -> Field | None:
+    """Build a field from metadata values.
+
+    None if the values are neither ordered nor few, or are all equal.
+
+    >>> metadata_field("year", ["1999", None, 2005]).values.tolist()
+    [1.0, 0.0, 2.0]
+    >>> metadata_field("title", ["one", "two", "three"]) is None
+    True
+    >>> metadata_field("kind", ["a", "b"] * 5).kinds
+    3
+    """
+    known = [value for value in values if not _missing(value)]
+    if any(not isinstance(value, str | int | float) for value in known) or not known:
+        return None
+    numbers = _numbers(known)
+    distinct = set(numbers if numbers is not None else known)
+    if len(distinct) + (len(known) < len(values)) < 2:
+        return None
+    often = len(known) / len(distinct) >= LEAST_EACH
+    if often and len(distinct) <= (MOST_KINDS if numbers is None else FEW_NUMBERS):
+        codes = {value: code for code, value in enumerate(dict.fromkeys(map(str, known)), 1)}
+        coded = np.array([0 if _missing(value) else codes[str(value)] for value in values], np.float64)
+        return Field(name, coded, len(codes) + 1)
+    if numbers is None:
+        if not all(isinstance(value, str) and DATE.fullmatch(value) for value in known):
+            return None
+        numbers = _ranked(known).tolist()
+    ordered = iter(_ranked(numbers) + 1)
+    return Field(name, np.array([0.0 if _missing(value) else next(ordered) for value in values]))
+
+
+def natural(name: str) -> tuple[tuple[str, int], ...]:
+    """Return a sort key that orders numbers inside ids by value.
+
+    >>> sorted(["d10", "d9", "c1"], key=natural)
+    ['c1', 'd9', 'd10']
+    """
+    return tuple((text, int(number or -1)) for text, number in re.findall(r"([^0-9]*)([0-9]*)", name) if text or number)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple | set | frozenset | np.ndarray)
+
+
+def _text(value: Any) -> str:
+    return ", ".join(sorted(map(str, value))) if _is_list(value) else "" if value is None else str(value)
+
+
+def _missing(value: Any) -> bool:
+    if _is_list(value):
+        return len(value) == 0
+    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
+
+
+def _numbers(values: Sequence[Any]) -> list[float] | None:
+    try:
+        found = [float(value) for value in values]
+    except (ValueError, OverflowError):
+        return None
+    return None if any(map(math.isnan, found)) else found
+
+
+def _ranked(keys: Sequence[Any]) -> Floats:
+    """Return the rank of each key among the distinct keys."""
+    places: Mapping[Any, int] = {key: place for place, key in enumerate(sorted(set(keys)))}
+    return np.array([places[key] for key in keys], np.float64)

@@ -1,0 +1,216 @@
+"""Findings about leaking fields: the score of a ranking by the field alone, and the runs that follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ragauge.audits.comparability import priors
+from ragauge.audits.evidence import Evidence, number
+from ragauge.audits.leakage_fields import Field, Naming
+from ragauge.audits.leakage_predictors import Prediction
+from ragauge.core.findings import FOLLOWED, Finding, Grid
+from ragauge.core.records import Floats, Run
+from ragauge.output.numbers import listed, pluralise, some
+
+FOLLOWS = 0.9
+"""Minimum rank correlation at which a run counts as ranking by a field."""
+MEASURES = 3
+"""Maximum number of measures shown in the grid."""
+DEPTH, ROWS = 1000, 1_000_000
+"""Documents per query of a ranking by a field, and the maximum number of its rows over all queries."""
+
+
+def leaking_field(evidence: Evidence, field: Field, one: Prediction, text: Floats, mark: float) -> Finding:
+    """Build the finding of a leaking field.
+
+    It includes the scores of a ranking by the field and of all runs. A run follows the field if its scores correlate
+    with the values, or if its manifest names the field as its prior.
+    """
+    alone = by_field(evidence, field, one)
+    name = f"by {field.name.removeprefix('metadata ')} alone"
+    scores = {name: evidence.scores(alone)} | {run: evidence.averages(run) for run in evidence.runs}
+    rho = followers(evidence, field, falling=bool(one.falling))
+    names = [str(measure) for measure in evidence.measures[:MEASURES]]
+    rows = [[one, *(number(found.means[measure]) for measure in names), rho.get(one)] for one, found in scores.items()]
+    first = names[0]
+    others = "".join(f", of {run} {scores[run].means[first]:.4f}" for run in list(evidence.runs)[:4])
+    known = {run for run, found in evidence.runs.items() if field.name in _called(priors(found.manifest))}
+    behind = [run for run, value in rho.items() if run in known or (value is not None and value >= FOLLOWS)]
+    who = f"{FOLLOWED}{', '.join(behind)}" if behind else ""
+    return Finding(
+        "corpus",
+        "leaking field",
+        True,
+        len(one.each),
+        f"{field.name} tells relevant documents from others without knowing the query: AUC {one.auc:.4f} over "
+        f"{pluralise(len(one.each), 'query')} (p {one.p:.2g}); a mark on every answer would have {mark:.4f}, the words "
+        f"of the query have {text.mean():.4f} (p of the difference {one.p_text:.2g}){who}",
+        effect=f"{first} of a ranking {name} {scores[name].means[first]:.4f}{others}",
+        grid=Grid(["ranking", *names, "rank correlation"], rows),
+    )
+
+
+def _called(paths: Iterable[str]) -> set[str]:
+    """Return the names that the audit uses for metadata fields."""
+    return {f"metadata `{path}`" for path in paths}
+
+
+def naming_field(evidence: Evidence, naming: Naming, one: Prediction, text: Floats) -> Finding:
+    """Build the finding of a field that names the queries a document is relevant to.
+
+    Includes the scores of a ranking by the field and of all runs.
+    """
+    name = f"by {naming.name.removeprefix('metadata ')} alone"
+    scores = {name: evidence.scores(by_naming(evidence, naming))} | {
+        run: evidence.averages(run) for run in evidence.runs
+    }
+    names = [str(measure) for measure in evidence.measures[:MEASURES]]
+    first = names[0]
+    others = "".join(f", of {run} {scores[run].means[first]:.4f}" for run in list(evidence.runs)[:4])
+    documents = evidence.documents or ()
+    examples = [f"{documents[min(docs)].id} names {query}" for query, docs in naming.documents.items()]
+    return Finding(
+        "corpus",
+        "leaking field",
+        True,
+        len(one.each),
+        f"{naming.name} names the query that a document answers by its id: AUC {one.auc:.4f} over "
+        f"{pluralise(len(one.each), 'query')} (p {one.p:.2g}); the words of the query have {text.mean():.4f}",
+        some(examples, 3),
+        f"{first} of a ranking {name} {scores[name].means[first]:.4f}{others}",
+        Grid(
+            ["ranking", *names],
+            [[run, *(number(found.means[measure]) for measure in names)] for run, found in scores.items()],
+        ),
+    )
+
+
+def right_names(evidence: Evidence, naming: Naming) -> float:
+    """Return the share of the documents naming a query that are relevant to it.
+
+    Mean over the queries that are named; 0 if there is none.
+    """
+    each = []
+    for query, docs in naming.documents.items():
+        grades = evidence.judgments.nested.get(query, {})
+        ids = {(evidence.documents or ())[place].id for place in docs} - {query}
+        if ids:
+            each.append(sum(grades.get(doc, 0) >= evidence.rules.rel for doc in ids) / len(ids))
+    return float(np.mean(each)) if each else 0.0
+
+
+def by_naming(evidence: Evidence, naming: Naming) -> Run:
+    """Build a run that returns the documents naming each query, then one other."""
+    import polars as pl
+
+    documents = evidence.documents or ()
+    rows = []
+    for query in evidence.judgments.nested:
+        named = naming.documents.get(query, set())
+        any_other = next((i for i in range(len(documents)) if i not in named), 0)
+        for place, score in {any_other: 0.0, **dict.fromkeys(sorted(named), 1.0)}.items():
+            rows.append((query, documents[place].id, score))
+    schema = {"query": pl.String, "doc": pl.String, "score": pl.Float64}
+    return Run(pl.DataFrame(rows, schema=schema, orient="row"), naming.name)
+
+
+def all_predictors(
+    found: Sequence[Prediction],
+    telling: Sequence[Prediction],
+    leaks: Sequence[str],
+    text: Floats,
+    mark: float,
+    names: Sequence[Prediction] = (),
+    unread: Sequence[str] = (),
+) -> Finding:
+    """Build the finding that lists all candidate fields and which predict relevance.
+
+    It also says why predictive fields that are not leaks are only a note.
+    """
+    rows: list[list[str | float | None]] = [
+        ["words of the query", float(text.mean()), None, None],
+        ["mark on all answers", mark, None, None],
+    ]
+    rows += [[one.name, one.auc, number(one.p), one.p_text] for one in found]
+    side = {True: "lower, ", False: "higher, ", None: ""}
+    told = ", ".join(f"{one.name} ({side[one.falling]}{one.auc:.2f})" for one in telling)
+    if not telling:
+        message = "nothing that does not know the query tells relevant documents from others"
+        message += f"; the words of the query have an AUC of {text.mean():.2f}"
+    else:
+        message = f"relevant documents differ from others in what does not know the query: {told}"
+        message += f"; the words of the query have an AUC of {text.mean():.2f}, a mark on all answers {mark:.2f}"
+    if len(leaks) < len(telling):
+        which = f"all but {', '.join(leaks)} are" if leaks else "this is" if len(telling) == 1 else "these are"
+        message += f"; {which} only a note, being neither clearly better than the words nor close to the mark"
+    if names:
+        told = ", ".join(f"{one.name} ({one.auc:.2f})" for one in names)
+        message += f"; documents name by id the queries that they answer, more than others do: {told}"
+    if unread:
+        message += f"; not looked at value by value: {listed(unread)}"
+    return Finding(
+        "corpus",
+        "predictors",
+        False,
+        len(telling),
+        message,
+        grid=Grid(["predictor", "AUC", "p", "p against text"], rows),
+    )
+
+
+def by_field(evidence: Evidence, field: Field, found: Prediction) -> Run:
+    """Build a run that ranks all documents by a field.
+
+    The document with the id of the query is left out.
+    """
+    import polars as pl
+
+    documents = evidence.documents or ()
+    worth = _worth(evidence, field) if field.kinds else field.values
+    depth = min(DEPTH, max(100, ROWS // len(evidence.judgments)))
+    order = np.argsort(worth if found.falling else -worth, kind="stable")[: depth + 1]
+    ids = [documents[place].id for place in order.tolist()]
+    scores = (-worth if found.falling else worth)[order]
+    tables = []
+    for query in evidence.judgments.nested:
+        one = pl.DataFrame({"query": [query] * len(ids), "doc": ids, "score": scores})
+        tables.append(one.filter(pl.col("doc") != query).head(depth))
+    return Run(pl.concat(tables), field.name)
+
+
+def _worth(evidence: Evidence, field: Field) -> Floats:
+    """Return for each document how often the documents of its category are relevant."""
+    place = {document.id: i for i, document in enumerate(evidence.documents or ())}
+    right = np.zeros(len(field.values))
+    for docs in evidence.judgments.nested.values():
+        for doc, grade in docs.items():
+            if grade >= evidence.rules.rel and doc in place:
+                right[place[doc]] += 1
+    codes = field.values.astype(np.int64)
+    each = np.bincount(codes, right, field.kinds) / np.maximum(np.bincount(codes, minlength=field.kinds), 1)
+    return np.asarray(each[codes])
+
+
+def followers(evidence: Evidence, field: Field, *, falling: bool) -> dict[str, float | None]:
+    """Return the mean Spearman correlation of each run's scores with a field.
+
+    None if undefined.
+    """
+    from scipy.stats import rankdata
+
+    place = {document.id: i for i, document in enumerate(evidence.documents or ())}
+    found: dict[str, float | None] = {}
+    for name, run in evidence.runs.items():
+        each = []
+        for _, part in run.table.group_by("query", maintain_order=True):
+            rows = [(place[doc], score) for doc, score in part.select("doc", "score").iter_rows() if doc in place]
+            if len(rows) < 3:
+                continue
+            one = rankdata([field.values[doc] * (-1 if falling else 1) for doc, _ in rows])
+            two = rankdata([score for _, score in rows])
+            if one.std() > 0 and two.std() > 0:
+                each.append(float(np.corrcoef(one, two)[0, 1]))
+        found[name] = float(np.mean(each)) if each and not field.kinds else None
+    return found

@@ -1,0 +1,222 @@
+"""Tests of how well a field separates relevant from other documents, compared with chance and with text.
+
+The AUC of a query is the probability that a relevant document has a higher value than another one: 0.5 is chance
+level, 1 is perfect. All predictors are tested on the same pairs of documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from ragauge.audits.leakage_fields import Corpus, Field, Naming
+from ragauge.core.records import Floats, Ints
+from ragauge.stats.paired_tests import ROUNDS as SIGNS
+from ragauge.stats.paired_tests import corrected, randomisation_test
+
+QUERIES, GOOD, JUDGED, DRAWN, PAIRS = 500, 50, 100, 50, 300
+"""Maximum numbers of queries, and per query of relevant, judged other, random other documents, and of pairs."""
+ROUNDS = 999
+"""Minimum number of permutations; more with many fields, so that corrected p-values can be small."""
+ENOUGH = 20
+"""Permutations at least as good as the observed value after which the test stops (Besag and Clifford 1991)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Pairs of a relevant and another document of the same query."""
+
+    queries: Sequence[str]
+    query: Ints
+    """Index of the query of each pair."""
+    good: Ints
+    """Position of the relevant document in the corpus."""
+    other: Ints
+    """Position of the other document in the corpus."""
+
+    def auc(self, good: Floats, other: Floats) -> Floats:
+        """Return the AUC per query: the share of pairs in which `good` exceeds `other`.
+
+        Ties count half.
+        """
+        wins = (good > other) + 0.5 * (good == other)
+        n = len(self.queries)
+        return np.asarray(np.bincount(self.query, wins, n) / np.bincount(self.query, minlength=n))
+
+    def of(self, values: Callable[[str, Ints], Floats]) -> Floats:
+        """Return the AUC per query of values that depend on the query.
+
+        `values` is a function of a query and of document positions.
+        """
+        good, other = np.zeros(len(self.query)), np.zeros(len(self.query))
+        bounds = np.searchsorted(self.query, np.arange(len(self.queries) + 1))
+        for i, query in enumerate(self.queries):
+            mine = slice(bounds[i], bounds[i + 1])
+            documents, where = np.unique(np.concatenate([self.good[mine], self.other[mine]]), return_inverse=True)
+            found = values(query, documents)[where]
+            good[mine], other[mine] = np.split(found, 2)
+        return self.auc(good, other)
+
+
+def draw(
+    grades: Mapping[str, Mapping[str, float]], place: Mapping[str, int], rel: float, *, seed: int = 0
+) -> Pairs | None:
+    """Draw pairs of a relevant document and a judged non-relevant or unjudged one.
+
+    The document with the id of the query is left out. None if no query has both kinds of documents.
+    """
+    rng = np.random.default_rng(seed)
+    names = [query for query, docs in grades.items() if any(grade >= rel for grade in docs.values())]
+    if len(names) > QUERIES:
+        names = [names[i] for i in sorted(rng.choice(len(names), QUERIES, replace=False).tolist())]
+    queries: list[str] = []
+    numbers, goods, others = [], [], []
+    for query in names:
+        known = {place[doc]: grade for doc, grade in grades[query].items() if doc in place and doc != query}
+        good = _some(rng, [doc for doc, grade in known.items() if grade >= rel], GOOD)
+        if not len(good):
+            continue
+        judged = _some(rng, [doc for doc, grade in known.items() if grade < rel], JUDGED)
+        drawn = rng.choice(len(place), min(DRAWN, len(place)), replace=False)
+        unknown = [doc for doc in drawn.tolist() if doc not in known and doc != place.get(query)]
+        other = np.concatenate([judged, np.array(unknown, np.int64)])
+        if not len(other):
+            continue
+        pairs = np.arange(len(good) * len(other))
+        if len(pairs) > PAIRS:
+            pairs = rng.choice(len(pairs), PAIRS, replace=False)
+        numbers.append(np.full(len(pairs), len(queries)))
+        goods.append(good[pairs // len(other)])
+        others.append(other[pairs % len(other)])
+        queries.append(query)
+    if not queries:
+        return None
+    return Pairs(queries, np.concatenate(numbers), np.concatenate(goods), np.concatenate(others))
+
+
+def _some(rng: np.random.Generator, documents: list[int], most: int) -> Ints:
+    every = np.array(documents, np.int64)
+    return every if len(every) <= most else rng.choice(every, most, replace=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Relevance prediction by a field or by the scores of a run: AUC and p-values."""
+
+    name: str
+    each: Floats
+    """AUC per query, in the direction that predicts."""
+    falling: bool | None
+    """Whether lower values are the relevant ones; None for categories."""
+    p: float
+    """p-value against chance, Holm-corrected over all candidates; NaN for the scores of a run."""
+    p_text: float
+    """p-value of the difference to text; Holm-corrected for fields."""
+
+    @property
+    def auc(self) -> float:
+        """Mean AUC over queries."""
+        return float(self.each.mean())
+
+
+def text_auc(pairs: Pairs, corpus: Corpus, queries: Mapping[str, str]) -> Floats:
+    """Compute the AUC per query of BM25 scores."""
+    return pairs.of(lambda query, documents: corpus.scores(queries.get(query, ""), documents))
+
+
+def mark_auc(pairs: Pairs, grades: Mapping[str, Mapping[str, float]], place: Mapping[str, int], rel: float) -> float:
+    """Compute the mean AUC of a mark on every document that is relevant to any query.
+
+    About the maximum without knowing the query. It is below 1 if the relevant documents of queries differ.
+    """
+    marked = np.zeros(len(place))
+    marked[[place[doc] for docs in grades.values() for doc, grade in docs.items() if grade >= rel and doc in place]] = 1
+    return float(pairs.auc(marked[pairs.good], marked[pairs.other]).mean())
+
+
+def predictions(
+    pairs: Pairs, found: Sequence[Field], text: Floats, named: Sequence[Naming] = (), *, seed: int = 0
+) -> list[Prediction]:
+    """Test all fields, then the fields that name queries.
+
+    P-values are Holm-corrected together. The p-value of a field is the larger one of two tests: a permutation of its
+    values over the documents, and a randomisation test of whether its AUC per query lies on one side of 0.5. The
+    first alone would flag the position in a corpus that is sorted by topic. The second alone would flag any field if
+    all queries have the same relevant documents. Fields that name queries are only tested by the second, since their
+    values differ by query.
+    """
+    rounds = max(ROUNDS, 200 * (len(found) + len(named)) - 1)
+
+    def signs(gaps: Floats) -> float:
+        return float(randomisation_test(gaps[:, None], rounds=max(SIGNS, rounds), seed=seed)[0]) if len(gaps) > 1 else 1
+
+    every = []
+    for field in found:
+        each, falling = _each(pairs, field, field.values)
+        chance = permutation_test(pairs, field, rounds=rounds, seed=seed)
+        p = max(chance, signs(each - 0.5))
+        every.append(Prediction(field.name, each, falling, p, signs(each - text)))
+    for naming in named:
+        each = pairs.of(partial(_names, naming))
+        every.append(Prediction(naming.name, each, False, signs(each - 0.5), signs(each - text)))
+    both = (corrected(np.array([getattr(one, name) for one in every]), "holm") for name in ("p", "p_text"))
+    return [replace(one, p=float(p), p_text=float(against)) for one, p, against in zip(every, *both, strict=True)]
+
+
+def _names(naming: Naming, query: str, documents: Ints) -> Floats:
+    return np.isin(documents, list(naming.documents.get(query, ()))).astype(np.float64)
+
+
+def by_run(pairs: Pairs, name: str, scores: Mapping[str, Mapping[int, float]], text: Floats) -> Prediction:
+    """Compute the AUC of a run's scores and its p-value against text.
+
+    Documents that were not returned rank below all others.
+    """
+
+    def values(query: str, documents: Ints) -> Floats:
+        mine = scores.get(query, {})
+        return np.array([mine.get(doc, -np.inf) for doc in documents.tolist()])
+
+    each = pairs.of(values)
+    return Prediction(name, each, False, float("nan"), _beats(each, text, 0))
+
+
+def _beats(each: Floats, text: Floats, seed: int) -> float:
+    return float(randomisation_test((each - text)[:, None], seed=seed)[0]) if len(each) > 1 else 1.0
+
+
+def _each(pairs: Pairs, field: Field, values: Floats) -> tuple[Floats, bool | None]:
+    """Return the AUC per query, and whether lower values are the relevant ones.
+
+    The value of a category is its share of relevant documents in all other queries, so that a query does not see its
+    own judgments.
+    """
+    if not field.kinds:
+        each = pairs.auc(values[pairs.good], values[pairs.other])
+        falling = float(each.mean()) < 0.5
+        return (1 - each if falling else each), falling
+    n, kinds = len(pairs.queries), field.kinds
+    good, other = (pairs.query * kinds + values[docs].astype(np.int64) for docs in (pairs.good, pairs.other))
+    right, wrong = (np.bincount(cells, minlength=n * kinds).reshape(n, kinds) for cells in (good, other))
+    worth = ((right.sum(axis=0) - right + 0.5) / ((right + wrong).sum(axis=0) - right - wrong + 1)).ravel()
+    return pairs.auc(worth[good], worth[other]), None
+
+
+def permutation_test(pairs: Pairs, field: Field, *, rounds: int = ROUNDS, seed: int = 0) -> float:
+    """Return the p-value of a field by permuting its values over the documents.
+
+    Never 0.
+
+    Formula: (1 + as good) / (1 + rounds), or as good / rounds so far once `MAX_EXCEEDANCES` were as good.
+    """
+    rng = np.random.default_rng(seed)
+    seen = float(_each(pairs, field, field.values)[0].mean()) - 1e-12
+    as_good = 0
+    for done in range(1, rounds + 1):
+        as_good += float(_each(pairs, field, rng.permutation(field.values))[0].mean()) >= seen
+        if as_good == ENOUGH:
+            return as_good / done
+    return (1 + as_good) / (1 + rounds)

@@ -1,0 +1,230 @@
+"""Checks of stability: rankings that change between repeats, and too few queries to compare systems."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ragauge.audits.evidence import VISIBLE, Evidence, unless_still
+from ragauge.audits.tie_orders import means
+from ragauge.core.findings import Finding, Grid
+from ragauge.core.records import Run, Scores
+from ragauge.measures.conventions import Convention
+from ragauge.output.numbers import change, listed, pluralise, some
+from ragauge.stats.power import detectable, queries_needed
+
+FEW = 25
+"""Recommended minimum number of queries.
+
+Buckley and Voorhees (2000), Evaluating Evaluation Measure Stability: at least 25 topics, 50 are better.
+"""
+TOO_FEW = 10
+LEVEL = 0.05
+KEPT = 3
+"""Minimum number of trials in a run at which changes between them are averaged over and not a problem."""
+NAMED = 3
+"""Maximum number of runs named in a sentence; the grid lists all of them."""
+
+
+def repeats(evidence: Evidence) -> Iterator[Finding]:
+    """Check for rankings that change between repeats, and the effect on the means.
+
+    A problem if a mean changes by 0.001 or more between repeats, or the score of a query does on average, since
+    opposite changes cancel out in the mean. A note if the run itself has three or more trials: comparisons and
+    reports then average over them.
+    """
+    for run, again in evidence.repeats.items():
+        if run not in evidence.runs or not again:
+            continue
+        times = [evidence.runs[run], *again]
+        names = evidence.judgments.pool.queries
+        ranked = [_rankings(one, evidence.rules) for one in times]
+        changed: dict[str, int] = {}
+        for other in ranked[1:]:
+            for query in (one for one in names if one in ranked[0] or one in other):
+                at = _first_difference(ranked[0].get(query, []), other.get(query, []))
+                if at:
+                    changed[query] = min(at, changed.get(query, at))
+        scores = [evidence.scores(run), *(evidence.scores(one) for one in again)]
+        rows: list[list[str | float | None]] = []
+        for i, name in enumerate(scores[0].measures):
+            each = [means(one)[i] for one in scores]
+            rows.append([name, *(each if len(each) <= 4 else [min(each), max(each)]), max(each) - min(each)])
+        header = [str(time) for time in range(1, len(times) + 1)] if len(times) <= 4 else ["lowest", "highest"]
+        if not changed:
+            yield Finding(run, "repeats", False, 0, f"{run} returned the same rankings all {len(times)} times")
+            continue
+        top = sum(at <= 10 for at in changed.values())
+        first_row = [float(value or 0) for value in rows[0][1:-1]]
+        moves = max(float(row[-1] or 0) for row in rows) >= VISIBLE or _moves(scores) >= VISIBLE
+        kept = len(evidence.runs[run].trials()) >= KEPT
+        yield Finding(
+            run,
+            "repeats",
+            moves and not kept,
+            len(changed),
+            f"{len(changed)} of {pluralise(len(names), 'judged query')} got another ranking when they were asked "
+            f"{len(times)} times, {top} of them within the first 10, from rank {min(changed.values())} on"
+            + "; comparisons and reports are over all times"
+            * kept,
+            some(sorted(changed, key=lambda query: changed[query])),
+            change(str(rows[0][0]), min(first_row), max(first_row)),
+            unless_still(Grid(["measure", *header, "spread"], rows), slice(1, -1)),
+        )
+
+
+def _moves(scores: Sequence[Scores]) -> float:
+    """Return the mean range of query scores between repeats, largest over measures."""
+    found = [0.0]
+    for name in scores[0].measures:
+        each = np.stack([one.values[name] for one in scores])
+        spread = each.max(axis=0) - each.min(axis=0)
+        if not np.isnan(spread).all():
+            found.append(float(np.nanmean(spread)))
+    return max(found)
+
+
+def _rankings(run: Run, rules: Convention) -> dict[str, list[str]]:
+    """Return the documents of each query, best first, by the tie rule."""
+    table = run.table
+    if rules.ties == "ranked" and "rank" in table.columns:
+        ordered = table.sort(["query", "score", "rank"], descending=[False, True, False], maintain_order=True)
+    elif rules.ties == "ranked":
+        ordered = table.sort(["query", "score"], descending=[False, True], maintain_order=True)
+    else:
+        ordered = table.sort(["query", "score", "doc"], descending=[False, True, True])
+    grouped = ordered.group_by("query", maintain_order=True).agg("doc")
+    return dict(zip(grouped["query"].to_list(), grouped["doc"].to_list(), strict=True))
+
+
+def _first_difference(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return the first rank at which two rankings differ; 0 if they are equal."""
+    for rank, (a, b) in enumerate(zip(one, other, strict=False), 1):
+        if a != b:
+            return rank
+    return 0 if len(one) == len(other) else min(len(one), len(other)) + 1
+
+
+def enough(evidence: Evidence) -> Iterator[Finding]:
+    """Check whether the judged queries are enough to compare the runs.
+
+    Fewer than 25 queries are a note, fewer than 10 a problem. The best run by the first measure is compared with
+    every other one by a paired t-test (0.05). A difference that is not significant is a problem, because the order
+    of the runs is not supported. A significant difference below the one detectable with 80% power is a note: its
+    size tends to be overestimated. Each pair is tested alone; `compare` corrects for multiple comparisons. Runs with
+    several trials use the mean score of each query.
+    """
+    scores = {run: evidence.averages(run) for run in evidence.runs}
+    n = len(evidence.judgments)
+    if n < FEW:
+        yield Finding(
+            evidence.judgments.source,
+            "few queries",
+            n < TOO_FEW,
+            n,
+            f"{pluralise(n, 'judged query')}: fewer than {FEW} seldom tell one system from another",
+        )
+    if len(scores) < 2:
+        return
+    first = str(evidence.first)
+    better = -1 if evidence.first.spec.lower_is_better else 1
+    best = max(scores, key=lambda run: better * _or_worst(scores[run].means[first], better))
+    others = [run for run in scores if run != best]
+    named = next(iter(scores.values())).measures if len(scores) == 2 else [first]
+    rows = [(run, name, _told(scores[best], scores[run], name)) for run in others for name in named]
+    small = {run: told for run, name, told in rows if name == first and told.is_small}
+    unseen = {run: told for run, told in small.items() if not told.is_found}
+    seen = {run: told for run, told in small.items() if told.is_found}
+    two = len(scores) == 2
+    header = ["measure" if two else f"{best} against", "difference", "p", f"{n} queries find", "it needs"]
+    grid = Grid(header, [[name if two else run, *told.shown()] for run, name, told in rows])
+    if unseen:
+        message = (
+            f"{first} puts {best} before {_whom(unseen)}, but the paired test does not find the difference in "
+            f"{pluralise(n, 'query')} at {LEVEL:g}: the order of the runs is not shown"
+        )
+        yield Finding(best, "enough queries", True, len(unseen), message, grid=grid, remedy=_remedy(unseen))
+    if seen:
+        least, needed = (
+            _range([getattr(told, name) for told in seen.values()], shown)
+            for name, shown in (("least", "{:.4f}"), ("needed", "{:,}"))
+        )
+        message = (
+            f"{best} is better than {_whom(seen)} by {first}, but {'the' if len(seen) == 1 else 'each'} difference is "
+            f"smaller than what {pluralise(n, 'query')} find four times in five ({least}): its size is uncertain; "
+            f"{needed} queries would find it that often"
+        )
+        yield Finding(best, "enough queries", False, len(seen), message, grid=grid)
+    if not small:
+        message = f"{n} queries are enough for the differences of {best} from the others by {first}"
+        yield Finding(best, "enough queries", False, 0, message, grid=grid)
+
+
+def _whom(others: Mapping[str, Told]) -> str:
+    """List the first few runs, with the difference and its p-value."""
+    return listed([f"{run} ({told.difference:+.4f}, p {told.shown()[1]})" for run, told in others.items()], NAMED)
+
+
+def _range(values: Sequence[float | None], shown: str) -> str:
+    known = [one for one in values if one is not None]
+    if not known:
+        return "more than ten million"
+    low, high = shown.format(min(known)), shown.format(max(known))
+    return low if low == high else f"{low} to {high}"
+
+
+def _remedy(unseen: Mapping[str, Told]) -> str:
+    most = _range([told.needed for told in unseen.values()], "{:,}")
+    return (
+        f"call {'them' if len(unseen) == 1 else 'these runs'} equal, or judge more: {most} queries find it 4 times in 5"
+    )
+
+
+def _or_worst(value: float, better: int) -> float:
+    return -math.inf * better if math.isnan(value) else value
+
+
+class Told(NamedTuple):
+    """Power of a paired test for one difference."""
+
+    difference: float = math.nan
+    p: float = math.nan
+    least: float = math.nan
+    """Smallest difference detected with 80% power."""
+    needed: int | None = None
+    """Number of queries needed to detect this difference with 80% power; None if unknown."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the difference is not zero but below the detectable one."""
+        return 0 < abs(self.difference) < self.least
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the difference is significant."""
+        return self.p < LEVEL
+
+    def shown(self) -> list[str | float | None]:
+        """Return the cells of a row: difference, p-value, detectable one, queries needed."""
+        if math.isnan(self.difference):
+            return [None, None, None, None]
+        p = "-" if math.isnan(self.p) else "<0.001" if self.p < 0.001 else f"{self.p:.3f}"
+        return [f"{self.difference:+.4f}", p, self.least, "-" if self.needed is None else f"{self.needed:,}"]
+
+
+def _told(best: Scores, other: Scores, name: str) -> Told:
+    from scipy.special import stdtr
+
+    gap = best.values[name] - other.values[name]
+    gap = gap[~np.isnan(gap)]
+    if len(gap) < 2:
+        return Told()
+    mean, spread = float(gap.mean()), float(gap.std(ddof=1))
+    if spread < 1e-15:
+        return Told(mean, least=0.0)
+    p = float(2 * stdtr(len(gap) - 1, -abs(mean) / (spread / math.sqrt(len(gap)))))
+    needed = queries_needed(spread, mean) if abs(mean) > 1e-12 else None
+    return Told(mean, p, detectable(spread, len(gap)), needed)

@@ -1,0 +1,240 @@
+"""Checks for suspicious scores: perfect runs, identical runs, missing queries and repeated documents."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from ragauge.audits.chance_level import guess
+from ragauge.audits.evidence import VISIBLE, Evidence, unless_still
+from ragauge.audits.tie_orders import BY_RANK, ideal, is_ordered, means, within
+from ragauge.core.findings import Finding, Grid
+from ragauge.core.records import Run
+from ragauge.measures.judged_ranks import JudgedRanks
+from ragauge.measures.names import Measure
+from ragauge.measures.scoring import score
+from ragauge.output.numbers import change, changes, listed, pluralise, some
+
+ENOUGH = 10
+"""Minimum number of queries; fewer can be perfect by chance."""
+PERFECT = 0.999
+EASY = 0.9
+"""Share of the oracle's score above which a shuffled run makes a perfect score unsuspicious."""
+PAIRS = 100
+"""Minimum number of correctly ordered pairs of judged documents that cannot be due to chance."""
+
+
+def perfection(evidence: Evidence) -> Iterator[Finding]:
+    """Check for runs with perfect or constant scores, or ordered by grade.
+
+    Only measures that depend on the order are used, over 10 or more queries. A problem if a mean is at least 0.999
+    of the oracle's, unless shuffling the documents of the run reaches more than 0.9 of it. A problem if no judged
+    document ranks above a better one, in 100 or more pairs of different grades. A problem if a score between 0 and 1
+    is the same for every query. Recall and hit rate are left out, because they are often perfect for easy queries.
+    """
+    measures = [one for one in evidence.measures if is_ordered(one) and one.spec.name in BY_RANK]
+    counting = evidence.rules.but(missing="zero")
+    oracle = score(ideal(evidence.judgments), measures, counting)
+    for run in evidence.runs:
+        judged = evidence.judged(run)
+        found = [
+            *_as_good_as_the_oracle(evidence, run, measures, means(oracle)),
+            *_by_grade(run, judged),
+            *_all_alike(evidence, run, measures),
+        ]
+        yield from found
+        if not found:
+            yield Finding(run, "perfection", False, 0, "neither perfect, nor ordered by grade, nor the same everywhere")
+
+
+def _as_good_as_the_oracle(
+    evidence: Evidence, run: str, measures: list[Measure], oracle: list[float]
+) -> Iterator[Finding]:
+    scores = evidence.scores(run, measures=measures) if measures else None
+    judged = evidence.judged(run)
+    depth = int(judged.retrieved.max(initial=0))
+    rows: list[list[str | float | None]] = []
+    for measure, best in zip(measures, oracle, strict=True):
+        name = str(measure)
+        if scores is None or scores.n[name] < ENOUGH or not scores.means[name] >= PERFECT * best > 0:
+            continue
+        easy = guess(within(judged), measure, evidence.rules.but(missing="zero"), depth).mean
+        if easy <= EASY * best:
+            rows.append([name, scores.means[name], best, easy])
+    if rows:
+        yield Finding(
+            run,
+            "perfection",
+            True,
+            len(rows),
+            f"as good as the oracle by {listed([str(row[0]) for row in rows])}: see whether the run has seen the "
+            "judgments, or the questions are made from their answers",
+            grid=Grid(["measure", "run", "oracle", "its documents shuffled"], rows),
+        )
+
+
+def _by_grade(run: str, judged: JudgedRanks) -> Iterator[Finding]:
+    pairs = queries = 0
+    bounds = np.searchsorted(judged.query, np.arange(judged.n + 1)).tolist()
+    grade = judged.grade
+    for begin, end in itertools.pairwise(bounds):
+        mine = grade[begin:end]
+        if (np.diff(mine) > 0).any():
+            return
+        levels = np.unique(mine, return_counts=True)[1]
+        different = (int(levels.sum()) ** 2 - int((levels**2).sum())) // 2
+        pairs += different
+        queries += different > 0
+    if pairs >= PAIRS and queries >= ENOUGH:
+        yield Finding(
+            run,
+            "ordered by grade",
+            True,
+            queries,
+            f"no judged document stands above a better one, in {pairs:,} pairs of different grades over "
+            f"{pluralise(queries, 'query')}: the run may have been made from the judgments",
+        )
+
+
+def _all_alike(evidence: Evidence, run: str, measures: list[Measure]) -> Iterator[Finding]:
+    if not measures:
+        return
+    scores = evidence.scores(run, measures=measures)
+    for name, values in scores.values.items():
+        known = values[~np.isnan(values)]
+        if len(known) >= ENOUGH and np.ptp(known) < 1e-12 and 0 < known[0] < 1:
+            yield Finding(
+                run,
+                "all alike",
+                True,
+                len(known),
+                f"{name} is {known[0]:.4f} for every one of {pluralise(len(known), 'query')}",
+            )
+
+
+def sameness(evidence: Evidence) -> Iterator[Finding]:
+    """Check for runs with identical rankings, and for measures with identical scores.
+
+    Identical runs are a problem. Identical measures are a note, since they are correct if each query has one
+    relevant document.
+    """
+    for one, other in itertools.combinations(evidence.runs, 2):
+        if _same(evidence.runs[one], evidence.runs[other]):
+            yield Finding(
+                f"{one}, {other}", "same run", True, 2, f"{one} and {other} return the same documents in the same order"
+            )
+    scores = [evidence.scores(run) for run in evidence.runs]
+    for a, b in itertools.combinations([str(one) for one in evidence.measures], 2):
+        if all(np.allclose(s.values[a], s.values[b], rtol=0, atol=1e-12, equal_nan=True) for s in scores):
+            yield Finding(
+                "all runs", "same measure", False, len(scores), f"{a} and {b} are the same number for every query here"
+            )
+
+
+def _same(one: Run, other: Run) -> bool:
+    columns = ["query", "doc"]
+    if one.table.height != other.table.height or not one.table.height:
+        return False
+    first, second = (run.table.sort(["query", "score", "doc"], descending=[False, True, True]) for run in (one, other))
+    return first.select(columns).equals(second.select(columns))
+
+
+def survivorship(evidence: Evidence) -> Iterator[Finding]:
+    """Check for judged queries that are missing from a run or failed.
+
+    Compares the mean with these queries at 0 and without them. A problem if the two differ by 0.001 or more in a
+    measure, regardless of the convention.
+    """
+    names = evidence.judgments.pool.queries
+    measures = [one for one in evidence.measures if not one.spec.keeps_missing]
+    for run, record in evidence.runs.items():
+        judged = evidence.judged(run)
+        failed = _failed(record)
+        lacking = np.array([q in failed for q in names], np.bool_) | ~judged.answered
+        absent = [q for q, gone in zip(names, lacking.tolist(), strict=True) if gone]
+        empty = int(((judged.retrieved == 0) & ~lacking).sum())
+        nothing = f"; {pluralise(empty, 'query')} got no document and count 0" if empty else ""
+        if not absent:
+            yield Finding(
+                run, "survivorship", False, 0, f"all {pluralise(len(names), 'judged query')} are answered{nothing}"
+            )
+            continue
+        full = score(evidence.judged(run), measures, evidence.rules.but(missing="zero"))
+        rows: list[tuple[str, float, float, float]] = []
+        gap = 0.0
+        for measure in measures:
+            values = full.values[str(measure)]
+            left = values[~lacking & ~np.isnan(values)]
+            without = measure.spec.aggregate(left) if len(left) else math.nan
+            zero = full.means[str(measure)]
+            gap = max(gap, abs(without - zero) if len(left) else math.inf)
+            rows.append((str(measure), zero, without, without - zero))
+        moved = next((one for name, zero, left, _ in rows if (one := change(str(name), zero, left))), "")
+        how = "at 0" if evidence.rules.missing == "zero" else "not at all"
+        kinds = f"{len(absent) - len(failed & set(absent))} missing, {len(failed & set(absent))} failed"
+        yield Finding(
+            run,
+            "survivorship",
+            gap >= VISIBLE,
+            len(absent),
+            f"{len(absent)} of {pluralise(len(names), 'judged query')} have no answer ({kinds}), and count {how} under "
+            f"{evidence.rules.name}{nothing}",
+            some(absent),
+            f"{moved} without them" if moved else "",
+            unless_still(Grid(["measure", "they count 0", "left out", "difference"], rows), slice(1, 3)),
+        )
+
+
+def _failed(run: Run) -> set[str]:
+    """Return the queries that failed in the first trial."""
+    if run.timings is None or "status" not in run.timings.columns:
+        return set()
+    import polars as pl
+
+    tries = run.timings.filter(pl.col("status") != "ok")
+    if "repeat" in tries.columns:
+        tries = tries.filter(pl.col("repeat") == 0)
+    return set(tries["query"].to_list())
+
+
+def _fate(evidence: Evidence) -> str:
+    """Describe how the convention scores repeated documents."""
+    if "duplicates=first" in evidence.rules.name:  # The audit itself relaxed `duplicates=error`.
+        return "`evaluate` refuses the run, and here the first place counts"
+    return "the first place counts" if evidence.rules.duplicates == "first" else "every place counts"
+
+
+def repetitions(evidence: Evidence) -> Iterator[Finding]:
+    """Check for documents that occur more than once in a ranking; always a problem.
+
+    trec_eval rejects such a run; other tools count the document once or each time.
+    """
+    import polars as pl
+
+    judged = evidence.judgments.frame.select("query").unique()
+    for run, record in evidence.runs.items():
+        rows = record.table.join(judged, on="query", how="semi")
+        again = rows.group_by("query", "doc", maintain_order=True).agg(pl.len().alias("n")).filter(pl.col("n") > 1)
+        if not again.height:
+            yield Finding(run, "repetitions", False, 0, "no document stands twice in a ranking")
+            continue
+        first, every = (evidence.scores(run, rules=evidence.rules.but(duplicates=how)) for how in ("first", "count"))
+        extra = int((again["n"] - 1).sum())
+        names = [f"{doc} for {query}" for query, doc in again.select("query", "doc").head(5).iter_rows()]
+        rows_of: list[list[str | float | None]] = [
+            [name, one, other] for name, one, other in zip(first.measures, means(first), means(every), strict=True)
+        ]
+        yield Finding(
+            run,
+            "repetitions",
+            True,
+            extra,
+            f"{pluralise(extra, 'document')} come again in the ranking of {again['query'].n_unique()} of "
+            f"{pluralise(judged.height, 'judged query')}; {_fate(evidence)}",
+            some(names),
+            changes(first.measures[:1], means(first)[:1], means(every)[:1]),
+            unless_still(Grid(["measure", "first place counts", "every place counts"], rows_of), slice(1, 3)),
+        )

@@ -1,1 +1,0 @@
-"""Benchmarks of vector stores: vector sets, exact neighbours, parameter sweeps, load tests and Pareto frontiers."""

@@ -1,0 +1,85 @@
+"""Checks of command-line options against each other: an option without effect raises BadInput before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import typer
+
+from ragauge.core.errors import BadInput
+from ragauge.core.plugins import check_installed
+
+OF_MODELS = (
+    *("options", "option", "concurrency", "timeout", "retries", "max_calls", "max_cost", "prices", "price"),
+    *("verdicts", "again", "replicate"),
+)
+"""Options of a judge that calls a model."""
+
+
+def check_outputs(files: Iterable[str], charts: str | None) -> None:
+    """Check that the libraries for HTML reports and charts are installed, if needed."""
+    page = any(file.lower().endswith((".html", ".htm")) for file in files)
+    needed = {"page": page, "chart": charts is not None}
+    check_installed(("outputs", output) for output, is_needed in needed.items() if is_needed)
+
+
+def given_options(context: typer.Context) -> dict[str, str]:
+    """Return the options on the command line by parameter name.
+
+    The values are their longest spellings (`--baseline`).
+    """
+    found = {}
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.param_type_name == "option" and source is not None and source.name != "DEFAULT":
+            found[str(parameter.name)] = max(parameter.opts, key=len)
+    return found
+
+
+def allow_only(context: typer.Context, allowed: Iterable[str], what: str, *, hint: str | None = None) -> None:
+    """Raise BadInput for every option that does not apply to `what`.
+
+    Options are given by parameter name.
+    """
+    kept = set(allowed)
+    wrong = [spelling for name, spelling in given_options(context).items() if name not in kept]
+    if wrong:
+        spellings = {parameter.name: max(parameter.opts, key=len) for parameter in context.command.params}
+        expected = ", ".join(spellings[name] for name in spellings if name in kept) or "no other option"
+        raise BadInput(
+            f"{_listed(wrong)} {'does' if len(wrong) == 1 else 'do'} not apply to {what}; expected {expected}, "
+            f"got {' '.join(wrong)}",
+            hint=hint or f"remove {_listed(wrong)}",
+        )
+
+
+def refuse(context: typer.Context, options: Iterable[str], what: str, *, hint: str | None = None) -> None:
+    """Raise BadInput for the given options that have no effect on `what`.
+
+    Options are given by parameter name.
+    """
+    given = given_options(context)
+    wrong = [given[name] for name in options if name in given]
+    if wrong:
+        raise BadInput(
+            f"{_listed(wrong)} {'has' if len(wrong) == 1 else 'have'} no effect {what}",
+            hint=hint or f"remove {_listed(wrong)}",
+        )
+
+
+def require_any(context: typer.Context, needs: Mapping[str, Iterable[str]]) -> None:
+    """Raise BadInput for an option without any of those it depends on.
+
+    Options are given by parameter name.
+    """
+    given = given_options(context)
+    spellings = {str(parameter.name): max(parameter.opts, key=len) for parameter in context.command.params}
+    for name, others in needs.items():
+        wanted = list(others)
+        if name in given and not any(other in given for other in wanted):
+            expected = _listed([spellings[other] for other in wanted], "or")
+            raise BadInput(f"{given[name]} has no effect without {expected}", hint=f"add {expected}, or remove it")
+
+
+def _listed(names: list[str], joint: str = "and") -> str:
+    return f"{', '.join(names[:-1])} {joint} {names[-1]}" if len(names) > 1 else "".join(names)

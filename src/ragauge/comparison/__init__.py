@@ -1,0 +1,262 @@
+"""Compare systems on the same queries with confidence intervals and paired tests."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragauge.comparison.alignment import (
+    Side,
+    Table,
+    aligned,
+    named_sides,
+    refuse_other_circumstances,
+    shared_measures,
+    shared_queries,
+    unscored,
+)
+from ragauge.comparison.scored_files import Scored, score_files
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.run_dates import AnswerDate
+from ragauge.datasets.queries import COMPLEXITY, by_answers
+from ragauge.files.serialization import as_record
+from ragauge.runs.results import Experiment, canonical_tag
+from ragauge.stats.comparisons import Comparison, Comparisons, Method
+from ragauge.stats.system_pairs import Mask, Pair, compared
+
+Tags = Mapping[str, Mapping[str, str]]
+FEW = 10
+"""Intervals and tests on fewer differing queries are reported as rough: a bootstrap cannot resample a loss that was
+never observed.
+"""
+
+
+def compare(
+    scores: Any,
+    baseline: str | None = None,
+    *,
+    measures: str | Iterable[str] | None = None,
+    by: str | Mapping[str, str] | None = None,
+    tags: Tags | None = None,
+    overlap: bool = False,
+    count_missing: bool = False,
+    executor: Executor | None = None,
+    **how: Any,
+) -> Comparisons:
+    """Compare every system with the baseline, or every pair of systems.
+
+    `scores` is the result of `evaluate` for several runs, an Experiment with all its trials, files, or plain
+    numbers: `{system: {query: value}}` or `{system: {measure: {query: value}}}`. A list, or a mapping from seeds,
+    instead of one system's scores contains repeated runs of that system; the interval then covers queries and seeds.
+    `by` is a tag of the queries, `complexity`, or a mapping from queries to strata. An `executor` resamples in
+    parallel, with identical results. `how` is test, correction, family, confidence, interval, rounds, seed, margin,
+    detect, power, lower_is_better and higher_is_better: see `ComparisonSettings`. A measure of unknown direction is
+    assumed to be higher-is-better, and a note says so.
+
+    >>> found = compare({"a": {"q1": 0.1, "q2": 0.4, "q3": 0.3}, "b": {"q1": 0.3, "q2": 0.5, "q3": 0.9}}, baseline="a")
+    >>> row = found.find("b")
+    >>> round(row.difference, 4), row.wins, row.losses, row.stars
+    (0.3, 3, 0, 'ns')
+    """
+    method = as_record(Method, how)
+    if overlap and count_missing:
+        raise BadInput("what systems lack is left out or counts 0, not both", hint="overlap or count-missing")
+    known = _known(scores, baseline, measures)
+    if known is not None:
+        scores, baseline, measures = known.scores, known.baseline, known.measures
+        tags = {**known.tags, **(tags or {})}
+    elif isinstance(scores, Experiment):
+        data = scores.dataset
+        every: dict[str, Any] = {**scores.scores, **scores.trials}
+        dates = {name: AnswerDate.find(one.manifest) for name, one in scores.runs.items()}
+        answers = {name: date for name, date in dates.items() if date is not None}
+        known = Scored(every, baseline or scores.baseline, None, data.queries, dataset=data.name, answers=answers)
+        baseline, tags, scores = known.baseline, tags or data.tags, every
+        count_missing = not overlap  # Every query of an experiment was run, so a missing ranking is an empty one.
+    named = named_sides(scores, method.lower_is_better, method.higher_is_better)
+    if len(named) < 2:
+        raise BadInput("there is nothing to compare with", hint="give at least two systems")
+    if baseline is not None and baseline not in named:
+        raise UnknownName("system", baseline, named, hint=f"the baseline is one of {', '.join(named)}")
+    sides = [side for seeds in named.values() for side in seeds.values()]
+    refuse_other_circumstances(sides)
+    chosen = shared_measures(sides, measures)
+    queries, notes = shared_queries(sides, overlap=overlap, count_missing=count_missing)
+    table = aligned(named, chosen, queries, count_missing=count_missing)
+    notes += [] if known is None else known.notes
+    notes += _counted(sides, overlap, count_missing) + (_left(sides, chosen) if measures is None else [])
+    notes += unscored(table, sides, chosen, queries, overlap=overlap)
+    notes += _describe_directions(sides, chosen)
+    lower = frozenset(m for side in sides for m in side.lower)
+    others = [name for name in named if name != baseline]
+    couples = [(baseline, name) for name in others] if baseline else list(itertools.combinations(named, 2))
+    pairs = [_pair(table, m, base, name, queries, m in lower) for m in chosen for base, name in couples]
+    rows = compared(pairs, method, executor)
+    strata: list[Comparison] = []
+    if by is not None:
+        groups, more = _strata(by, tags, sides[0], queries)
+        notes += more
+        parts = [_within(pair, label, mask) for pair in pairs for label, mask in groups.items()]
+        strata = compared(parts, method, executor)
+    notes += _remarks([*rows, *strata], sides, chosen)
+    return Comparisons(
+        rows,
+        method,
+        baseline,
+        list(named),
+        strata,
+        list(dict.fromkeys(notes)),
+        texts={} if known is None else known.texts,
+        dataset="" if known is None else known.dataset,
+        convention=next((side.scores.convention for side in sides if side.scores is not None), ""),
+        answers={} if known is None else {name: date for name, date in known.answers.items() if name in named},
+    )
+
+
+def _known(scores: Any, baseline: str | None, measures: str | Iterable[str] | None) -> Scored | None:
+    """Score the given files. Return None if `scores` is not a list of files."""
+    if isinstance(scores, Scored):
+        return scores
+    files = [scores] if isinstance(scores, str | Path) else scores
+    if not isinstance(files, Sequence) or not files or not all(isinstance(one, str | Path) for one in files):
+        return None
+    wanted = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
+    return score_files([str(one) for one in files], baseline, wanted)
+
+
+def _pair(
+    table: Table,
+    measure: str,
+    baseline: str,
+    system: str,
+    queries: Sequence[str],
+    lower: bool,
+) -> Pair:
+    base = {label: columns[measure] for label, columns in table[baseline].items()}
+    mine = {label: columns[measure] for label, columns in table[system].items()}
+    labels: list[str] = []
+    if set(base) == set(mine) and len(mine) > 1:
+        labels = list(mine)
+        base = {label: base[label] for label in labels}
+    elif 1 in (len(base), len(mine)) and len(base) != len(mine):
+        labels = list(mine if len(mine) > 1 else base)
+    stacked = np.stack(list(base.values())), np.stack(list(mine.values()))
+    return Pair(measure, baseline, system, queries, *stacked, seeds=labels, lower_is_better=lower)
+
+
+def _strata(
+    by: str | Mapping[str, str], tags: Tags | None, first: Side, queries: Sequence[str]
+) -> tuple[dict[str, Mask], list[str]]:
+    """Return a mask of the queries by stratum.
+
+    Also returns notes on queries without a stratum.
+    """
+    label, found = "", {}
+    if isinstance(by, Mapping):
+        found = {str(query): str(value) for query, value in by.items()}
+    else:
+        by = canonical_tag(by, {name for one in (tags or {}).values() for name in one} | set(by_answers({})))
+        label = f"{by}="
+        found = {query: values[by] for query, values in (tags or {}).items() if by in values}
+        if by in by_answers({}) and first.scores is not None and first.scores.judged is not None:
+            grades = first.scores.judged.judgments.nested
+            found = {query: by_answers(grades[query], first.scores.rel)[by] for query in grades}
+    values = [found.get(query) for query in queries]
+    names = [value for value in dict.fromkeys(values) if value is not None]
+    if not names:
+        known = sorted({name for one in (tags or {}).values() for name in one} | {"answers", "complexity"})
+        raise UnknownName("tag", str(by), known, hint=f"there are {', '.join(known)}")
+    order = [*COMPLEXITY, *sorted((one for one in names if one not in COMPLEXITY), key=lambda one: -values.count(one))]
+    groups = {f"{label}{name}": np.array([value == name for value in values]) for name in order if name in names}
+    left = values.count(None)
+    what = str(by) if isinstance(by, str) else "stratum"
+    notes = [f"{left} quer{'y has' if left == 1 else 'ies have'} no {what}"] if left else []
+    return groups, notes
+
+
+def _within(pair: Pair, stratum: str, mask: Mask) -> Pair:
+    return replace(pair, stratum=stratum, base=np.where(mask, pair.base, math.nan))
+
+
+def _counted(sides: Sequence[Side], overlap: bool, count_missing: bool) -> list[str]:
+    """Collect notes of the scores, and name systems with missing queries."""
+    notes = [] if overlap else [note for side in sides if side.scores is not None for note in side.scores.notes]
+    if count_missing:
+        known = {query for side in sides for query in side.queries}
+        lacks = {side.name: len(known - set(side.queries)) for side in sides}
+        notes += [f"{name} does not have {n} of {len(known)} queries: they count 0" for name, n in lacks.items() if n]
+    return notes
+
+
+def _describe_directions(sides: Sequence[Side], measures: Sequence[str]) -> list[str]:
+    """Name the measures whose direction is assumed."""
+    named = [m for m in measures if any(m in side.named for side in sides)]
+    unknown = [m for m in measures if any(m in side.unknown for side in sides)]
+    notes = [f"lower is better, judging by the name: {', '.join(named)}"] if named else []
+    if unknown:
+        notes.append(
+            f"direction unknown, higher assumed to be better: {', '.join(unknown)}; "
+            f"if lower is better, add `--lower-is-better {unknown[0]}`"
+        )
+    return notes
+
+
+def _left(sides: Sequence[Side], measures: Sequence[str]) -> list[str]:
+    """Name the measures that only some systems have."""
+    left = dict.fromkeys(m for side in sides for m in side.values if m not in measures)
+    return [f"not compared, since not all systems have them: {', '.join(left)}"] if left else []
+
+
+def _remarks(rows: Sequence[Comparison], sides: Sequence[Side], measures: Sequence[str]) -> list[str]:
+    notes = []
+    for row in rows:
+        if row.seeds is not None and row.seeds.flips:
+            notes.append(
+                f"{row.measure}{f' ({row.stratum})' * bool(row.stratum)}: {row.system} is better or worse than "
+                f"{row.baseline} depending on the seed "
+                f"({min(row.seeds.differences):+.4f} to {max(row.seeds.differences):+.4f})"
+            )
+    few = [row for row in rows if 0 < row.n - row.ties < FEW or 1 < row.n < 2 * FEW]
+    if few:
+        least = min(few, key=lambda row: row.n - row.ties)
+        others = f"{len(few) - 1} more row{' is' if len(few) == 2 else 's are'} of few"
+        notes.append(
+            f"{least.system} and {least.baseline} differ on {least.n - least.ties} of {least.n} queries by "
+            f"{least.measure}{f', and {others}' if len(few) > 1 else ''}: "
+            "there intervals and tests are rough"
+        )
+    for measure in measures:
+        one = sides[0].scores
+        if one is not None and measure in one.means and not np.isnan(one.values[measure]).all():
+            plain = float(np.nanmean(one.values[measure]))
+            if not math.isclose(plain, one.means[measure], rel_tol=1e-9, abs_tol=1e-12):
+                notes.append(f"{measure}: compared by its mean over queries, which is not how `evaluate` sums it up")
+    return notes + _shallow(sides, measures)
+
+
+def _shallow(sides: Sequence[Side], measures: Sequence[str]) -> list[str]:
+    """Name the measures with cutoffs beyond the depth of the shortest rankings."""
+    depths = {
+        side.name: int(side.scores.judged.retrieved.max(initial=0))
+        for side in sides
+        if side.scores is not None and side.scores.judged is not None
+    }
+    if len(set(depths.values())) < 2:
+        return []
+    shortest, longest = min(depths, key=depths.__getitem__), max(depths, key=depths.__getitem__)
+    cutoffs = {measure: re.search(r"@(\d+)$", measure) for measure in measures}
+    deep = [m for m, cutoff in cutoffs.items() if cutoff is None or int(cutoff[1]) > depths[shortest]]
+    if not deep:
+        return []
+    return [
+        f"{shortest} has at most {depths[shortest]} documents per query, {longest} {depths[longest]}: "
+        f"{', '.join(deep)} may differ for that reason alone"
+    ]

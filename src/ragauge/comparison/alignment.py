@@ -1,0 +1,330 @@
+"""Check that scores of systems are comparable, and align them by query."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ragauge.core.errors import BadInput, Incomparable, MissingEvidence
+from ragauge.core.records import Floats, Scores
+from ragauge.core.samples import same_texts
+from ragauge.evaluation.directions import assign_directions, given_directions
+from ragauge.runs.inputs import same_judgments
+
+HINT = "--overlap (overlap=True) compares on the queries that all have, --count-missing counts what a system lacks as 0"
+Table = dict[str, dict[str, dict[str, Floats]]]
+"""`{system: {seed: {measure: one value per query}}}`. The label of a single seed is empty."""
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Per-query scores of one system for one seed, with their provenance."""
+
+    name: str
+    queries: Sequence[str]
+    values: Mapping[str, Floats]
+    lower: frozenset[str] = frozenset()
+    """Lower-is-better measures."""
+    unknown: frozenset[str] = frozenset()
+    """Measures of unknown direction. Higher is assumed to be better."""
+    named: frozenset[str] = frozenset()
+    """Lower-is-better measures whose direction follows from their names alone."""
+    lacking: frozenset[str] = frozenset()
+    """Queries without results in the run, regardless of how they are scored."""
+    scores: Scores | None = None
+
+
+def named_sides(scores: Any, lower: Sequence[str] = (), higher: Sequence[str] = ()) -> dict[str, dict[str, Side]]:
+    """Return each system's scores by seed.
+
+    `lower` and `higher` name the measures whose direction is given. Raises BadInput for an unsupported type.
+    """
+    if isinstance(scores, Scores) or not isinstance(scores, Mapping | Sequence) or isinstance(scores, str):
+        raise BadInput(
+            f"systems cannot be compared from {type(scores).__name__}",
+            hint='compare(evaluate(qrels, {"bm25": …, "dense": …}), baseline="bm25")',
+        )
+    if not isinstance(scores, Mapping):
+        given = list(scores)
+        if not all(isinstance(one, Scores) for one in given):
+            raise BadInput("a list of systems is one of Scores", hint="give a mapping from names to scores")
+        scores = {one.run: one for one in given}
+        if len(scores) < len(given):
+            raise BadInput("two systems have the same name", hint="give a mapping from names to scores")
+    found = {str(name): _seeds(str(name), one) for name, one in scores.items()}
+    sides = [side for seeds in found.values() for side in seeds.values()]
+    directions = given_directions(lower, higher, [side.values for side in sides])
+    return {
+        name: {label: _directed(side, directions) for label, side in seeds.items()} for name, seeds in found.items()
+    }
+
+
+def _directed(side: Side, directions: Mapping[str, bool]) -> Side:
+    """Set the direction of each measure: as stated, as given, or by its name."""
+    canonical = str if side.scores is None else side.scores.values._canonical
+    given = {name if name in list(side.values) else canonical(name): value for name, value in directions.items()}
+    lower, unknown = assign_directions(side.values, side.lower, side.unknown, given)
+    return replace(side, lower=lower, unknown=unknown, named=(lower & side.unknown) - given.keys())
+
+
+def _seeds(name: str, thing: Any) -> dict[str, Side]:
+    """Return a system's scores by seed. The label of a single seed is empty."""
+    if isinstance(thing, Sequence) and not isinstance(thing, str):
+        thing = {str(i): one for i, one in enumerate(thing, start=1)}
+        return {label: _one(f"{name} #{label}", one) for label, one in thing.items()} if thing else _unreadable(name)
+    if _depth(thing) == 3 or (isinstance(thing, Mapping) and any(isinstance(one, Scores) for one in thing.values())):
+        return {str(seed): _one(f"{name} #{seed}", one) for seed, one in thing.items()}
+    return {"": _one(name, thing)}
+
+
+def _one(name: str, thing: Any) -> Side:
+    if isinstance(thing, Scores):
+        return _of_scores(name, thing)
+    depth = _depth(thing)
+    return _of_numbers(name, thing if depth == 2 else {"score": thing}) if depth in (1, 2) else _unreadable(name)
+
+
+def _depth(thing: Any) -> int:
+    """Return the number of nested mappings.
+
+    Returns 0 if it varies or the values are not numbers.
+    """
+    if not isinstance(thing, Mapping) or not thing:
+        return 0
+    inside = {_depth(one) if isinstance(one, Mapping) else 0 for one in thing.values()}
+    if inside != {0}:
+        return 1 + inside.pop() if len(inside) == 1 and 0 not in inside else 0
+    return 1 if all(isinstance(one, int | float | np.number) or one is None for one in thing.values()) else 0
+
+
+def _unreadable(name: str) -> Any:
+    raise BadInput(
+        f"the scores of `{name}` cannot be read",
+        hint="Scores, {query: number}, or {measure: {query: number}}; a list or a mapping of these is by seed",
+    )
+
+
+def _of_scores(name: str, scores: Scores) -> Side:
+    lacking: frozenset[str] = frozenset()
+    if scores.judged is not None:
+        absent = np.flatnonzero(~scores.judged.answered).tolist()
+        lacking = frozenset(scores.queries[i] for i in absent)
+    return Side(
+        name,
+        scores.queries,
+        scores.values,
+        scores.lower_is_better,
+        scores.direction_unstated,
+        lacking=lacking,
+        scores=scores,
+    )
+
+
+def _of_numbers(name: str, values: Mapping[str, Mapping[str, float]]) -> Side:
+    queries = list(dict.fromkeys(str(query) for column in values.values() for query in column))
+    columns = {}
+    for measure, column in values.items():
+        known = {str(query): math.nan if value is None else float(value) for query, value in column.items()}
+        if len(known) < len(column):
+            raise BadInput(f"two queries of `{name}` have the same id", hint="1 and '1' are the same id")
+        columns[str(measure)] = np.array([known.get(query, math.nan) for query in queries])
+    return Side(name, queries, columns, unknown=frozenset(columns))
+
+
+def refuse_other_circumstances(sides: Sequence[Side], *, judgments: bool = True) -> None:
+    """Raise Incomparable if scores differ in more than the system.
+
+    `judgments` also compares the judgments.
+    """
+    _refuse_other_directions(sides)
+    first = next((side for side in sides if side.scores is not None), None)
+    if first is None or first.scores is None:
+        return
+    for side in sides:
+        if side.scores is None or side is first:
+            continue
+        if side.scores.convention != first.scores.convention:
+            raise Incomparable(
+                f"{first.name} is scored under the convention `{first.scores.convention}`, "
+                f"{side.name} under `{side.scores.convention}`",
+                hint="score both under one convention",
+            )
+        if side.scores.judge != first.scores.judge:
+            raise Incomparable(
+                f"{first.name} is judged by `{first.scores.judge or 'people'}`, "
+                f"{side.name} by `{side.scores.judge or 'people'}`",
+                hint="let one judge judge both",
+            )
+        _refuse_other_texts(first.name, first.scores, side.name, side.scores)
+        mine, other = (first.scores.judged, side.scores.judged) if judgments else (None, None)
+        if mine is not None and other is not None and not same_judgments(mine.judgments, other.judgments):
+            raise Incomparable(_other_judgments(first, side), hint="score both by the same judgments")
+
+
+def _refuse_other_directions(sides: Sequence[Side]) -> None:
+    """Raise Incomparable if a measure is lower-is-better in one system only."""
+    lower = {measure: side.name for side in sides for measure in side.lower}
+    for side in sides:
+        measure = next((m for m in lower if m in side.values and m not in side.lower), None)
+        if measure is not None:
+            raise Incomparable(
+                f"{measure} is lower-is-better in {lower[measure]}, but not in {side.name}",
+                hint="give the measure the same `lower_is_better` in both tables",
+            )
+
+
+def _refuse_other_texts(name: str, one: Scores, other_name: str, other: Scores) -> None:
+    """Raise Incomparable if samples with one id differ in question or reference."""
+    shared = [query for query in one.fingerprints if query in other.fingerprints]
+    differ = [query for query in shared if not same_texts(one.fingerprints[query], other.fingerprints[query])]
+    if differ:
+        raise Incomparable(
+            f"`{differ[0]}` is another question in {other_name} than in {name}, or has another reference "
+            f"({len(differ)} of {len(shared)} do)",
+            hint="give samples ids of their own: without them they are called by their line",
+        )
+
+
+def _other_judgments(first: Side, other: Side) -> str:
+    one, two = (side.scores.judged.judgments.nested for side in (first, other) if side.scores is not None)
+    shared = [query for query in one if query in two]
+    changed = sum(dict(one[query]) != dict(two[query]) for query in shared)
+    return (
+        f"{first.name} and {other.name} are scored by different judgments: {len(one) - len(shared)} queries only in "
+        f"the first, {len(two) - len(shared)} only in the second, {changed} of {len(shared)} judged otherwise"
+    )
+
+
+def shared_measures(sides: Sequence[Side], wanted: str | Iterable[str] | None) -> list[str]:
+    """Return the shared measures, by the first system's names for them.
+
+    Raises Incomparable if there are none, or MissingEvidence if a wanted one is missing.
+    """
+    if wanted is None:
+        shared = [m for m in sides[0].values if all(m in side.values for side in sides)]
+        if not shared:
+            names = "; ".join(f"{side.name}: {', '.join(side.values)}" for side in sides[:2])
+            raise Incomparable(f"the systems have no measure in common ({names})")
+        return shared
+    texts = [wanted] if isinstance(wanted, str) else list(wanted)
+    known = sides[0].values
+    asked = [part.strip() for text in texts for part in ([text] if text in known else text.split(","))]
+    for measure in asked:
+        for side in sides:
+            if measure not in side.values:
+                raise MissingEvidence(
+                    f"{side.name} has no values of `{measure}`", hint=f"there are {', '.join(side.values)}"
+                )
+    canonical = sides[0].scores.values._canonical if sides[0].scores is not None else str
+    return list(dict.fromkeys(measure if measure in list(sides[0].values) else canonical(measure) for measure in asked))
+
+
+def shared_queries(sides: Sequence[Side], *, overlap: bool, count_missing: bool) -> tuple[list[str], list[str]]:
+    """Return the queries to compare on, with notes.
+
+    Raises Incomparable if the systems have different queries, unless `overlap` or `count_missing` is set.
+    """
+    have = [set(side.queries) - (set() if count_missing else side.lacking) for side in sides]
+    everybody = set.intersection(*have)
+    nobody = set.intersection(*(set(side.queries) & side.lacking for side in sides))
+    union = set.union(*have) | nobody
+    if everybody | nobody == union:
+        return list(sides[0].queries), []
+    if overlap:
+        kept = [query for query in sides[0].queries if query in everybody]
+        if not kept:
+            raise Incomparable("no query is in all systems")
+        return kept, [f"compared on the {len(kept)} queries that all systems have, of {len(union)}"]
+    if count_missing:  # Only in this case can a system lack a query altogether.
+        known = {query for side in sides for query in side.queries}
+        return [*sides[0].queries, *sorted(known - set(sides[0].queries))], []
+    for side, mine in zip(sides, have, strict=True):
+        absent = [query for query in sorted(union) if query not in mine and query not in nobody]
+        if absent:
+            other = next(o.name for o, theirs in zip(sides, have, strict=True) if absent[0] in theirs)
+            raise Incomparable(
+                f"{side.name} lacks {len(absent)} of {len(union)} queries, which {other} has ({_some(absent)})",
+                hint=HINT,
+            )
+    raise Incomparable("the systems do not have the same queries", hint=HINT)
+
+
+def aligned(
+    named: Mapping[str, Mapping[str, Side]], measures: Sequence[str], queries: Sequence[str], *, count_missing: bool
+) -> Table:
+    """Return the values of all systems in the order of the queries."""
+    return {
+        name: {label: {m: _column(side, m, queries, count_missing) for m in measures} for label, side in seeds.items()}
+        for name, seeds in named.items()
+    }
+
+
+def _column(side: Side, measure: str, queries: Sequence[str], count_missing: bool) -> Floats:
+    """Return the values in the order of the queries.
+
+    Missing values are NaN, or 0 if `count_missing` is set.
+    """
+    places = {query: i for i, query in enumerate(side.queries)}
+    values = side.values[measure]
+    found = np.array([values[places[query]] if query in places else math.nan for query in queries])
+    if np.isinf(found).any():
+        query = queries[int(np.flatnonzero(np.isinf(found))[0])]
+        raise BadInput(f"{measure} of query `{query}` of {side.name} is infinite", hint="a mean of that says nothing")
+    if count_missing:
+        lacks = np.array([query in side.lacking or query not in places for query in queries])
+        if measure in side.lower and lacks.any():
+            raise Incomparable(
+                f"{side.name} lacks {int(lacks.sum())} queries; 0 would be the best value of {measure}, "
+                "a lower-is-better measure",
+                hint="--overlap (overlap=True) compares on the queries that all have",
+            )
+        found = np.where(lacks & np.isnan(found), 0.0, found)
+    return found
+
+
+def unscored(
+    table: Table,
+    sides: Sequence[Side],
+    measures: Sequence[str],
+    queries: Sequence[str],
+    *,
+    overlap: bool,
+) -> list[str]:
+    """Return notes on queries without a value, which are left out.
+
+    Raises Incomparable if only some systems have a value for a query. With `overlap`, its values are set to NaN
+    instead.
+    """
+    notes = []
+    for measure in measures:
+        columns = np.stack([columns[measure] for seeds in table.values() for columns in seeds.values()])
+        without = np.isnan(columns)
+        undefined = np.array([side.scores is not None and not side.scores.n[measure] for side in sides])
+        defined = without[~undefined]  # A measure that is undefined for a whole run does not affect the other runs.
+        one_sided = defined.any(axis=0) & ~defined.all(axis=0)
+        if one_sided.any() and not overlap:
+            first = int(np.flatnonzero(one_sided)[0])
+            place = int(np.flatnonzero(without[:, first] & ~undefined)[0])
+            side = sides[place]
+            names = [queries[i] for i in np.flatnonzero(one_sided & without[place]).tolist()]
+            reason = "" if side.scores is None else side.scores.unscored[measure].get(names[0], "")
+            raise Incomparable(
+                f"{side.name} has no {measure} for {len(names)} queries that others have one for ({_some(names)})"
+                + (f": {reason}" if reason else ""),
+                hint="--overlap (overlap=True) compares on the queries that all have a value for",
+            )
+        for seeds in table.values():  # A query without a value in one system is left out for all.
+            for columns_of_seed in seeds.values():
+                columns_of_seed[measure] = np.where(one_sided, math.nan, columns_of_seed[measure])
+        left = int(defined.any(axis=0).sum())
+        if left:
+            notes.append(f"{measure}: {left} of {len(queries)} queries have no value and are left out")
+    return notes
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

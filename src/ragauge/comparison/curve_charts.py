@@ -1,0 +1,403 @@
+"""Draw latency distributions and mean times by stage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ragauge.comparison.results import Curve, Entry, Overview
+from ragauge.core.stages import STAGES
+from ragauge.core.summaries import Latency
+from ragauge.output.chart_style import PALETTE, Cast
+from ragauge.output.chart_style import STAGES as COLOURS
+from ragauge.output.charts import (
+    NEAR,
+    Box,
+    ChartRows,
+    Mark,
+    Panel,
+    Sketch,
+    Spot,
+    altair,
+    apart,
+    figure,
+    format_bar_label,
+    listed,
+    named,
+    panel,
+    powers,
+    sentence,
+    span,
+    spots,
+    ticked,
+)
+from ragauge.stats.smallest_k import Advice
+
+WIDTH, HEIGHT = 200, 240
+"""Plot size on a phone, where labels have the least space."""
+PARTS = 6
+"""Number of boxes that cover a line segment, used to keep labels off the line."""
+BESIDE = 110
+"""Width reserved for a name at the end of a line, in pixels."""
+LONG = 22
+"""Maximum number of characters of a system name in a recommendation."""
+Lines = Mapping[str, list[tuple[int, float]]]
+"""`(k, mean)` points by system, up to the depth of its rankings."""
+
+
+class Told(NamedTuple):
+    """Smallest sufficient k of a system."""
+
+    system: str
+    advice: Advice
+    enough: bool
+    """Whether a k below the largest tested one is sufficient."""
+    last: int
+    """Largest tested k."""
+
+    @property
+    def k(self) -> int:
+        """Smallest sufficient k, or the largest tested one."""
+        return self.last if self.advice.k is None else self.advice.k
+
+    @property
+    def words(self) -> str:
+        """Recommendation as text, without the system name."""
+        return f"k = {self.k} is enough" if self.enough else f"no k below {self.k} is enough"
+
+
+def curves(overview: Overview) -> Sketch | None:
+    """Draw one panel per measure that is known over k."""
+    cast = Cast(overview.systems, overview.baseline)
+    panels, said, advised = [], [], []
+    for curve in overview.curves:
+        known = {
+            name: [(k, v) for k, v in zip(curve.ks, values, strict=True) if math.isfinite(v)]
+            for name, values in curve.values.items()
+            if name in overview.entries
+        }
+        known = {name: points for name, points in known.items() if points}
+        if not known:
+            continue
+        told = _advice(overview, curve, known)
+        panels.append(_panel(curve, known, cast, told))
+        last = listed([f"{one} {format_bar_label(points[-1][1])} at {points[-1][0]}" for one, points in known.items()])
+        said.append(f"{curve.measure} over k: {last}" + (f"; for {told.system} {told.words}" if told else ""))
+        advised += [told] if told else []
+    if not panels:
+        return None
+    return Sketch(panels, "; ".join(said) + ".", sentence("each line is a system's mean over k", *_read(advised)))
+
+
+def _read(advised: Sequence[Told]) -> list[str]:
+    """Return caption parts that explain the recommendations."""
+    parts = []
+    enough, lacking = ([one for one in advised if one.enough is wanted] for wanted in (True, False))
+    if enough:
+        least, sure = enough[0].advice.tolerance, enough[0].advice.confidence
+        parts.append(
+            f"right of the dashed line more documents add at most {least:g} for the system that is named, with "
+            f"{sure:.0%} confidence"
+        )
+    if lacking:
+        least = lacking[0].advice.tolerance
+        parts.append(f"where no k is enough, none is sure to come within {least:g} of the largest")
+    return parts
+
+
+def _advice(overview: Overview, curve: Curve, known: Lines) -> Told | None:
+    """Return the recommendation for the best system, else for the baseline, else None."""
+    for name in (*overview.ranked()[:1], overview.baseline):
+        if name is not None and name in curve.enough and name in known:
+            advice = curve.enough[name]
+            last = known[name][-1][0]
+            return Told(name, advice, advice.k is not None and advice.k < last, last)
+    return None
+
+
+def _panel(curve: Curve, known: Lines, cast: Cast, told: Told | None) -> Panel:
+    alt = altair()
+    bottom, top = span([v for points in known.values() for _, v in points])
+    bottom = max(bottom, 0.0)
+    # Space for the text above all lines.
+    top += (top - bottom) * 13 / HEIGHT if told is not None else 0.0
+    first, last = curve.ks[0], curve.ks[-1]
+    # Padding at both ends keeps points off the axis labels and the names.
+    more = (last / first) ** 0.02
+    axis = alt.Axis(values=list(curve.ks), format="~g", labelOverlap="greedy", grid=False)
+    x = alt.X("k:Q", title="k (log scale)", scale=alt.Scale(type="log", domain=[first / more, last * more]), axis=axis)
+    scale = alt.Scale(domain=[figure(bottom), figure(top)], nice=False, zero=False)
+    y = alt.Y("value:Q", title=None, scale=scale, axis=alt.Axis(tickCount=5))
+    rows: ChartRows = [
+        {"system": name, "k": k, "value": figure(v), "dash": cast.dashes[name]}
+        for name, points in known.items()
+        for k, v in points
+    ]
+    tips = [
+        alt.Tooltip("system:N", title="system"),
+        alt.Tooltip("k:Q", title="k"),
+        alt.Tooltip("value:Q", title="mean", format=".4f"),
+    ]
+    chart = alt.Chart(alt.Data(values=rows))
+    key = [] if cast.few else list(known)
+    colour, dash, shape = cast.colour(alt, key), cast.dash(alt), cast.shape(alt, key)
+    layers = [
+        chart.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash),
+        chart.mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
+    ]
+    if told is not None:
+        layers = [*_enough(alt, told, x, y, top, curve), *layers]
+    if cast.few:
+        words = _names(known, (first / more, last * more), (bottom, top))
+        layers += [text.encode(x=x, y=y, text="system:N") for text in named(alt, words, BESIDE)]
+    return panel(f"{curve.measure}@k", layers, HEIGHT, wide=False)
+
+
+def _names(known: Lines, xs: tuple[float, float], ys: tuple[float, float]) -> ChartRows:
+    """Place names to the right of the plot.
+
+    Names of lines that end earlier are placed off the lines.
+    """
+    deepest = max(points[-1][0] for points in known.values())
+    tails = {name: points[-1][1] for name, points in known.items() if points[-1][0] == deepest}
+    heights = apart(list(tails.values()), 13 / HEIGHT * (ys[1] - ys[0]))
+    beside = Spot("left", NEAR, 0)
+    rows: ChartRows = [
+        {"system": name, "k": deepest, "value": figure(at), **beside._asdict()}
+        for name, at in zip(tails, heights, strict=True)
+    ]
+
+    def plotted(k: float, value: float) -> tuple[float, float]:
+        return WIDTH * math.log(k / xs[0]) / math.log(xs[1] / xs[0]), HEIGHT * (ys[1] - value) / (ys[1] - ys[0])
+
+    lines = []
+    for points in known.values():
+        for (x, y), (further, other) in pairwise(plotted(*point) for point in points):
+            for part in range(PARTS):
+                ends = [y + (other - y) * share / PARTS for share in (part, part + 1)]
+                left, right = (x + (further - x) * share / PARTS for share in (part, part + 1))
+                lines.append(Box(left, min(ends) - 1, right, max(ends) + 1))
+    early = {name: points[-1] for name, points in known.items() if name not in tails}
+    marks = [Mark(name, *(at := plotted(*point)), at[1], at[1]) for name, point in early.items()]
+    for (name, (k, value)), spot in zip(early.items(), spots(marks, lines, WIDTH, HEIGHT), strict=True):
+        rows.append({"system": name, "k": k, "value": figure(value), **spot._asdict()})
+    return rows
+
+
+def _enough(alt: Any, told: Told, x: Any, y: Any, top: float, curve: Curve) -> list[Any]:
+    """Draw the recommendation as text, with a vertical line if a k is sufficient.
+
+    The text is on the side of the line with more space.
+    """
+    ks = curve.ks
+    right = not told.enough or math.log(told.k / ks[0]) > 0.5 * math.log(ks[-1] / ks[0])
+    name = told.system if len(told.system) <= LONG else f"{told.system[: LONG - 1]}…"
+    rows = [
+        {
+            "k": told.k if told.enough else ks[-1],
+            "value": figure(top),
+            "system": told.system,
+            "label": f"{name}: {told.words}",
+        }
+    ]
+    chart = alt.Chart(alt.Data(values=rows))
+    tips = [alt.Tooltip("label:N", title="advice"), alt.Tooltip("system:N", title="for")]
+    aside = 5 if told.enough else 0
+    text = chart.mark_text(style="words", align="right" if right else "left", dx=-aside if right else aside)
+    rule = chart.mark_rule(style="guide", strokeDash=[4, 3]).encode(x=x, tooltip=tips)
+    return [*([rule] if told.enough else []), text.encode(x=x, y=y, text="label:N", tooltip=tips)]
+
+
+MOST = 120
+"""Maximum number of points per line."""
+MARKED = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+
+
+def latency(overview: Overview) -> Sketch | None:
+    """Draw the cumulative latency distribution of `total` and each stage."""
+    known = _stages(overview)
+    cast = Cast(overview.systems, overview.baseline)
+    timed = [name for name, entry in overview.entries.items() if entry.times or entry.speed is not None]
+    panels: list[Panel] = []
+    for stage in known:
+        made = _distribution(overview, stage, cast, [] if panels else timed)
+        panels += [made] if made is not None else []
+    if not panels:
+        return None
+    said = []
+    for name, entry in overview.entries.items():
+        if entry.speed is not None and "total" in entry.speed.stages:
+            total = entry.speed.stages["total"]
+            said.append(f"{name} {', '.join(f'{one} {format_bar_label(getattr(total, one))}' for one in MARKED)}")
+    caption = sentence(
+        "a line shows which share of the queries took at most so long",
+        "marks are the 50th, 90th, 95th and 99th percentile",
+        "fusing counts as rerank" if any(one.title == "rerank" for one in panels) else "",
+    )
+    return Sketch(panels, f"Milliseconds in total: {'; '.join(said)}." if said else "Milliseconds by stage.", caption)
+
+
+def _stages(overview: Overview) -> list[str]:
+    """Return `total`, the standard stages, then custom stages sorted by name."""
+    found = {
+        stage
+        for entry in overview.entries.values()
+        for stage in (*entry.times, *(entry.speed.stages if entry.speed is not None else ()))
+    }
+    usual = [stage for stage in ("total", *STAGES) if stage in found]
+    return [*usual, *sorted(found - set(usual))]
+
+
+def _line(entry: Entry, stage: str) -> tuple[list[float], list[float]]:
+    """Return latencies in ms and cumulative shares of queries.
+
+    They are computed from the latencies of all queries, or else from known percentiles.
+    """
+    times = np.asarray(entry.times.get(stage, ()), dtype=np.float64)
+    times = np.sort(times[np.isfinite(times)])
+    if len(times):
+        places = np.unique(np.linspace(0, len(times) - 1, min(len(times), MOST)).round().astype(int))
+        return times[places].tolist(), ((places + 1) / len(times)).tolist()
+    found = None if entry.speed is None else entry.speed.stages.get(stage)
+    if found is None:
+        return [], []
+    shares = {0.0: found.min, **{share: getattr(found, one) for one, share in MARKED.items()}, 1.0: found.max}
+    known = {share: ms for share, ms in shares.items() if math.isfinite(ms)}
+    return list(known.values()), list(known)
+
+
+def _marks(entry: Entry, stage: str) -> dict[str, float]:
+    found: Latency | None = None if entry.speed is None else entry.speed.stages.get(stage)
+    if found is not None:
+        return {one: getattr(found, one) for one in MARKED}
+    times = entry.times.get(stage, ())
+    return {one: float(np.percentile(times, 100 * share)) for one, share in MARKED.items()} if len(times) else {}
+
+
+def _distribution(overview: Overview, stage: str, cast: Cast, key: Sequence[str]) -> Panel | None:
+    alt = altair()
+    rows: ChartRows = []
+    marks: ChartRows = []
+    every: list[float] = []
+    for name, entry in overview.entries.items():
+        # A logarithmic axis cannot show 0.
+        points = [(ms, share) for ms, share in zip(*_line(entry, stage), strict=True) if ms > 0]
+        if not points:
+            continue
+        every += [ms for ms, _ in points]
+        times, shares = zip(*points, strict=True)
+        rows.append(
+            {
+                "system": name,
+                "dash": cast.dashes[name],
+                "ms": [figure(t, 4) for t in times],
+                "share": [figure(100 * s, 4) for s in shares],
+            }
+        )
+        marks += [
+            {"system": name, "what": one, "ms": figure(ms, 4), "share": 100 * MARKED[one]}
+            for one, ms in _marks(entry, stage).items()
+            if 0 < ms < math.inf
+        ]
+    if not every:
+        return None
+    low, high = ticked(min(every) / 1.15, max(every) * 1.15)
+    scale = alt.Scale(type="log", domain=[figure(low), figure(high)])
+    axis = alt.Axis(values=powers(low, high), format="~g", labelOverlap="greedy")
+    x = alt.X("ms:Q", title="ms (log scale)", scale=scale, axis=axis)
+    y = alt.Y("share:Q", title="% of queries", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(values=[0, 50, 90, 100]))
+    colour, dash, shape = cast.colour(alt, key), cast.dash(alt), cast.shape(alt, key)
+    tips = [
+        alt.Tooltip("system:N", title="system"),
+        alt.Tooltip("what:N", title="percentile"),
+        alt.Tooltip("ms:Q", title="ms", format=".4~g"),
+    ]
+    lines = alt.Chart(alt.Data(values=rows)).transform_flatten(["ms", "share"])
+    layers = [lines.mark_line(strokeWidth=1.75).encode(x=x, y=y, color=colour, strokeDash=dash)]
+    if marks:
+        dots = alt.Chart(alt.Data(values=marks)).mark_point(filled=True, size=40, opacity=1)
+        layers.append(dots.encode(x=x, y=y, color=colour, shape=shape, tooltip=tips))
+    return panel(stage, layers, 190, wide=False)
+
+
+def stages(overview: Overview) -> Sketch | None:
+    """Draw the mean time of a query by stage, one bar per system."""
+    parts = {name: _parts(entry) for name, entry in overview.entries.items()}
+    parts = {name: mine for name, mine in parts.items() if mine}
+    if not parts:
+        return None
+    alt = altair()
+    cast = Cast(overview.systems, overview.baseline)
+    kinds = [one for one in (*STAGES, *_others(parts), "other") if any(one in mine for mine in parts.values())]
+    spare = [one for one in PALETTE if one not in COLOURS.values()]
+    fresh = {kind: spare[i % len(spare)] for i, kind in enumerate(k for k in kinds if k not in COLOURS)}
+    rows: ChartRows = []
+    totals: ChartRows = []
+    for name, mine in parts.items():
+        begin = 0.0
+        for kind in kinds:
+            if kind in mine:
+                end = begin + mine[kind]
+                rows.append(
+                    {
+                        "system": name,
+                        "stage": kind,
+                        "ms": figure(mine[kind]),
+                        "begin": figure(begin),
+                        "end": figure(end),
+                    }
+                )
+                begin = end
+        totals.append({"system": name, "end": figure(begin), "label": f"{format_bar_label(begin)} ms"})
+    scale = alt.Scale(domain=[0, figure(1.22 * max(row["end"] for row in totals))], nice=False)
+    x = alt.X("begin:Q", title="mean ms of a query", scale=scale, axis=alt.Axis(tickCount=5))
+    y = cast.rows(alt, list(parts))
+    key = alt.Scale(domain=kinds, range=[COLOURS.get(kind) or fresh[kind] for kind in kinds])
+    colour = alt.Color("stage:N", scale=key, legend=alt.Legend(title=None, orient="bottom", columns=4))
+    tips = [
+        alt.Tooltip("system:N", title="system"),
+        alt.Tooltip("stage:N", title="stage"),
+        alt.Tooltip("ms:Q", title="mean ms", format=".4~g"),
+    ]
+    bars = alt.Chart(alt.Data(values=rows)).mark_bar(height=16)
+    words = alt.Chart(alt.Data(values=totals)).mark_text(style="words", align="left", dx=5)
+    layers = [
+        bars.encode(x=x, x2="end:Q", y=y, color=colour, tooltip=tips),
+        words.encode(x=alt.X("end:Q", title="mean ms of a query", scale=scale), y=y, text="label:N"),
+    ]
+    said = [
+        f"{name} {listed([f'{kind} {format_bar_label(ms)}' for kind, ms in mine.items()])}"
+        for name, mine in parts.items()
+    ]
+    caption = sentence(
+        "mean milliseconds of a query, by the stage in which they were spent",
+        "other is time that no stage claimed" if "other" in kinds else "",
+    )
+    return Sketch([panel("", layers, 24 * len(parts) + 4)], f"Mean milliseconds by stage: {'; '.join(said)}.", caption)
+
+
+def _others(parts: Mapping[str, Mapping[str, float]]) -> list[str]:
+    return sorted({kind for mine in parts.values() for kind in mine} - {*STAGES, "other"})
+
+
+def _parts(entry: Entry) -> dict[str, float]:
+    """Return the mean time in ms per query by stage, averaged over all queries.
+
+    A stage that only some queries have is weighted by their number. `other` is the remaining time.
+    """
+    if entry.speed is None or "total" not in entry.speed.stages:
+        return {}
+    total = entry.speed.stages["total"]
+    if not total.n or not math.isfinite(total.mean):
+        return {}
+    parts = {
+        stage: one.mean * one.n / total.n
+        for stage, one in entry.speed.stages.items()
+        if stage != "total" and math.isfinite(one.mean)
+    }
+    rest = total.mean - sum(parts.values())
+    return {**parts, "other": rest} if rest > 1e-9 else parts

@@ -1,0 +1,325 @@
+"""Draw differences between systems by query and by stratum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ragauge.comparison.results import Overview, Stratum
+from ragauge.core.records import Floats
+from ragauge.datasets.queries import explained
+from ragauge.output.chart_style import LOST, TIED, WON, Cast
+from ragauge.output.charts import (
+    ChartRows,
+    Panel,
+    Sketch,
+    altair,
+    figure,
+    format_bar_label,
+    interval_tips,
+    listed,
+    panel,
+    sentence,
+    span,
+)
+from ragauge.stats.comparisons import Comparison
+
+MOST = 400
+"""Maximum number of points per line."""
+
+
+def compared(overview: Overview) -> list[Comparison]:
+    """Return the comparisons with the baseline by the first measure.
+
+    Without a baseline, returns the comparison of the best system with the second best.
+    """
+    rows = [] if overview.compared is None else [row for row in overview.compared if row.measure == overview.first]
+    rows = [row for row in rows if row.n and {row.system, row.baseline} <= set(overview.entries)]
+    if overview.baseline is not None:
+        return [row for row in rows if row.baseline == overview.baseline and row.system != overview.baseline]
+    return rows[:1] if overview.rival is None else [overview.rival]
+
+
+def best_first(row: Comparison) -> Floats | None:
+    """Return the differences of all queries, best first; None if some are unknown."""
+    if len(row.moved) != row.wins + row.losses:
+        return None
+    values = np.array([one.difference for one in row.moved] + [0.0] * row.ties, dtype=np.float64)
+    return np.sort(values) if row.lower_is_better else np.sort(values)[::-1]
+
+
+def _known(overview: Overview) -> list[tuple[Comparison, Floats]]:
+    return [(row, values) for row in compared(overview) if (values := best_first(row)) is not None and len(values)]
+
+
+def _against(overview: Overview, rows: Sequence[Comparison]) -> str:
+    lower = " (less than 0 is better)" if rows[0].lower_is_better else ""
+    return f"difference in {overview.first} to {rows[0].baseline}{lower}"
+
+
+def waterfall(overview: Overview) -> Sketch | None:
+    """Draw the sorted differences, one line per system."""
+    known = _known(overview)
+    if not known:
+        return None
+    alt = altair()
+    cast = Cast(overview.systems, overview.baseline)
+    rows: ChartRows = []
+    turns: ChartRows = []
+    for row, values in known:
+        n = len(values)
+        places = np.unique(np.linspace(0, n - 1, min(n, MOST)).round().astype(int))
+        shares = [figure(100 * (place + 0.5) / n, 4) for place in places.tolist()]
+        drawn = [figure(value, 4) for value in values[places].tolist()]
+        rows.append({"system": row.system, "dash": cast.dashes[row.system], "share": shares, "difference": drawn})
+        at = [("won", row.wins, 100 * row.wins / n), ("lost", row.losses, 100 - 100 * row.losses / n)]
+        turns += [
+            {"system": row.system, "share": figure(share, 4), "difference": 0, "what": what, "count": count, "n": n}
+            for what, count, share in at
+        ]
+    title = f"{overview.asked[1]}, best for the system first, %"
+    x = alt.X("share:Q", title=title, scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5, grid=False))
+    y = alt.Y("difference:Q", title=_against(overview, [row for row, _ in known]), axis=alt.Axis(tickCount=5))
+    key = [row.system for row, _ in known]
+    colour, dash, shape = cast.colour(alt, key), cast.dash(alt), cast.shape(alt, key)
+    lines = alt.Chart(alt.Data(values=rows)).transform_flatten(["share", "difference"])
+    dots = alt.Chart(alt.Data(values=turns))
+    tips = [
+        alt.Tooltip("system:N", title="system"),
+        alt.Tooltip("what:N", title=overview.asked[1]),
+        alt.Tooltip("count:Q", title="how many"),
+        alt.Tooltip("n:Q", title="of"),
+    ]
+    layers = [
+        alt.Chart(alt.Data(values=[{"difference": 0}])).mark_rule(style="guide").encode(y=y),
+        lines.mark_line(strokeWidth=2, interpolate="step").encode(x=x, y=y, color=colour, strokeDash=dash),
+        dots.mark_point(filled=True, size=60, opacity=1).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
+    ]
+    if len(known) == 1:
+        area = lines.mark_area(interpolate="step", opacity=0.2)
+        layers.insert(0, area.encode(x=x, y=y, color=colour))
+    first = known[0][0]
+    caption = sentence(
+        f"all {overview.asked[1]} in order, best for the system first: where a line lies "
+        f"{'below' if first.lower_is_better else 'above'} 0 the system beats {first.baseline}, and marks show where "
+        "winning ends and losing begins"
+    )
+    return Sketch([panel("", layers, 260)], _won(overview, [row for row, _ in known]), caption)
+
+
+def boxes(overview: Overview) -> Sketch | None:
+    """Draw quartiles, 5th and 95th percentile, and mean difference with its interval."""
+    known = _known(overview)
+    if not known:
+        return None
+    alt = altair()
+    cast = Cast(overview.systems, overview.baseline)
+    rows: ChartRows = []
+    for row, values in known:
+        cuts = [figure(float(cut), 4) for cut in np.percentile(values, [5, 25, 50, 75, 95])]
+        entry = dict(zip(("p5", "q1", "median", "q3", "p95"), cuts, strict=True))
+        ends = {"low": figure(row.ci[0]), "high": figure(row.ci[1])}
+        rows.append({"system": row.system, **entry, "mean": figure(row.difference), **ends, "n": row.n})
+    title = _against(overview, [row for row, _ in known])
+    y = cast.rows(alt, [row["system"] for row in rows])
+    chart = alt.Chart(alt.Data(values=rows))
+    fields = {
+        "mean": "mean",
+        "low": "from",
+        "high": "to",
+        "median": "median",
+        "q1": "1st quartile",
+        "q3": "3rd quartile",
+    }
+    tips = [alt.Tooltip("system:N", title="system")]
+    tips += [alt.Tooltip(f"{field}:Q", title=name, format="+.4f") for field, name in fields.items()]
+    colour = cast.colour(alt)
+
+    def at(field: str) -> Any:
+        return alt.X(f"{field}:Q", title=title, axis=alt.Axis(tickCount=6))
+
+    layers = [
+        alt.Chart(alt.Data(values=[{"mean": 0}])).mark_rule(style="guide").encode(x=at("mean")),
+        chart.mark_rule(strokeWidth=1.5).encode(x=at("p5"), x2="p95:Q", y=y, color=colour),
+        chart.mark_bar(height=14, opacity=0.45).encode(x=at("q1"), x2="q3:Q", y=y, color=colour, tooltip=tips),
+        chart.mark_tick(thickness=2, size=14).encode(x=at("median"), y=y, color=colour),
+        chart.mark_rule(style="guide", strokeWidth=3).encode(x=at("low"), x2="high:Q", y=y),
+        chart.mark_point(style="guide", filled=True, shape="diamond", size=70, opacity=1).encode(
+            x=at("mean"), y=y, tooltip=tips
+        ),
+    ]
+    said = listed(
+        [f"{row['system']} {row['mean']:+.4f} from {_signed(row['low'])} to {_signed(row['high'])}" for row in rows]
+    )
+    words = f"Mean {title}: {said}."
+    sure = f" with its {overview.confidence:.0%} interval" if any(row["low"] is not None for row in rows) else ""
+    caption = sentence(
+        f"boxes hold the middle half of the {overview.asked[1]} and thin lines all but 5% at each end",
+        f"the diamond is the mean{sure}",
+    )
+    return Sketch([panel("", layers, 34 * len(rows) + 6)], words, caption)
+
+
+def _signed(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:+.4f}"
+
+
+def wins(overview: Overview) -> Sketch | None:
+    """Draw the share of queries that each system wins, ties and loses."""
+    found = compared(overview)
+    if not found:
+        return None
+    alt = altair()
+    cast = Cast(overview.systems, overview.baseline)
+    kinds = {"won": WON, "tied": TIED, "lost": LOST}
+    rows: ChartRows = []
+    for row in found:
+        begin = 0
+        for kind, count in zip(kinds, (row.wins, row.ties, row.losses), strict=True):
+            share = 100 * count / row.n
+            rows.append(
+                {
+                    "system": row.system,
+                    "what": kind,
+                    "count": count,
+                    "share": figure(share, 4),
+                    "begin": figure(100 * begin / row.n),
+                    "end": figure(100 * (begin + count) / row.n),
+                    "middle": figure(100 * (begin + count / 2) / row.n),
+                    "label": str(count) if share >= 6 else "",
+                }
+            )
+            begin += count
+    y = cast.rows(alt, [row.system for row in found])
+    x = alt.X("begin:Q", title=f"{overview.asked[1]}, %", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5))
+    scale = alt.Scale(domain=list(kinds), range=list(kinds.values()))
+    colour = alt.Color("what:N", scale=scale, legend=alt.Legend(title=None, orient="bottom", columns=3))
+    tips = [
+        alt.Tooltip("system:N", title="system"),
+        alt.Tooltip("what:N", title=overview.asked[1]),
+        alt.Tooltip("count:Q", title="how many"),
+        alt.Tooltip("share:Q", title="%", format=".1f"),
+    ]
+    chart = alt.Chart(alt.Data(values=rows))
+    # White in every colour scheme, because the text is on a coloured bar.
+    layers = [
+        chart.mark_bar(height=20).encode(x=x, x2="end:Q", y=y, color=colour, tooltip=tips),
+        chart.mark_text(color="#ffffff", fontSize=11, fontWeight=600).encode(
+            x=alt.X("middle:Q", title=f"{overview.asked[1]}, %"), y=y, text="label:N"
+        ),
+    ]
+    caption = sentence(
+        f"how many {overview.asked[1]} each system ranks better than, like, or worse than {found[0].baseline} by "
+        f"{overview.first}"
+    )
+    return Sketch([panel("", layers, 28 * len(found) + 4)], _won(overview, found), caption)
+
+
+def _won(overview: Overview, rows: Sequence[Comparison]) -> str:
+    said = [f"{row.system} wins {row.wins}, ties {row.ties} and loses {row.losses} of {row.n}" for row in rows]
+    return f"{overview.asked[1].capitalize()} by {overview.first} against {rows[0].baseline}: {'; '.join(said)}."
+
+
+MAX_STRATA_SHOWN = 20
+"""Maximum number of strata drawn per tag."""
+FEW = 6
+"""Maximum number of strata in a half-width panel."""
+
+
+class Frame(NamedTuple):
+    """Axis range and left margin in pixels that all panels share."""
+
+    ends: tuple[float, float]
+    margin: int
+
+
+def strata(overview: Overview) -> Sketch | None:
+    """Draw one panel per tag, with a row per stratum and a dot per system."""
+    known = {
+        tag: [one for one in several if any(math.isfinite(mean.value) for mean in one.means.values())]
+        for tag, several in overview.strata.items()
+    }
+    known = {tag: several[:MAX_STRATA_SHOWN] for tag, several in known.items() if several}
+    if not known:
+        return None
+    means = [mean for several in known.values() for one in several for mean in one.means.values()]
+    # One axis and one margin for all tags, so that they can be compared.
+    frame = Frame(
+        span([end for mean in means for end in (mean.value, mean.low, mean.high)], pad=0.03),
+        min(130, 6 * max(len(_called(one)) for several in known.values() for one in several)),
+    )
+    cast = Cast(overview.systems, overview.baseline, frame.margin)
+    panels: list[Panel] = []
+    said = []
+    for tag, several in known.items():
+        whole = len(overview.strata[tag])
+        title = explained(tag) if len(several) == whole else f"{explained(tag)} ({len(several)} of {whole} values)"
+        panels.append(_panel(title, several, overview, cast, frame, key=[] if panels else cast.names))
+        said.append(f"{tag}: " + "; ".join(_best(overview, one) for one in several))
+    sure = f", with its {overview.confidence:.0%} interval" if any(math.isfinite(one.low) for one in means) else ""
+    caption = sentence(
+        f"a row is a kind of {overview.asked[0]} and a mark a system's mean {overview.first} there{sure}"
+    )
+    return Sketch(panels, f"Mean {overview.first} by kind of {overview.asked[0]}. {'. '.join(said)}.", caption)
+
+
+def _called(one: Stratum) -> str:
+    return f"{one.value} (n={one.n})"
+
+
+def _best(overview: Overview, one: Stratum) -> str:
+    known = {name: mean.value for name, mean in one.means.items() if math.isfinite(mean.value)}
+    best = (min if overview.first in overview.lower_is_better else max)(known, key=known.__getitem__)
+    return f"{one.value} (n={one.n}) best {best} {format_bar_label(known[best])}"
+
+
+def _panel(
+    title: str, drawn: Sequence[Stratum], overview: Overview, cast: Cast, frame: Frame, *, key: Sequence[str]
+) -> Panel:
+    alt = altair()
+    rows: ChartRows = [
+        {
+            "stratum": _called(one),
+            "system": name,
+            "place": cast.names.index(name),
+            "value": figure(mean.value),
+            "low": figure(mean.low),
+            "high": figure(mean.high),
+            "n": mean.n or None,
+        }
+        for one in drawn
+        for name, mean in one.means.items()
+        if math.isfinite(mean.value) and name in overview.entries
+    ]
+    lower = overview.first in overview.lower_is_better
+    words = overview.first + " (lower is better)" * lower
+    ends = alt.Scale(domain=[figure(end) for end in frame.ends], zero=False, nice=False)
+    x = alt.X("value:Q", title=words, scale=ends, axis=alt.Axis(tickCount=6))
+    scale = alt.Scale(domain=[_called(one) for one in drawn], paddingInner=0.25, paddingOuter=0.12)
+    y = alt.Y(
+        "stratum:N",
+        title=None,
+        scale=scale,
+        sort=None,
+        axis=alt.Axis(grid=False, labelLimit=130, minExtent=frame.margin),
+    )
+    # Ordinal numbers, because Vega-Lite would write sorted names into an expression.
+    offset = alt.YOffset("place:O", sort="ascending", scale=alt.Scale(domain=list(range(len(cast.names)))))
+    tips = [
+        alt.Tooltip("stratum:N", title="queries"),
+        alt.Tooltip("system:N", title="system"),
+        *interval_tips(alt),
+        alt.Tooltip("n:Q", title="n"),
+    ]
+    chart = alt.Chart(alt.Data(values=rows))
+    bars = chart.mark_rule(strokeWidth=1.5, opacity=0.75)
+    dots = chart.mark_point(filled=True, size=55, opacity=1)
+    colour, shape = cast.colour(alt, key), cast.shape(alt, key)
+    layers = [
+        bars.encode(x=alt.X("low:Q", title=words), x2="high:Q", y=y, yOffset=offset, color=colour),
+        dots.encode(x=x, y=y, yOffset=offset, color=colour, shape=shape, tooltip=tips),
+    ]
+    return panel(title, layers, len(drawn) * (9 * len(cast.names) + 14) + 8, wide=len(drawn) > FEW)

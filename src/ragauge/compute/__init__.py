@@ -1,0 +1,1 @@
+"""Worker processes, executors, event loops, progress, and measurements of the machine."""

@@ -1,0 +1,188 @@
+"""Executors on Dask clusters: connect to a cluster by its address, check its workers, and disconnect."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing import resource_tracker
+from typing import Any
+
+from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, words_of
+
+ADDRESS = re.compile(r"(?:(?:tcp|tls)://)?(?P<host>[^\s/:]+|\[[^\s/]+\]):(?P<port>\d+)")
+LOCAL = re.compile(r"local(?::(\d+))?")
+"""`local:4` stands for four worker processes on this machine, which end with the `with` block."""
+THREADS = "distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS"
+"""Dask setting for the threads of polars per worker. By default each worker would use all cores of its machine."""
+LOST = "distributed.deploy.lost-worker-timeout"
+STARTS = 3
+"""Number of attempts to start the processes of `local:N`."""
+SECONDS = 15
+"""Time limit in seconds for a scheduler to respond and for a worker to connect."""
+
+
+@contextmanager
+def cluster(address: str | None) -> Iterator[Executor | None]:
+    """Open a Dask executor for `executor=`, closed at the end of the `with` block.
+
+    An address is that of a scheduler, `tcp://host:8786` or `tls://…`, or `local:N` for N processes of this machine.
+    The executor is None if the address is None. Raise BackendFailed if the cluster cannot be reached, has no
+    workers, or has workers with other versions.
+
+        with ragauge.cluster("local:4") as executor:
+            ragauge.evaluate(qrels, run, executor=executor)
+    """
+    if address is None:
+        yield None
+        return
+    try:
+        import distributed
+    except ImportError:
+        raise MissingExtra("a cluster (Dask)", "cluster") from None
+    # Lost and restarted workers are no concern of the user. Failures are raised.
+    for name in ("distributed", "distributed.client"):  # the second has its own log level
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    with ExitStack() as stack:
+        client = stack.enter_context(_client(distributed, address, stack))
+        _same_versions(client, address)
+        yield client.get_executor(pure=False)
+
+
+def _client(distributed: Any, address: str, stack: ExitStack) -> Any:
+    import dask
+
+    local = LOCAL.fullmatch(address)
+    if local is not None:
+        workers = int(local[1] or 2)
+        if not workers:
+            raise BadInput("a cluster of no workers does nothing", hint="--cluster local:2")
+        # Replace every lost worker, no matter how long ago another one was lost.
+        settings = {THREADS: max(1, (os.cpu_count() or 1) // workers), LOST: "1h"}
+        stack.enter_context(dask.config.set(settings))
+        with _delayed_interrupt():
+            started = stack.enter_context(_start_local(distributed, address, workers))
+        client = distributed.Client(started, set_as_default=False)
+        _run_everywhere(client, _ignore_terminal)
+        return client
+    found = ADDRESS.fullmatch(address)
+    if found is None:
+        raise BadInput(f"`{address}` is no address of a cluster", hint="tcp://host:8786, or local:4")
+    try:
+        # Check the port first: Dask would retry a closed port until the timeout.
+        with socket.create_connection((found["host"].strip("[]"), int(found["port"])), timeout=SECONDS):
+            pass
+        client = distributed.Client(address, timeout=SECONDS, set_as_default=False)
+    except (OSError, OverflowError, ValueError) as error:
+        raise BackendFailed(
+            f"no cluster answers at {address}: {words_of(error)}",
+            hint="`dask scheduler` starts one, `dask worker ADDRESS` joins it; local:4 needs neither",
+        ) from None
+    return client
+
+
+def _start_local(distributed: Any, address: str, workers: int) -> Any:
+    """Start a cluster on this machine; retry if a worker is killed while it starts."""
+    for left in reversed(range(STARTS)):
+        try:
+            return distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+            )
+        except RuntimeError as error:
+            if not left:
+                raise BackendFailed(
+                    f"the workers of {address} do not start: {words_of(error)}",
+                    hint="each imports your script, so put its work under `if __name__ == '__main__':` in a file",
+                ) from None
+    raise BackendFailed(f"the workers of {address} do not start")
+
+
+@contextmanager
+def _delayed_interrupt() -> Iterator[None]:
+    """Delay Ctrl-C until the block ends.
+
+    An interrupted start would leave processes behind. Processes started in the block inherit the blocked signal;
+    this process ends them.
+    """
+    if threading.current_thread() is not threading.main_thread():  # only this thread may set a handler
+        yield
+        return
+    received: list[int] = []
+    resource_tracker.ensure_running()  # it unblocks the signal when it starts, so it has to start first
+    usual = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    handler = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
+        if received:
+            raise KeyboardInterrupt
+
+
+def _run_everywhere(client: Any, function: Callable[[], Any]) -> dict[str, Any]:
+    """Run a function on each worker; retry if a worker is lost.
+
+    Exceptions of the function are raised.
+    """
+    until = time.monotonic() + SECONDS
+    while True:
+        found: dict[str, Any] = client.run(function, on_error="return")
+        failures = [error for error in found.values() if isinstance(error, BaseException)]
+        lost = [error for error in failures if isinstance(error, OSError)]
+        if failures and (len(lost) < len(failures) or time.monotonic() > until):
+            raise next((error for error in failures if error not in lost), failures[0])
+        if found and not failures:
+            return found
+        client.wait_for_workers(1, timeout=SECONDS)
+        time.sleep(0.2)
+
+
+def _ignore_terminal() -> None:
+    """Leave the process group of the terminal.
+
+    Ctrl-C is for the process that started the cluster.
+    """
+    with suppress(PermissionError):  # the process leads its own session
+        os.setpgrp()
+
+
+def _same_versions(client: Any, address: str) -> None:
+    """Raise BackendFailed if workers have other versions.
+
+    Scores computed with them could differ.
+    """
+    try:
+        client.wait_for_workers(1, timeout=SECONDS)
+    except TimeoutError:
+        raise BackendFailed(f"the cluster at {address} has no workers", hint=f"dask worker {address}") from None
+    own = _versions()
+    try:
+        found = _run_everywhere(client, _versions)
+    except Exception as error:  # e.g. an import that fails on the worker
+        raise BackendFailed(
+            f"a worker of {address} cannot run this: {words_of(error)}", hint="install ragauge on every worker"
+        ) from None
+    for worker, theirs in found.items():
+        other = [f"{name} {theirs[name]}, not {version}" for name, version in own.items() if theirs[name] != version]
+        if other:
+            raise BackendFailed(f"the worker {worker} has {'; '.join(other)}", hint="install the same everywhere")
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions on which the last bits of a score depend."""
+    import numpy as np
+    import polars as pl
+
+    import ragauge
+
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return {"python": python, "ragauge": ragauge.__version__, "numpy": np.__version__, "polars": pl.__version__}

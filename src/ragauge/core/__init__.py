@@ -1,0 +1,1 @@
+"""Errors, records, protocols of plug-ins and other definitions that every other package uses."""

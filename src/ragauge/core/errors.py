@@ -1,0 +1,245 @@
+"""Exceptions that ragauge raises on purpose.
+
+    RagaugeError
+    ├── BadInput         also a ValueError    an input is invalid: file, line, what was expected
+    ├── UnknownName      also a LookupError   no measure, convention or format has that name
+    ├── MissingEvidence  also a ValueError    a score cannot be computed from this data
+    ├── MissingExtra     also an ImportError  an optional library is not installed
+    ├── BackendFailed    also a RuntimeError  a server or library failed; with its error message
+    │   └── BackendRestarted                  a server died and was restarted; the query can be run again
+    ├── Incomparable     also a ValueError    two results differ in more than the system; what differs is named
+    └── CheckFailed      also an AssertionError  a gate failed; the rules that failed, with their values
+
+A message is one sentence. A hint says what to do next. `exit_code` is the exit code of the command line.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+from ragauge.core.secrets import redact
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+QUOTED = 80
+"""Maximum number of characters of a value that a message quotes."""
+_LONG = re.compile(
+    rf"(?<![^\s(])(?:(`)([^`]{{{QUOTED}}})[^`]+`|(')([^']{{{QUOTED}}})[^']+'|(\")([^\"]{{{QUOTED}}})[^\"]+\")"
+    rf"|([^\s/]{{{4 * QUOTED}}})[^\s/]+"
+)
+"""A quoted value longer than MAX_QUOTED_CHARS, or a very long word that is not part of a path."""
+
+
+def excerpt(text: str, length: int = QUOTED) -> str:
+    """Cut a text to at most `length` characters.
+
+    >>> excerpt("word " * 100, 12)
+    'word word w…'
+    """
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _shorten(match: re.Match[str]) -> str:
+    mark, text = [group for group in match.groups() if group] if match[7] is None else ("", match[7])
+    return f"{mark}{excerpt(text + ' ')}{mark}"
+
+
+class RagaugeError(Exception):
+    """Base class of all exceptions that ragauge raises on purpose. Long values quoted in the message are cut."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        # Many messages quote a service or a library, which may repeat a password.
+        message = _LONG.sub(_shorten, redact(message))
+        super().__init__(message)
+        self.message = message
+        self.hint = None if hint is None else redact(hint)
+
+    def __str__(self) -> str:
+        return f"{self.message}\n\nhint: {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Unpickle without calling the constructor, whose parameters differ between the classes.
+        return _raised_elsewhere, (type(self), self.args, self.__dict__)
+
+
+def words_of(error: BaseException) -> str:
+    r"""Return the first line of an exception's message.
+
+    Return the name of its class if the message is empty.
+
+    >>> words_of(OSError("no such file\nor folder")), words_of(TimeoutError())
+    ('no such file', 'TimeoutError')
+    """
+    return redact((str(error).strip() or type(error).__name__).splitlines()[0])
+
+
+def failed_queries(timings: pl.DataFrame | None) -> dict[str, str]:
+    """Find `{query: error}` for the rows of a run's timings whose status is not `ok`."""
+    found: dict[str, str] = {}
+    if timings is not None and "status" in timings.columns:
+        failed = timings.filter(timings["status"] != "ok")
+        errors = failed["error"] if "error" in failed.columns else failed["status"]
+        for query, status, error in zip(failed["query"], failed["status"], errors, strict=True):
+            found.setdefault(query, error or status)
+    return found
+
+
+def describe_failures(failures: Mapping[str, str], n: int, *, scored: bool = True) -> str:
+    """Describe how many of `n` queries failed, their scoring, and the first error.
+
+    Return an empty string if none failed.
+
+    >>> describe_failures({"q2": "KeyError: 'x'"}, 5)
+    "1 of 5 queries failed and count as empty rankings; first: q2: KeyError: 'x'"
+    """
+    if not failures:
+        return ""
+    query, error = next(iter(failures.items()))
+    fate = " and count as empty rankings" if scored else ""
+    return f"{len(failures):,} of {n:,} queries failed{fate}; first: {query}: {error}"
+
+
+def _raised_elsewhere(kind: type[RagaugeError], args: tuple[Any, ...], state: dict[str, Any]) -> RagaugeError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
+
+
+class BadInput(RagaugeError, ValueError):
+    """An input that cannot be read or used; the message starts with `file:line` if they are known."""
+
+    def __init__(
+        self, message: str, *, file: str | None = None, line: int | None = None, hint: str | None = None
+    ) -> None:
+        where = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
+        super().__init__(where + message, hint=hint)
+        self.file = file
+        self.line = line
+
+
+def check_count(name: str, value: Any, low: int, high: int = 1_000_000) -> None:
+    """Raise BadInput unless `value` is a whole number from `low` to `high`.
+
+    >>> check_count("repeats", 10**20, 1, 100_000)
+    Traceback (most recent call last):
+    ragauge.core.errors.BadInput: repeats must be between 1 and 100,000, got 100,000,000,000,000,000,000
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise BadInput(f"{name} must be a whole number between {low:,} and {high:,}, got {value!r}")
+    if not low <= int(value) <= high:
+        raise BadInput(f"{name} must be between {low:,} and {high:,}, got {int(value):,}")
+
+
+class UnknownName(RagaugeError, LookupError):
+    """An unknown name of a measure, convention or format; the hint has the closest known one."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
+        near = difflib.get_close_matches(name[:QUOTED], list(known), n=1, cutoff=0.5)
+        guess = f"did you mean `{near[0]}`?" if near else ""
+        super().__init__(f"no {kind} is named `{name}`", hint=" ".join(filter(None, [guess, hint])) or None)
+        self.name = name
+
+
+class MissingEvidence(RagaugeError, ValueError):
+    """A score that these judgments or this run do not allow to compute."""
+
+
+class MissingExtra(RagaugeError, ImportError):
+    """A missing optional library; the hint is the command that installs it.
+
+    If raised while an ImportError is handled, the message quotes it, because an installed library may be broken.
+    """
+
+    def __init__(self, what: str, extra: str) -> None:
+        cause = sys.exception()
+        told = f" ({words_of(cause)})" if isinstance(cause, ImportError) else ""
+        super().__init__(f"{what} needs an optional library{told}", hint=install_command(extra))
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra.
+
+    It names the clone, because ragauge is not on PyPI. The path of the clone is in the metadata that pip writes when
+    it installs from a folder.
+    """
+    import json
+    import shlex
+    from importlib.metadata import PackageNotFoundError, distribution
+    from pathlib import Path
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    try:
+        origin = json.loads(distribution("ragauge").read_text("direct_url.json") or "{}")
+        clone = Path(url2pathname(urlsplit(origin["url"]).path))
+        editable = origin.get("dir_info", {}).get("editable", False)
+    except (PackageNotFoundError, OSError, ValueError, KeyError):
+        clone, editable = Path(), False
+    if not (clone / "pyproject.toml").exists() or clone == Path():
+        return f"in a clone of ragauge, run `pip install '.[{extra}]'`"
+    folder = "." if clone == Path.cwd() else str(clone)
+    return f"pip install {'-e ' if editable else ''}{shlex.quote(f'{folder}[{extra}]')}"
+
+
+class BackendFailed(RagaugeError, RuntimeError):
+    """A failed server or library; the message quotes its error without passwords."""
+
+    exit_code = 3
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        passing: bool = False,
+        after: float | None = None,
+        final: bool = False,
+        busy: bool = False,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.passing = passing
+        """Whether a retry may succeed."""
+        self.after = after
+        """Seconds to wait before a retry, if the server says so."""
+        self.final = final
+        """Whether all further requests will fail too, e.g. after a wrong key or with an empty account."""
+        self.busy = busy
+        """Whether the server is overloaded, so that all callers should reduce their rate."""
+        self.adapted = False
+        """Whether the next request will have another format, so that an immediate retry is useful."""
+        self.unanswered = False
+        """Whether no reply came, so that the cost of the request is unknown."""
+        self.attempts = 1
+        """Number of requests."""
+        self.prompt_tokens = 0
+        self.completion_tokens = 0
+        """Tokens billed for replies that led to this error; `prompt_tokens` are those of the prompts."""
+
+
+class BackendRestarted(BackendFailed):
+    """A server that died during a query and was restarted: the query can be run again, but its latency is invalid."""
+
+
+class Incomparable(RagaugeError, ValueError):
+    """Two results with different queries, data, convention or judge; the message names what differs."""
+
+    exit_code = 4
+
+
+class CheckFailed(RagaugeError, AssertionError):
+    """A failed gate; the message lists the rules that failed."""
+
+    exit_code = 1
+
+
+class InputWarning(UserWarning):
+    """Part of an input was changed or left out; the command line prints the message as a note."""

@@ -1,0 +1,69 @@
+"""Result types of audits: findings about data and runs, and their effect on scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+LEAKS = ("leaking field", "leaking score")
+"""Problems that make scores unusable: the relevant documents can be found without the query."""
+FOLLOWED = "; ranked by it: "
+"""Text before the names of the runs that rank by a leaking field, in the message of that finding."""
+
+
+class Grid(NamedTuple):
+    """A small table; a cell is a text, a number, or None if empty."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str | float | None]]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One result of a check of data or runs."""
+
+    subject: str
+    """File or run that the finding is about."""
+    what: str
+    """Short name of the check."""
+    problem: bool
+    """Whether it should be fixed; otherwise it is only descriptive."""
+    count: int
+    """Number of rows, documents or queries concerned."""
+    message: str
+    """One sentence."""
+    examples: Sequence[str] = field(default=())
+    effect: str = ""
+    """Effect on the score in one sentence with numbers; empty if there is none or if it is unknown."""
+    grid: Grid | None = None
+    """Evidence as a table, if it has more than one number."""
+    remedy: str = ""
+    """What to do about it, in the imperative; every problem that an audit finds has one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """All findings of an audit, and the checks that were skipped."""
+
+    findings: Sequence[Finding]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """`{check: reason}` of checks that were not run. What a skipped check would find is unknown."""
+    notes: Sequence[str] = ()
+    """What was checked, and with which convention."""
+    runs: Sequence[str] = ()
+    """Names of the runs that were checked."""
+
+    @property
+    def problems(self) -> list[Finding]:
+        """Findings that should be fixed."""
+        return [one for one in self.findings if one.problem]
+
+
+class Bar(NamedTuple):
+    """A bin of a histogram."""
+
+    low: int
+    high: int
+    """Exclusive upper end; the last bin includes it."""
+    n: int

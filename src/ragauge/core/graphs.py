@@ -1,0 +1,162 @@
+"""Graphs of documents: nodes, and weighted links between them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ragauge.core.documents import NOTHING
+from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.records import Floats, Ints
+
+if TYPE_CHECKING:
+    import networkx as nx
+    import rustworkx as rx
+
+
+class Links(NamedTuple):
+    """Undirected links as pairs of node numbers, each with a weight above 0."""
+
+    ones: Ints
+    others: Ints
+    weights: Floats
+    skipped: Mapping[str, int] = NOTHING
+    """Number of items that could not be linked, by reason."""
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Documents and the links between them in compressed rows: those of node `i` are at `starts[i]:starts[i + 1]`.
+
+    A link is stored at both of its nodes; a node is never linked to itself.
+    """
+
+    ids: Sequence[str]
+    starts: Ints
+    ends: Ints
+    """Node at the other end of each link."""
+    weights: Floats
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    """Number of links per kind; two kinds may have the same link."""
+    skipped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Number of items that each kind could not link, by reason; kinds without any are left out."""
+
+    @classmethod
+    def of(cls, ids: Sequence[str], links: Mapping[str, Links]) -> Graph:
+        """Build a graph from links by kind.
+
+        Of duplicate links of one kind the largest weight counts; weights of different kinds are added.
+
+        >>> knows = Links(np.array([0, 1, 1]), np.array([1, 0, 1]), np.array([1.0, 0.5, 1.0]))
+        >>> like = Links(np.array([0, 1]), np.array([1, 2]), np.array([0.25, 0.25]))
+        >>> graph = Graph.of(["a", "b", "c"], {"knows": knows, "like": like})
+        >>> graph.kinds, graph.starts.tolist(), graph.ends.tolist(), graph.weights.tolist()
+        ({'knows': 1, 'like': 2}, [0, 1, 3, 4], [1, 0, 2, 1], [1.25, 1.25, 0.25, 0.25])
+        """
+        n = len(ids)
+        kinds: dict[str, int] = {}
+        keys, weights = [np.zeros(0, np.int64)], [np.zeros(0)]
+        for kind, given in links.items():
+            ones, others, heavy = _checked(kind, given, n)
+            apart = ones != others
+            low, high = np.minimum(ones, others)[apart], np.maximum(ones, others)[apart]
+            pairs, at = np.unique(low * n + high, return_inverse=True)
+            most = np.zeros(len(pairs))
+            np.maximum.at(most, at, heavy[apart])
+            kinds[kind] = len(pairs)
+            keys.append(pairs)
+            weights.append(most)
+        pairs, at = np.unique(np.concatenate(keys), return_inverse=True)
+        total = np.bincount(at, weights=np.concatenate(weights), minlength=len(pairs))
+        low, high = np.divmod(pairs, max(n, 1))
+        sources, ends = np.concatenate([low, high]), np.concatenate([high, low])
+        order = np.lexsort((ends, sources))
+        starts = np.concatenate([[0], np.cumsum(np.bincount(sources, minlength=n))]).astype(np.int64)
+        skipped = {kind: dict(given.skipped) for kind, given in links.items() if given.skipped}
+        return cls(list(ids), starts, ends[order], np.concatenate([total, total])[order], kinds, skipped)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Graph({len(self):,} nodes, {self.links:,} links)"
+
+    @property
+    def links(self) -> int:
+        """Number of linked pairs of nodes."""
+        return len(self.ends) // 2
+
+    @cached_property
+    def degrees(self) -> Ints:
+        """Number of links per node."""
+        return np.diff(self.starts)
+
+    @cached_property
+    def sources(self) -> Ints:
+        """Node at the near end of each entry of `ends`."""
+        return np.repeat(np.arange(len(self)), self.degrees)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of nodes, links and weights, ten hexadecimal digits."""
+        whole = hashlib.blake2b("\n".join(self.ids).encode("utf-8", "surrogatepass"), digest_size=5)
+        for part in (self.starts, self.ends, self.weights):
+            whole.update(np.ascontiguousarray(part).tobytes())
+        return whole.hexdigest()
+
+    def about(self) -> dict[str, Any]:
+        """Describe the graph for a manifest."""
+        counts = {"nodes": len(self), "links": self.links, "kinds": dict(self.kinds), "fingerprint": self.fingerprint}
+        return counts | ({"skipped": {kind: dict(why) for kind, why in self.skipped.items()}} if self.skipped else {})
+
+    def to_rustworkx(self) -> rx.PyGraph[str, float]:
+        """Convert to a rustworkx graph: ids are the data of nodes, weights those of edges."""
+        try:
+            import rustworkx
+        except ImportError:
+            raise MissingExtra("a graph of rustworkx", "graph") from None
+
+        made: rx.PyGraph[str, float] = rustworkx.PyGraph(multigraph=False)
+        made.add_nodes_from(list(self.ids))
+        once = self.sources < self.ends
+        rows = zip(self.sources[once].tolist(), self.ends[once].tolist(), self.weights[once].tolist(), strict=True)
+        made.add_edges_from(list(rows))
+        return made
+
+    def to_networkx(self) -> nx.Graph[str]:
+        """Convert to a networkx graph: nodes are ids, edges have a `weight`."""
+        try:
+            import networkx
+        except ImportError:
+            raise BadInput("networkx is not installed", hint="pip install networkx") from None
+
+        made: nx.Graph[str] = networkx.Graph()
+        made.add_nodes_from(self.ids)
+        once = self.sources < self.ends
+        for one, other, weight in zip(self.sources[once], self.ends[once], self.weights[once].tolist(), strict=True):
+            made.add_edge(self.ids[one], self.ids[other], weight=weight)
+        return made
+
+
+def _checked(kind: str, links: Links, nodes: int) -> tuple[Ints, Ints, Floats]:
+    """Return the links of a kind as arrays.
+
+    Raise BadInput for invalid nodes or weights.
+    """
+    try:
+        ones, others = (np.asarray(part, np.int64).reshape(-1) for part in (links.ones, links.others))
+        weights = np.asarray(links.weights, np.float64).reshape(-1)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"the links of `{kind}` are no numbers: {error}") from None
+    if not len(ones) == len(others) == len(weights):
+        raise BadInput(f"`{kind}` links {len(ones)} to {len(others)} nodes with {len(weights)} weights")
+    if len(ones) and not 0 <= min(ones.min(), others.min()) <= max(ones.max(), others.max()) < nodes:
+        raise BadInput(f"`{kind}` links a node that is none of the {nodes}")
+    if not (np.isfinite(weights) & (weights > 0)).all():
+        raise BadInput(f"`{kind}` has a link whose weight is not a number above 0")
+    return ones, others, weights

@@ -1,0 +1,233 @@
+"""Plug-ins by name: a table of import paths for those of ragauge, then the entry points of installed packages.
+
+A package registers its own under `[project.entry-points."ragauge.retrievers"]` (also graphs, tokenizers, embedders,
+stores, keepers, rerankers, chats). Objects that users pass from Python need no name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ragauge.core.errors import BadInput, MissingExtra, UnknownName
+
+TABLE = {
+    "retrievers": {
+        "bm25": "ragauge.systems.bm25:BM25",
+        "dense": "ragauge.systems.dense:Dense",
+        "hybrid": "ragauge.systems.pipelines:Hybrid",
+        "pipeline": "ragauge.systems.pipelines:Pipeline",
+        "filtered": "ragauge.systems.pipelines:Filtered",
+        "pgvector": "ragauge.systems.pgvector:open_retriever",
+        "pagerank": "ragauge.systems.graph_walkers:PageRank",
+        "graphflow": "ragauge.systems.graph_walkers:GraphFlow",
+        "swarm": "ragauge.systems.graph_swarm:Swarm",
+        "http": "ragauge.systems.adapters:HTTP",
+    },
+    "graphs": {
+        "links": "ragauge.systems.graph_links:Links",
+        "knn": "ragauge.systems.graph_links:Nearest",
+        "entities": "ragauge.systems.graph_entities:Entities",
+        "field": "ragauge.systems.graph_links:Field",
+    },
+    "tokenizers": {
+        "bytes": "ragauge.models.tokenizers.basic:Bytes",
+        "characters": "ragauge.models.tokenizers.basic:Characters",
+        "words": "ragauge.models.tokenizers.basic:words",
+        "bpe": "ragauge.models.tokenizers.trained:bpe",
+        "wordpiece": "ragauge.models.tokenizers.trained:wordpiece",
+        "unigram": "ragauge.models.tokenizers.trained:unigram",
+        "file": "ragauge.models.tokenizers.huggingface:read",
+        "transformers": "ragauge.models.tokenizers.huggingface:open_pretrained",
+        "byt5": "ragauge.models.tokenizers.huggingface:open_byt5",
+        "canine": "ragauge.models.tokenizers.huggingface:open_canine",
+        "embedder": "ragauge.models.tokenizers:OfEmbedder",
+    },
+    "embedders": {
+        "words": "ragauge.models.embedders.baselines:Words",
+        "wordllama": "ragauge.models.embedders.bundled:WordLlama",
+        "minilm": "ragauge.models.embedders.bundled:MiniLM",
+        "transformers": "ragauge.models.embedders.transformers:SentenceTransformer",
+        "encoder": "ragauge.models.embedders.transformers:Encoder",
+        "byt5": "ragauge.models.embedders.transformers:byt5",
+        "canine": "ragauge.models.embedders.transformers:canine",
+        "lm": "ragauge.models.embedders.corpus_lm:LanguageModel",
+        "chance": "ragauge.models.embedders.baselines:Chance",
+        "openai": "ragauge.models.embedders.openai:OpenAI",
+    },
+    "stores": {
+        "exact": "ragauge.stores.reference:Exact",
+        "faiss": "ragauge.stores.faiss:Faiss",
+        "usearch": "ragauge.stores.usearch:Usearch",
+        "hnswlib": "ragauge.stores.hnswlib:Hnswlib",
+        "voyager": "ragauge.stores.voyager:Voyager",
+        "annoy": "ragauge.stores.annoy:Annoy",
+        "scann": "ragauge.stores.scann:Scann",
+        "pgvector": "ragauge.stores.pgvector:PgVector",
+        "qdrant": "ragauge.stores.qdrant:Qdrant",
+        "chroma": "ragauge.stores.chroma:Chroma",
+        "lancedb": "ragauge.stores.lancedb:LanceDB",
+        "milvus-lite": "ragauge.stores.milvus_lite:MilvusLite",
+        "sqlite-vec": "ragauge.stores.sqlite_vec:SqliteVec",
+        "duckdb": "ragauge.stores.duckdb:DuckDB",
+        "memvid": "ragauge.stores.memvid:Memvid",
+        "null": "ragauge.stores.reference:Null",
+    },
+    "keepers": {
+        "memory": "ragauge.stores.document_stores:Memory",
+        "pgvector": "ragauge.stores.pgvector_documents:PgVector",
+        "qdrant": "ragauge.stores.qdrant_documents:Qdrant",
+        "chroma": "ragauge.stores.chroma:ChromaDocuments",
+        "lancedb": "ragauge.stores.lancedb:LanceDBDocuments",
+        "milvus-lite": "ragauge.stores.milvus_lite:MilvusLiteDocuments",
+        "sqlite-vec": "ragauge.stores.sqlite_vec:SqliteVecDocuments",
+        "duckdb": "ragauge.stores.duckdb:DuckDBDocuments",
+        "memvid": "ragauge.stores.memvid:MemvidDocuments",
+        "vectors": "ragauge.stores.document_stores:Vectors",
+    },
+    "rerankers": {
+        "embedding": "ragauge.systems.rerankers:ByEmbedding",
+        "mmr": "ragauge.systems.rerankers:MMR",
+        "cross-encoder": "ragauge.systems.rerankers:CrossEncoder",
+        "llm": "ragauge.systems.rerankers:LLM",
+        "swarm": "ragauge.systems.graph_swarm:SwarmReranker",
+    },
+    "chats": {
+        "openai": "ragauge.models.chats.openai:OpenAI",
+        "local": "ragauge.models.chats.local:Local",
+        "replay": "ragauge.models.chats.recorded:Replay",
+    },
+}
+
+
+_STORES = {
+    "faiss": ("faiss", "faiss"),
+    "usearch": ("usearch", "usearch"),
+    "hnswlib": ("hnswlib", "hnswlib"),
+    "voyager": ("voyager", "voyager"),
+    "annoy": ("annoy", "annoy"),
+    "scann": ("scann", "scann"),
+    "pgvector": ("pgvector", "pgvector", "psycopg"),
+    "qdrant": ("qdrant", "qdrant_edge"),
+    "chroma": ("chroma", "chromadb"),
+    "lancedb": ("lancedb", "lancedb"),
+    "milvus-lite": ("milvus-lite", "milvus_lite", "pymilvus"),
+    "sqlite-vec": ("sqlite-vec", "apsw", "sqlite_vec"),
+    "duckdb": ("duckdb", "duckdb"),
+    "memvid": ("memvid", "memvid_sdk"),
+}
+LIBRARIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "retrievers": {
+        "bm25": ("bm25", "bm25s", "Stemmer"),
+        "pgvector": ("pgvector", "pgvector", "psycopg", "psycopg_pool"),
+        "http": ("http", "httpx"),
+    },
+    "tokenizers": {
+        **dict.fromkeys(("bpe", "wordpiece", "unigram", "file"), ("tokenizers", "tokenizers")),
+        **dict.fromkeys(("transformers", "byt5", "canine"), ("transformers", "transformers")),
+    },
+    "embedders": {
+        "wordllama": ("wordllama", "wordllama"),
+        "minilm": ("minilm", "onnxruntime", "tokenizers"),
+        "transformers": ("transformers", "sentence_transformers"),
+        **dict.fromkeys(("encoder", "byt5", "canine"), ("transformers", "torch", "transformers")),
+        "lm": ("lm", "torch", "safetensors"),
+        "openai": ("openai", "openai"),
+    },
+    "stores": _STORES,
+    "keepers": {name: _STORES[name] for name in TABLE["keepers"] if name in _STORES},
+    "rerankers": {
+        "cross-encoder": ("transformers", "sentence_transformers"),
+        "llm": ("openai", "openai"),
+    },
+    "chats": {"openai": ("openai", "openai"), "local": ("local", "xllamacpp", "openai")},
+    "outputs": {"page": ("report", "altair", "jinja2"), "chart": ("report", "altair", "vl_convert")},
+    "measurements": {"memory": ("bench", "psutil")},
+    "neighbour searches": {"faiss": ("faiss", "faiss"), "torch": ("transformers", "torch")},
+}
+"""The extra that installs the libraries of a plug-in or an output, and the modules that must then be importable.
+
+Libraries that only some options need (a server, an index) are checked when the plug-in is opened.
+"""
+
+
+_SINGULAR = {"neighbour searches": "neighbour search"}
+
+
+def check_installed(wanted: Iterable[tuple[str, str]]) -> None:
+    """Raise one MissingExtra for all libraries that plug-ins lack.
+
+    Plug-ins are given as (family, name). Nothing is imported for that.
+    """
+    missing: dict[str, str] = {}
+    for family, name in wanted:
+        extra, *modules = LIBRARIES.get(family, {}).get(name, ("",))
+        if any(find_spec(module) is None for module in modules):
+            missing[f"the {_SINGULAR.get(family, family.removesuffix('s'))} `{name}`"] = extra
+    if missing:
+        who = list(missing)
+        error = MissingExtra(who[0], ",".join(dict.fromkeys(missing.values())))
+        if len(who) > 1:
+            error.message = f"{', '.join(who[:-1])} and {who[-1]} need optional libraries"
+        raise error
+
+
+def names(family: str) -> list[str]:
+    """List the names of a family, those of installed packages last."""
+    return [*TABLE[family], *(point.name for point in entry_points(group=f"ragauge.{family}"))]
+
+
+def find(family: str, name: str) -> Any:
+    """Load the class or function that a name stands for."""
+    if name in TABLE[family]:
+        module, _, attribute = TABLE[family][name].partition(":")
+        return getattr(import_module(module), attribute)
+    for point in entry_points(group=f"ragauge.{family}", name=name):
+        try:
+            return point.load()
+        except Exception as error:  # the package may raise anything
+            raise _import_error(f"plug-in `{name}` ({point.value})", error) from error
+    known = names(family)
+    raise UnknownName(family.removesuffix("s"), name, known, hint=f"there are {', '.join(known)}")
+
+
+def own(path: str) -> Any:
+    """Import a function or class of the user by `module:name`.
+
+    Only names typed by the user may come here, never names from a file.
+    """
+    module, _, attribute = path.partition(":")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        thing: Any = import_module(module)
+    except (Exception, SystemExit) as error:  # a module may raise anything, or end the process
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            message = f"there is no module `{module}` ({error})"
+            raise BadInput(message, hint="run the command in the folder that holds the module") from None
+        raise _import_error(f"module `{module}`", error) from error
+    for part in attribute.split("."):
+        if not hasattr(thing, part):
+            near = difflib.get_close_matches(part, dir(thing), n=1)
+            raise BadInput(f"`{module}` has no `{attribute}`", hint=f"did you mean `{near[0]}`?" if near else None)
+        thing = getattr(thing, part)
+    return thing
+
+
+def _import_error(what: str, error: BaseException) -> BadInput:
+    """Build an error that shows what a module raised on import, and in which line."""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    file, line = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (None, None)
+    where = f"{file or last[0].filename}:{line or last[0].lineno}" if file or last else ""
+    told = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+    return BadInput(
+        " ".join(f"the {what} cannot be imported: {told} ({where})".split()),
+        hint="fix the module, or show the traceback with `ragauge --debug`",
+    )

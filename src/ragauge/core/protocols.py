@@ -1,0 +1,366 @@
+"""Protocols of all plug-ins: retrievers, embedders, tokenizers, stores, rerankers, graph builders and chat models.
+
+Any object with these methods can be used; no base class is needed. A plain function can be a retriever or a
+reranker, and retrievers of LangChain, LlamaIndex and Haystack are adapted to these protocols (`adapt_retriever`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.core.documents import NOTHING, Document, Hit
+from ragauge.core.errors import UnknownName
+from ragauge.core.graphs import Links
+
+
+class Reply(NamedTuple):
+    """Reply of a chat model, with its token counts."""
+
+    text: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    """Number of prompt tokens cached by the endpoint, which cost less."""
+    finish: str = "stop"
+    """Finish reason: `stop`, `length` (cut off), `refusal` (by the model), `content_filter` (by the endpoint), `tool`
+    (a tool call instead), or another word of the endpoint. Only replies that ended with `stop` are verdicts.
+    """
+    model: str = ""
+    """Name of the model that replied, which may be more exact than the requested one."""
+    probabilities: Mapping[str, float] = NOTHING
+    """Probabilities of the possible words of a one-word reply, if the endpoint returns them."""
+    how: str = ""
+    """Requested response format: `json_schema`, `json_object`, `plain` or `tokens`."""
+    hold: float = 0.0
+    """Seconds to wait before the next call, if the endpoint reports that its rate limit is reached."""
+
+
+Vectors = NDArray[np.float32]
+"""One row per text."""
+Neighbours = tuple[NDArray[np.object_], NDArray[np.float32]]
+"""Ids and distances, each of shape (queries, k), nearest first; if fewer were found, None and infinity at the end.
+
+Distances are Euclidean for `l2` (not squared), 1 - cosine for `cosine`, and the negative inner product for `ip`.
+"""
+
+
+@runtime_checkable
+class Retriever(Protocol):
+    """Finds documents for a query.
+
+    A system may set `nested_rankings = True` to declare that its first k documents do not depend on the requested k.
+    Then `RAGEvaluator` retrieves once for several k.
+    """
+
+    def search(self, query: str, k: int) -> Sequence[Hit] | Awaitable[Sequence[Hit]]:
+        """Return the best `k` documents, best first."""
+        ...
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Turns texts into vectors.
+
+    Optional attributes: `limit` (maximum number of tokens per text, None if unlimited) and `tokens(texts)` (number
+    of tokens of each text, read or not), from which `lint` computes what is truncated; `tokenizer`; `marks` (number
+    of special tokens per text that count for the limit, if it differs from that of the tokenizer); `parameters`
+    (number of parameters); and `trained` (whether they were trained, not random). An embedder that must see the
+    corpus first has `fitted(texts, progress) -> Embedder`. A language model has `bits(texts)`: the bits of each
+    text, NaN for a text that it reads only in part.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name of the model; two embedders with the same name must give the same vectors."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Embed texts; return one row per text."""
+        ...
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """Splits texts into tokens with numeric ids.
+
+    A tokenizer that must see the corpus first has `fitted(texts) -> Tokenizer` and raises an error before. Optional
+    attributes: `limit` (maximum number of tokens that its model reads, including special tokens), `marks` (number of
+    special tokens per text), and `tokens(texts)`, if other tokens count for the limit too.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name of the tokenizer; two with the same name must split texts the same way."""
+        ...
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of token ids, including special and unused ones."""
+        ...
+
+    @property
+    def unknown(self) -> int | None:
+        """Id of unknown tokens; None if it can encode every text."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encode texts completely, without special tokens."""
+        ...
+
+    def decode(self, numbers: Sequence[int]) -> str:
+        """Decode token ids to a text, which may lack what encoding lost."""
+        ...
+
+    def pieces(self, text: str) -> list[str]:
+        """Split a text into tokens in readable form."""
+        ...
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Stores vectors and finds the nearest ones."""
+
+    def add(self, ids: Sequence[str], vectors: Vectors) -> None:
+        """Store vectors of shape (n, dimensions), each under its id.
+
+        Called once per batch.
+        """
+        ...
+
+    def search(self, vectors: Vectors, k: int) -> Neighbours:
+        """Return ids and distances of the `k` nearest vectors per query.
+
+        Both have the shape (queries, k).
+        """
+        ...
+
+
+@runtime_checkable
+class FullStore(Store, Protocol):
+    """A vector store with configuration, updates, filters and persistence, as all stores of this project are.
+
+    Constructors take `metric` (`cosine`, `l2`, `ip`) and `path`, the folder of the store: saved data in it is
+    opened. Without a path a store is in memory, or in a temporary folder that `close` removes. The keyword
+    parameters of `tune` are search options, all others of the constructor are build options.
+    """
+
+    @property
+    def abilities(self) -> frozenset[str]:
+        """Capabilities of this store, a subset of STORE_CAPABILITIES.
+
+        Other operations raise an error.
+        """
+        ...
+
+    def add(self, ids: Sequence[str], vectors: Vectors, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """Store vectors under their ids, with metadata for filters."""
+        ...
+
+    def build(self) -> None:
+        """Build the index; otherwise the next search does it."""
+        ...
+
+    def tune(self, **options: Any) -> None:
+        """Set options of later searches."""
+        ...
+
+    def search(self, vectors: Vectors, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
+        """Return the `k` nearest vectors per query among those that match a filter.
+
+        Their metadata have all values of `where`.
+        """
+        ...
+
+    def update(self, ids: Sequence[str], vectors: Vectors) -> None:
+        """Replace the vectors of existing ids."""
+        ...
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete existing ids."""
+        ...
+
+    def save(self) -> None:
+        """Save all data in `path`, so that another process can open it."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Return the version of the engine and its effective parameters."""
+        ...
+
+    def close(self) -> None:
+        """Release all resources."""
+        ...
+
+
+ABILITIES = {
+    "insert": "vectors can be added once it is built",
+    "update": "a vector can be replaced",
+    "delete": "a vector can be removed",
+    "filter": "a search can be limited to vectors whose metadata match",
+    "save": "it can be kept on disk and opened again",
+    "share": "several processes can have what was saved open at once",
+    "concurrent": "one thread can add while another searches",
+}
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """Stores whole documents, each with its vector under its id, and returns them unchanged.
+
+    Constructors take `path`, the folder of the store (existing data is opened), `dimension` of the vectors, and
+    their own options. Ids are the keys of the engine, and texts are stored in the engine: there are no additional
+    files.
+    """
+
+    def put(self, documents: Sequence[Document], vectors: Vectors) -> None:
+        """Store documents; an existing id is replaced."""
+        ...
+
+    def commit(self) -> None:
+        """Make all stored documents durable: a killed process loses none of them."""
+        ...
+
+    def get(self, ids: Sequence[str]) -> Sequence[Document | None]:
+        """Return the stored documents in this order; None for an unknown id."""
+        ...
+
+    def ids(self) -> Sequence[str]:
+        """Return the ids of all stored documents."""
+        ...
+
+    def search(self, text: str, vector: Vectors, k: int) -> Sequence[Hit]:
+        """Return the best `k` documents for a query, best first.
+
+        The engine uses text, vector or both.
+        """
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Return the version of the engine and its effective parameters."""
+        ...
+
+    def close(self) -> None:
+        """Release all resources; committed documents stay."""
+        ...
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    """Reorders hits by relevance."""
+
+    def rerank(self, query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
+        """Return the hits, or fewer, best first and with new scores."""
+        ...
+
+
+@runtime_checkable
+class Linker(Protocol):
+    """Finds links between documents: references, shared attributes, or similarity."""
+
+    @property
+    def name(self) -> str:
+        """Kind of its links, with the options that distinguish it from others of its kind."""
+        ...
+
+    def link(self, documents: Sequence[Document], vectors: Vectors) -> Links:
+        """Find links as pairs of document positions.
+
+        `vectors` has one row per document, of length 1 or all zeros.
+        """
+        ...
+
+
+Message = Mapping[str, str]
+"""`{"role": "system", "content": …}`, as in every chat API."""
+
+
+@runtime_checkable
+class Chat(Protocol):
+    """A chat model. One instance has one model and one set of parameters.
+
+    Optional attributes: `concurrency` (parallel calls), `timeout` (seconds per reply), `notes` about parameters that
+    the endpoint rejected, and `ready()`, which raises an error before the first call if calls cannot work. A chat
+    model with `stays` is called in this process regardless of the executor, because its replies depend on earlier
+    calls.
+    """
+
+    @property
+    def name(self) -> str:
+        """Readable name of the model and its endpoint, without keys."""
+        ...
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """Endpoint, model and all parameters that affect replies.
+
+        Replies are cached under this key.
+        """
+        ...
+
+    def complete(
+        self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None
+    ) -> Reply | Awaitable[Reply]:
+        """Return the reply, following a JSON schema if given.
+
+        A schema that is only an `enum` of words requests one of them as plain text; the reply has the probabilities
+        of the words if the endpoint returns them. Raise BackendFailed on errors.
+        """
+        ...
+
+
+def is_async(retriever: Any) -> bool:
+    """Return whether the result of a retriever's search must be awaited."""
+    return bool(getattr(retriever, "asynchronous", False)) or inspect.iscoroutinefunction(retriever.search)
+
+
+def abilities(store: Any) -> frozenset[str]:
+    """Return the capabilities that a store declares, a subset of STORE_CAPABILITIES.
+
+    Return an empty set if it declares none. Raise UnknownName for an unknown capability.
+    """
+    declared = getattr(store, "abilities", ())
+    for name in declared:
+        if name not in ABILITIES:
+            raise UnknownName("ability of a store", str(name), ABILITIES, hint=f"choose from {', '.join(ABILITIES)}")
+    return frozenset(declared)
+
+
+def close(thing: Any) -> Any:
+    """Close an object that has a `close` method; the result may have to be awaited."""
+    method = getattr(thing, "close", None)
+    return method() if callable(method) else None
+
+
+def evidence(retriever: Any, query: str, k: int) -> Any:
+    """Return what a retriever reports about a query, if anything.
+
+    It is the result of its method `evidence(query, k)`. The result may have to be awaited.
+    """
+    method = getattr(retriever, "evidence", None)
+    return method(query, k) if callable(method) else {}
+
+
+def evidence_of(parts: Sequence[Any], query: str, k: int, *, later: bool) -> Any:
+    """Combine what the parts of a system report about a query.
+
+    `index_used` is true only if it is true for all parts that report it. With `later`, the result must be awaited.
+    """
+
+    def joined(found: list[Any]) -> dict[str, Any]:
+        used = [one["index_used"] for one in found if "index_used" in one]
+        return {"parts": found} | ({"index_used": all(used)} if used else {})
+
+    async def waited() -> dict[str, Any]:
+        found = [evidence(one, query, k) for one in parts]
+        return joined([await one if inspect.isawaitable(one) else one for one in found])
+
+    return waited() if later else joined([evidence(one, query, k) for one in parts])
+
+
+class Result(Protocol):
+    """Any result that has a report: `ragauge.reports.registry` finds its report by its type."""

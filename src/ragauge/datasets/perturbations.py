@@ -1,0 +1,402 @@
+"""Perturb queries: typos, case, accents, look-alike letters, white space, punctuation.
+
+A perturbation changes some words, one word, or the whole text. Of n words that can be changed, rate * n are (rounded
+half up), and at least one, so that short queries are perturbed too. A higher rate changes the same words in the same
+way, and more. Words of three or more letters are preferred; shorter ones are used only if there are no longer ones.
+
+The result depends only on the perturbation, the seed and the query id, not on other queries or their order. A text
+is never emptied. A text with nothing to change is returned unchanged.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import NamedTuple
+
+from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.core.records import Dataset
+
+ROWS = ("1234567890", "qwertyuiop", "asdfghjkl", "zxcvbnm")
+"""Rows of a QWERTY keyboard; each is shifted half a key to the right of the row above."""
+
+
+def _keys() -> dict[str, str]:
+    """Return the adjacent keys of each key.
+
+    Letters have only letters, digits only digits.
+    """
+    found: dict[str, str] = {}
+    for line, row in enumerate(ROWS):
+        for at, key in enumerate(row):
+            near = [
+                (line, at - 1),
+                (line, at + 1),
+                (line - 1, at),
+                (line - 1, at + 1),
+                (line + 1, at - 1),
+                (line + 1, at),
+            ]
+            touched = [ROWS[y][x] for y, x in near if 0 <= y < len(ROWS) and 0 <= x < len(ROWS[y])]
+            found[key] = "".join(one for one in touched if one.isalpha() == key.isalpha())
+    return found
+
+
+KEYS: Mapping[str, str] = _keys()
+"""Adjacent keys of each key on a QWERTY keyboard: `g` has `f h t y v b`."""
+
+_ACCENTS = {
+    "a": "\u00e0\u00e1\u00e2\u00e4",
+    "c": "\u00e7",
+    "e": "\u00e8\u00e9\u00ea\u00eb",
+    "i": "\u00ec\u00ed\u00ee\u00ef",
+    "n": "\u00f1",
+    "o": "\u00f2\u00f3\u00f4\u00f6",
+    "u": "\u00f9\u00fa\u00fb\u00fc",
+    "y": "\u00fd\u00ff",
+}
+ACCENTED: Mapping[str, str] = _ACCENTS | {letter.upper(): marked.upper() for letter, marked in _ACCENTS.items()}
+"""Accented forms of each letter, each a single character."""
+
+LOOKALIKES: Mapping[str, Sequence[str]] = {
+    "a": "\u0430",  # Cyrillic a
+    "c": "\u0441",  # Cyrillic es
+    "e": "\u0435",  # Cyrillic ie
+    "h": "\u04bb",  # Cyrillic shha
+    "i": "\u0456",  # Cyrillic Byelorussian-Ukrainian i
+    "j": "\u0458",  # Cyrillic je
+    "o": "\u043e\u03bf",  # Cyrillic o, Greek omicron
+    "p": "\u0440",  # Cyrillic er
+    "s": "\u0455",  # Cyrillic dze
+    "v": "\u03bd",  # Greek nu
+    "x": "\u0445",  # Cyrillic ha
+    "y": "\u0443",  # Cyrillic u
+    "A": "\u0410\u0391",  # Cyrillic a, Greek alpha
+    "B": "\u0412\u0392",  # Cyrillic ve, Greek beta
+    "C": "\u0421",  # Cyrillic es
+    "E": "\u0415\u0395",  # Cyrillic ie, Greek epsilon
+    "H": "\u041d\u0397",  # Cyrillic en, Greek eta
+    "I": "\u0406\u0399",  # Cyrillic Byelorussian-Ukrainian i, Greek iota
+    "J": "\u0408",  # Cyrillic je
+    "K": "\u041a\u039a",  # Cyrillic ka, Greek kappa
+    "M": "\u041c\u039c",  # Cyrillic em, Greek mu
+    "N": "\u039d",  # Greek nu
+    "O": "\u041e\u039f",  # Cyrillic o, Greek omicron
+    "P": "\u0420\u03a1",  # Cyrillic er, Greek rho
+    "S": "\u0405",  # Cyrillic dze
+    "T": "\u0422\u03a4",  # Cyrillic te, Greek tau
+    "X": "\u0425\u03a7",  # Cyrillic ha, Greek chi
+    "Y": "\u03a5",  # Greek upsilon
+    "Z": "\u0396",  # Greek zeta
+}
+"""Cyrillic and Greek letters that look like a Latin letter."""
+
+FULL_WIDTH: Mapping[int, int] = {code: code + 0xFEE0 for code in range(0x21, 0x7F)}
+"""Full-width code points of the printable ASCII characters, for `str.translate`."""
+
+ZERO_WIDTH = "\u200b"
+"""Zero-width space; invisible, and not white space for Python."""
+
+
+WORD = re.compile(r"\w+")
+GAP = re.compile(r"(?<=\S)\s+(?=\S)")
+ENOUGH = 3
+"""Minimum number of letters in the words that typos prefer."""
+RATE = 0.25
+Edit = Callable[[str, random.Random], str]
+"""Function that edits a word; it returns the word unchanged if it cannot be edited."""
+Rarity = Mapping[str, int]
+"""Number of documents that contain each case-folded word."""
+
+
+class Draw(NamedTuple):
+    """Random generator, rate and document frequencies for one change."""
+
+    rng: random.Random
+    rate: float
+    rarity: Rarity
+
+
+Change = Callable[[str, Draw], str]
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """Perturbation with its description and the function that applies it."""
+
+    about: str
+    change: Change
+    draws: bool = True
+    """Whether the result depends on the seed."""
+    reach: str = "words"
+    """Scope: `words` (as many as the rate says), `text` (all of it), `word` (one)."""
+    needs_rarity: bool = False
+
+
+def perturbed(
+    texts: Mapping[str, str], how: str, *, rate: float = RATE, seed: int = 0, rarity: Rarity | None = None
+) -> dict[str, str]:
+    """Perturb texts by id.
+
+    `rarity` (document frequency of each word) is needed by some perturbations. Raises `BadInput` unless 0 < rate <=
+    1.
+
+    >>> perturbed({"q1": "reverse a list", "q2": "ok"}, "upper case")
+    {'q1': 'REVERSE A LIST', 'q2': 'OK'}
+    >>> perturbed({"q1": "reverse a list"}, "swap", rate=1, seed=1)
+    {'q1': 'revrese a ilst'}
+    """
+    name, kind = find(how)
+    if not 0 < rate <= 1:
+        raise BadInput(f"the rate is {rate:g}, not above 0 and at most 1", hint="0.25: one word of four")
+    if kind.needs_rarity and rarity is None:
+        raise MissingEvidence(
+            f"`{name}` needs to know in how many documents each word is", hint="rarity={word: number}"
+        )
+    return {query: _one(text, name, kind, query, rate, seed, rarity or {}) for query, text in texts.items()}
+
+
+def perturbed_dataset(
+    dataset: Dataset, how: str, *, rate: float = RATE, seed: int = 0, rarity: Rarity | None = None
+) -> Dataset:
+    """Return the dataset with perturbed queries."""
+    queries = perturbed(dataset.queries, how, rate=rate, seed=seed, rarity=rarity)
+    return replace(dataset, name=f"{dataset.name} ({find(how)[0]})", queries=queries, origin="")
+
+
+def find(how: str) -> tuple[str, Perturbation]:
+    """Find a perturbation by name; `upper-case` and `upper_case` are `upper case`."""
+    name = re.sub(r"[\s_-]+", " ", how.strip().lower())
+    if name not in KINDS:
+        raise UnknownName("perturbation", how, KINDS, hint=f"there are {', '.join(KINDS)}")
+    return name, KINDS[name]
+
+
+def _one(text: str, name: str, kind: Perturbation, query: str, rate: float, seed: int, rarity: Rarity) -> str:
+    # Seed with a string: the hash of a tuple differs between processes.
+    rng = random.Random(f"{name} {seed} {query}")  # noqa: S311 - no secret
+    changed = kind.change(text, Draw(rng, rate, rarity))
+    return changed if changed.strip() or not text.strip() else text
+
+
+def _how_many(rate: float, n: int) -> int:
+    return min(n, max(1, int(rate * n + 0.5)))
+
+
+def _touching(edit: Edit) -> Change:
+    """Make a change that applies an edit to some of the words."""
+
+    def change(text: str, draw: Draw) -> str:
+        words = list(WORD.finditer(text))
+        order = list(range(len(words)))
+        draw.rng.shuffle(order)
+        edited = {place: edit(words[place][0], draw.rng) for place in order}
+        able = [place for place in order if edited[place] != words[place][0]]
+        chosen = _preferred(able, words)
+        return _put(text, {words[place]: edited[place] for place in chosen[: _how_many(draw.rate, len(chosen))]})
+
+    return change
+
+
+def _preferred(places: Sequence[int], words: Sequence[re.Match[str]]) -> list[int]:
+    for least in (ENOUGH, 2, 1):
+        found = [place for place in places if len(words[place][0]) >= least]
+        if found:
+            return found
+    return []
+
+
+def _put(text: str, edited: Mapping[re.Match[str], str]) -> str:
+    """Replace the matched words of a text."""
+    parts, end = [], 0
+    for match in sorted(edited, key=lambda one: one.start()):
+        parts += [text[end : match.start()], edited[match]]
+        end = match.end()
+    return "".join([*parts, text[end:]])
+
+
+def _neighbour(letter: str, rng: random.Random) -> str:
+    key = rng.choice(KEYS[letter.lower()])
+    return key.upper() if letter.isupper() else key
+
+
+def _keyboard(word: str, rng: random.Random) -> str:
+    """Replace a letter by that of an adjacent key."""
+    places = [place for place, letter in enumerate(word) if letter.lower() in KEYS]
+    if not places:
+        return word
+    at = rng.choice(places)
+    return word[:at] + _neighbour(word[at], rng) + word[at + 1 :]
+
+
+def _swap(word: str, rng: random.Random) -> str:
+    """Swap two adjacent letters."""
+    places = [place for place in range(len(word) - 1) if word[place] != word[place + 1]]
+    if not places:
+        return word
+    at = rng.choice(places)
+    return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+
+
+def _drop(word: str, rng: random.Random) -> str:
+    at = rng.randrange(len(word))
+    return word[:at] + word[at + 1 :] if len(word) > 1 else word
+
+
+def _double(word: str, rng: random.Random) -> str:
+    at = rng.randrange(len(word))
+    return word[: at + 1] + word[at:]
+
+
+def _insert(word: str, rng: random.Random) -> str:
+    """Insert the letter of a key adjacent to that of a neighbouring letter."""
+    places = [place for place, letter in enumerate(word) if letter.lower() in KEYS]
+    if not places:
+        return word
+    at = rng.choice(places)
+    before = at + rng.randrange(2)
+    return word[:before] + _neighbour(word[at], rng) + word[before:]
+
+
+def _typo(word: str, rng: random.Random) -> str:
+    """Apply one of the five typo edits that changes the word."""
+    edits: list[Edit] = [_keyboard, _swap, _drop, _double, _insert]
+    rng.shuffle(edits)
+    return next((found for edit in edits if (found := edit(word, rng)) != word), word)
+
+
+def _from_table(table: Mapping[str, Sequence[str]]) -> Edit:
+    """Make an edit that replaces one letter by an alternative from a table."""
+
+    def edit(word: str, rng: random.Random) -> str:
+        places = [place for place, letter in enumerate(word) if letter in table]
+        if not places:
+            return word
+        at = rng.choice(places)
+        return word[:at] + rng.choice(table[word[at]]) + word[at + 1 :]
+
+    return edit
+
+
+def _full_width(word: str, _: random.Random) -> str:
+    return word.translate(FULL_WIDTH)
+
+
+def _inside(mark: str) -> Edit:
+    """Make an edit that inserts a mark between two letters of a word."""
+
+    def edit(word: str, rng: random.Random) -> str:
+        if len(word) < 2:
+            return word
+        at = rng.randrange(1, len(word))
+        return word[:at] + mark + word[at:]
+
+    return edit
+
+
+def _joined(text: str, draw: Draw) -> str:
+    gaps = list(GAP.finditer(text))
+    draw.rng.shuffle(gaps)
+    return _put(text, dict.fromkeys(gaps[: _how_many(draw.rate, len(gaps))], ""))
+
+
+def _by_rarity(sign: int) -> Change:
+    """Make a change that adds a typo to the rarest (1) or commonest (-1) word.
+
+    Rarity is the number of documents with the word. The first of several equal words is used.
+    """
+
+    def change(text: str, draw: Draw) -> str:
+        words = list(WORD.finditer(text))
+        edited = [_typo(word[0], draw.rng) for word in words]
+        able = _preferred([at for at, word in enumerate(words) if edited[at] != word[0]], words)
+        # A typo in a word that no document contains has no effect, so such a word is used only if there is no other.
+        known = [at for at in able if draw.rarity.get(words[at][0].casefold(), 0)] or able
+        if not known:
+            return text
+        at = min(known, key=lambda place: sign * draw.rarity.get(words[place][0].casefold(), 0))
+        return _put(text, {words[at]: edited[at]})
+
+    return change
+
+
+def _whole(change: Callable[[str], str]) -> Change:
+    return lambda text, _: change(text)
+
+
+def _random_case(text: str, draw: Draw) -> str:
+    return "".join(letter.upper() if draw.rng.random() < 0.5 else letter.lower() for letter in text)
+
+
+def _alternating(text: str) -> str:
+    letters, upper = [], False
+    for letter in text:
+        letters.append(letter.upper() if upper else letter.lower())
+        upper = not upper if letter.isalpha() else upper
+    return "".join(letters)
+
+
+def _without_accents(text: str) -> str:
+    """Remove the accents of Latin, Greek and Cyrillic letters.
+
+    Marks of other scripts are vowels and stay.
+    """
+    apart = unicodedata.normalize("NFD", text)
+    return unicodedata.normalize("NFC", "".join(one for one in apart if not "\u0300" <= one <= "\u036f"))
+
+
+def _without_punctuation(text: str) -> str:
+    """Remove punctuation and symbols.
+
+    Between two words they become a blank, except an apostrophe.
+    """
+    out, end = [], 0
+    for mark, letters in groupby(text, _is_punctuation):
+        run = "".join(letters)
+        start, end = end, end + len(run)
+        if not mark:
+            out.append(run)
+        elif run not in ("'", "\u2019") and text[:start].rstrip() == text[:start] and text[end:].lstrip() == text[end:]:
+            out.append(" ")
+    return " ".join("".join(out).split())
+
+
+def _is_punctuation(letter: str) -> bool:
+    return letter != "_" and unicodedata.category(letter)[0] in "PS"
+
+
+KINDS: Mapping[str, Perturbation] = {
+    "keyboard": Perturbation("a letter by that of a key beside it", _touching(_keyboard)),
+    "swap": Perturbation("two neighbouring letters change places", _touching(_swap)),
+    "drop": Perturbation("a letter is missing", _touching(_drop)),
+    "double": Perturbation("a letter twice", _touching(_double)),
+    "insert": Perturbation("a key beside the right one as well", _touching(_insert)),
+    "typos": Perturbation("one of these five in each word touched", _touching(_typo)),
+    "rare word": Perturbation("a typo in the word that is in fewest documents", _by_rarity(1), True, "word", True),
+    "common word": Perturbation("a typo in the word that is in most documents", _by_rarity(-1), True, "word", True),
+    "upper case": Perturbation("ALL IN CAPITALS", _whole(str.upper), False, "text"),
+    "lower case": Perturbation("all in small letters", _whole(str.lower), False, "text"),
+    "random case": Perturbation("each letter large or small by chance", _random_case, True, "text"),
+    "alternating case": Perturbation("eVeRy OtHeR lEtTeR", _whole(_alternating), False, "text"),
+    "accents added": Perturbation(
+        "a letter with an accent that does not belong there", _touching(_from_table(ACCENTED))
+    ),
+    "accents removed": Perturbation("letters without their accents", _whole(_without_accents), False, "text"),
+    "look alikes": Perturbation(
+        "a letter by a Cyrillic or Greek one that looks the same", _touching(_from_table(LOOKALIKES))
+    ),
+    "full width": Perturbation("a word in full-width letters", _touching(_full_width)),
+    "zero width": Perturbation("an invisible character inside a word", _touching(_inside(ZERO_WIDTH))),
+    "decomposed": Perturbation(
+        "letters and their accents apart (NFD)", _whole(lambda text: unicodedata.normalize("NFD", text)), False, "text"
+    ),
+    "double spaces": Perturbation("every blank twice", _whole(lambda text: text.replace(" ", "  ")), False, "text"),
+    "tabs": Perturbation("tabs instead of blanks", _whole(lambda text: text.replace(" ", "\t")), False, "text"),
+    "joined words": Perturbation("no blank between two words", _joined),
+    "split words": Perturbation("a blank inside a word", _touching(_inside(" "))),
+    "no punctuation": Perturbation("words and blanks only", _whole(_without_punctuation), False, "text"),
+}

@@ -1,0 +1,59 @@
+"""Dataset of the Python standard library documentation, read from the running interpreter.
+
+Documents are the docstrings of public modules, classes, functions and methods, and the chapters of the language
+reference that `pydoc` carries. The queries and their graded judgments are in `python_docs_questions.jsonl`. The ids that
+they name exist on Python 3.11 to 3.13.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+from ragauge.core.documents import Document
+from ragauge.core.errors import MissingEvidence
+from ragauge.core.records import Dataset, Judgments
+from ragauge.datasets import python_docs_script
+from ragauge.datasets.queries import strata
+
+
+def load() -> Dataset:
+    """Load the documents of this interpreter, with queries and judgments."""
+    documents = _documents()
+    known = {document.id: document for document in documents}
+    rows = [json.loads(line) for line in _questions().splitlines() if line.strip()]
+    grades = {row["id"]: {doc: float(grade) for doc, grade in row["answers"].items()} for row in rows}
+    queries = {row["id"]: str(row["question"]) for row in rows}
+    return Dataset(
+        name="pydocs",
+        documents=documents,
+        queries=queries,
+        judgments=Judgments(grades, source="python_docs_questions.jsonl"),
+        answers={row["id"]: row["reference"] for row in rows},
+        tags=strata(queries, grades, known, {row["id"]: {"topic": row["topic"]} for row in rows}),
+        about="Python's own documentation, from the running interpreter; questions written for ragauge (MIT)",
+    )
+
+
+def _questions() -> str:
+    return (files("ragauge.datasets") / "python_docs_questions.jsonl").read_text(encoding="utf-8")
+
+
+def _documents() -> list[Document]:
+    """Read the documents from a fresh interpreter in a separate process.
+
+    Libraries replace parts of the standard library at run time (torch `inspect.getfile`, pytest `pdb.set_trace`,
+    notebooks `input`). Importing all of it here would also keep it loaded. Raises `MissingEvidence` if it fails.
+    """
+    script = str(Path(python_docs_script.__file__))
+    done = subprocess.run([sys.executable, "-I", script], capture_output=True, check=False)  # noqa: S603 - our own file
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    if done.returncode or len(rows) < 1000:
+        raise MissingEvidence(
+            "this interpreter's documentation cannot be read",
+            hint=(done.stderr.decode(errors="replace").strip().splitlines() or ["it has no docstrings"])[-1],
+        )
+    return [Document(row["id"], row["text"], row["title"], row["metadata"]) for row in rows]

@@ -1,0 +1,484 @@
+"""Measurement of one embedder, or of BM25, from opening it to its last score."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import math
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ragauge.compute.observation import Observation
+from ragauge.compute.thread_limits import limit_threads, plan_threads
+from ragauge.core.composition import is_reproducible
+from ragauge.core.documents import NOTHING, Document, Hit
+from ragauge.core.errors import BackendFailed
+from ragauge.core.protocols import Embedder, Tokenizer, Vectors
+from ragauge.core.records import Scores
+from ragauge.core.specs import parse, without_secrets
+from ragauge.core.stages import Stopwatch
+from ragauge.embedder_study import tokenizer_counts, variations
+from ragauge.embedder_study.guarded_embedding import FAULTS, Embedded, counts, embedded, said_by, speed_of
+from ragauge.embedder_study.plan import Ground, Measured, shaken_of, sizes_of
+from ragauge.embedder_study.results import Entrant, Fault, Grown, Shaken, Shelf, Shrunk, Tokens
+from ragauge.embedder_study.scoring import Field, usable
+from ragauge.embedder_study.timing_and_memory import (
+    Answers,
+    Asked,
+    Questions,
+    Shelved,
+    Times,
+    Weight,
+    answers,
+    stages,
+    weight,
+)
+from ragauge.models.embedders import fitted, open_embedder
+from ragauge.models.tokenizers import OfEmbedder
+from ragauge.systems.bm25 import BM25
+from ragauge.systems.builder import Workshop
+
+PRIMED = "xz, primed"
+WINDOW = 64 * 2**20
+"""Window of xz in bytes; earlier bytes do not help compression."""
+
+
+class Told(NamedTuple):
+    """Bits per byte of a language model on held-out documents; NaN if it has none."""
+
+    per_byte: float = math.nan
+    references: Mapping[str, float] = NOTHING
+    """Bits per byte of compressors on the same texts, by name; see `compressor_bits_per_byte`."""
+    note: str = ""
+
+
+def bits_per_byte(embedder: Any, texts: Sequence[str]) -> Told:
+    """Compute the bits of all held-out documents over their UTF-8 bytes.
+
+    The result is empty if the embedder is not a language model. A text that its tokens cannot restore has no bits. Such
+    a text is left out for the model and for the compressors.
+    """
+    ask, held_out = getattr(embedder, "bits", None), getattr(embedder, "held_out", None)
+    if not callable(ask) or not callable(held_out):
+        return Told()
+    held = held_out(list(texts))
+    apart = [text for text, mine in zip(texts, held, strict=True) if mine and text]
+    if not apart:
+        return Told(note="no document was held out, so its bits per byte are not known")
+    taken = np.asarray(ask(apart), np.float64)
+    sizes = np.array([len(_bytes(text)) for text in apart], np.float64)
+    known = np.isfinite(taken)
+    lost = int((~known).sum())
+    note = f"{lost} of {len(apart)} documents that were held out have no bits, and do not count" if lost else ""
+    if not known.any():
+        return Told(note=note)
+    asked = [text for text, one in zip(apart, known.tolist(), strict=True) if one]
+    learned = [text for text, mine in zip(texts, held, strict=True) if not mine and text]
+    return Told(float(taken[known].sum() / sizes[known].sum()), compressed(asked, learned), note)
+
+
+def compressed(texts: Sequence[str], learned: Sequence[str] = ()) -> dict[str, float]:
+    """Compute the bits per byte of compressors on concatenated texts.
+
+    Compressors run at their highest level. `xz`, `bz2` and `zlib` start without data. `xz, primed` first compresses the
+    texts that models `learned` from; only the additional bytes count. A line end separates texts, as an end mark does
+    for a model. It costs bits but is not counted as a byte of any text.
+
+    >>> sorted(compressed(["the same again, "] * 500)) == ["bz2", "xz", "zlib"]
+    True
+    >>> max(compressed(["the same again, "] * 500).values()) < 0.2
+    True
+    """
+    whole = _bytes("\n".join(texts))
+    size = sum(len(_bytes(text)) for text in texts)
+    taken = {"xz": len(_xz(whole)), "bz2": len(bz2.compress(whole, 9)), "zlib": len(zlib.compress(whole, 9))}
+    if learned:
+        before = _bytes("\n".join([*learned, ""]))[-WINDOW:]
+        taken = {PRIMED: len(_xz(before + whole)) - len(_xz(before)), **taken}
+    return {name: 8 * one / size for name, one in taken.items()} if size else {}
+
+
+def _xz(data: bytes) -> bytes:
+    return lzma.compress(data, preset=9 | lzma.PRESET_EXTREME)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+Ranking = dict[str, list[tuple[str, float]]]
+"""Documents found for each query, best first, with their scores."""
+
+
+def measured_words(name: str, described: str, ground: Ground) -> Measured:
+    """Measure BM25; the whole latency of a query counts as retrieval."""
+    spec = parse(described)
+    ground.heard(f"{name}: indexing", 0, 1)
+    began = time.perf_counter()
+    index = _index(described, ground.view.documents)
+    seconds = {"indexing": time.perf_counter() - began}
+    began = time.perf_counter()
+    ranking, times, faults, doubts = _timed(name, index, ground)
+    seconds["asking"] = time.perf_counter() - began
+    scores = _scored(ground, ranking, name)
+    means = ground.means([scores])[0]
+
+    def answer(texts: Mapping[str, str]) -> Scores:
+        return _scored(ground, _found(index, texts, ground), name)
+
+    began = time.perf_counter()
+    shaken = shaken_of(ground, name, scores, answer)
+    seconds["perturbing queries"] = time.perf_counter() - began
+    entrant = Entrant(
+        name=name,
+        description=described,
+        kind="words",
+        model=str(spec),
+        means=means,
+        shelves=[Shelf("bm25", means, stages(times.values()), seconds["indexing"], unreliable_times=doubts)],
+        grown=_grown(described, ground, name),
+        shaken=shaken,
+        truncated=0.0,
+        faults=faults[:FAULTS],
+        faulty=counts(faults),
+    )
+    return Measured(entrant, ranking, times, seconds=seconds)
+
+
+def _index(described: str, documents: Sequence[Document]) -> BM25:
+    Workshop(documents).check(described)  # raises a clear error for unknown options
+    return BM25(documents, **parse(described).options)
+
+
+def _timed(name: str, index: BM25, ground: Ground) -> tuple[Ranking, dict[str, Times], list[Fault], Sequence[str]]:
+    """Time each query by itself.
+
+    The last item says why the times are unreliable, if they are.
+    """
+    depth, own = ground.field.k + bool(ground.view.own), ground.view.own
+    ranking: Ranking = {}
+    times: dict[str, Times] = {}
+    faults: list[Fault] = []
+    observation = Observation()
+
+    def ask(query: str, text: str) -> None:
+        hits: Sequence[Hit] = ()
+        with Stopwatch() as watch:
+            try:
+                hits = index.search(text, depth)
+            except Exception as error:  # any error counts as a failed query
+                faults.append(Fault(query, "query", "failed", said_by(error)))
+        ranking[query] = _kept(query, hits, own, ground.field.k)
+        if not faults or faults[-1].id != query:
+            times[query] = {"began": watch.began, **watch.nanoseconds, "total": watch.total}
+
+    ground.heard(f"{name}: asking one by one", 0, len(ground.view.queries))
+    with limit_threads(ground.plan.threads):
+        for text in ground.warm:
+            with suppress(Exception):
+                index.search(text, depth)
+        with observation.observe():
+            for query, text in ground.view.queries.items():
+                ask(query, text)
+    found = observation.assess([[one["total"] for one in times.values()]], in_process=True) if times else None
+    return ranking, times, faults, () if found is None else found.doubts
+
+
+def _found(index: BM25, texts: Mapping[str, str], ground: Ground) -> Ranking:
+    depth, own = ground.field.k + bool(ground.view.own), ground.view.own
+    found: Ranking = {}
+    for query, text in texts.items():
+        found[query] = []
+        with suppress(Exception):  # failures are reported for the unperturbed queries
+            found[query] = _kept(query, index.search(text, depth), own, ground.field.k)
+    return found
+
+
+def _kept(query: str, hits: Sequence[Hit], own: frozenset[str], k: int) -> list[tuple[str, float]]:
+    """Return the first `k` hits.
+
+    A query that is a document is left out of its own ranking.
+    """
+    return [(hit.id, hit.score) for hit in hits if query not in own or hit.id != query][:k]
+
+
+def _scored(ground: Ground, ranking: Mapping[str, Sequence[tuple[str, float]]], name: str) -> Scores:
+    return ground.field.scored({query: [one for one, _ in found] for query, found in ranking.items()}, name=name)
+
+
+def _grown(described: str, ground: Ground, name: str) -> list[Grown]:
+    """Score corpus samples, each with its own index.
+
+    The rarity of a word depends on the corpus.
+    """
+    sizes = sizes_of(ground)
+    if not sizes:
+        return []
+    scores = []
+    rows = variations.parts(ground.field, sizes, ground.plan.seed)
+    for size, chosen in rows.items():
+        ground.heard(f"{name}: {size:,} documents", 0, 1)
+        part = _index(described, [ground.view.documents[row] for row in chosen.tolist()])
+        scores.append(_scored(ground, _found(part, ground.view.queries, ground), name))
+    return [Grown(size, means) for size, means in zip(rows, ground.means(scores), strict=True)]
+
+
+CHANCE = "chance"
+WHOLE_NUMBER = "float32"
+"""Precision of vectors that are not compressed."""
+
+
+def measured(name: str, described: Any, ground: Ground) -> Measured:
+    """Measure `bm25` or an embedder, given as a description or an object."""
+    if isinstance(described, str) and parse(described).name == "bm25":
+        return measured_words(name, described, ground)
+    return _Course(name, described, ground).run()
+
+
+class _Course:
+    """Measurement of one embedder in steps, with the time of each step."""
+
+    def __init__(self, name: str, described: Any, ground: Ground) -> None:
+        self._name, self._described, self._ground = name, described, ground
+        self._in_words = isinstance(described, str)
+        self._chance = self._in_words and parse(described).name == CHANCE
+        self._seconds: dict[str, float] = {}
+        self._notes: list[str] = []
+
+    def run(self) -> Measured:
+        ground, plan, name = self._ground, self._ground.plan, self._name
+        texts = list(ground.texts.values())
+        with self._doing("opening"):
+            with plan_threads(plan.threads):
+                raw = open_embedder(self._described)
+            began = time.perf_counter()
+            learns = callable(getattr(raw, "fitted", None))
+            embedder = fitted(raw, texts, self._heard("learning from the documents")) if learns else raw
+            learned = time.perf_counter() - began
+        documents = self._documents(embedder)
+        there = usable(documents.vectors)
+        stores = (list(plan.stores)[:1] if self._chance else plan.stores) if there.any() else ()
+        with self._doing("asking"):
+            replies = self._asked(embedder, documents.vectors, there, stores)
+        faults = [*documents.faults, *replies.faults]
+        scores = ground.field.scores(replies.vectors, documents.vectors, name=name)
+        ranking = self._ranking(replies.vectors, documents.vectors)
+        shelves = self._shelves(replies, ranking, documents.vectors)
+        with self._doing("making smaller and larger"):
+            smaller = self._shrunk(replies.vectors, documents.vectors)
+            larger = self._grown(replies.vectors, documents.vectors)
+        shaken = self._shaken(embedder, scores, replies.vectors, documents.vectors)
+        with self._doing("tokens"):
+            cut, limit = self._truncated(embedder, texts)
+            counted = self._tokens(embedder, texts, limit)
+            told = bits_per_byte(embedder, texts)
+        weighed = self._weight(texts, embedder if learns else None)
+        self._notes += [one for one in (told.note, weighed.note) if one]
+        dimension = documents.vectors.shape[1] or None
+        entrant = Entrant(
+            name=name,
+            description=str(without_secrets(parse(self._described))) if self._in_words else embedder.name,
+            kind=CHANCE if self._chance else "embedder",
+            model=embedder.name,
+            trained=getattr(embedder, "trained", None),
+            dimension=dimension,
+            bytes_per_vector=dimension and 4 * dimension,
+            parameters=getattr(embedder, "parameters", None),
+            memory_bytes=weighed.memory_bytes,
+            load_seconds=weighed.load_seconds,
+            train_seconds=float(getattr(embedder, "train_seconds", learned if learns else math.nan)),
+            documents_per_second=speed_of(embedder, texts, documents),
+            limit=limit,
+            truncated=cut,
+            tokenizer=counted,
+            bits_per_byte=told.per_byte,
+            means=ground.means([scores])[0],
+            shelves=shelves,
+            shrunk=smaller,
+            grown=larger,
+            shaken=shaken,
+            faults=faults[:FAULTS],
+            faulty=counts(faults),
+            notes=self._notes,
+        )
+        times = next((one.times for one in replies.stores if one.times), {})
+        return Measured(entrant, ranking, times, told.references, self._seconds)
+
+    def _heard(self, what: str) -> Callable[[int, int], None]:
+        return lambda done, total: self._ground.heard(f"{self._name}: {what}", done, total)
+
+    @contextmanager
+    def _doing(self, what: str) -> Iterator[None]:
+        """Report progress on a step and record its duration in seconds."""
+        self._ground.heard(f"{self._name}: {what}", 0, 1)
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[what] = time.perf_counter() - began
+
+    def _documents(self, embedder: Embedder) -> Embedded:
+        # The vectors of a user's object may change while its name stays the same, so they are not cached.
+        cache = self._ground.cache if self._in_words else None
+        with self._doing("embedding documents"):
+            return embedded(embedder, self._ground.texts, cache=cache, progress=self._heard("embedding documents"))
+
+    def _asked(self, embedder: Embedder, vectors: Vectors, there: Any, stores: Sequence[str]) -> Answers:
+        view, plan = self._ground.view, self._ground.plan
+        rows = np.flatnonzero(there).tolist()
+        documents = Shelved([view.documents[row].id for row in rows], vectors[there])
+        questions = Questions(
+            view.queries,
+            self._ground.field.k,
+            view.own,
+            self._ground.warm,
+            plan.timed,
+            plan.threads,
+            in_process=self._in_words and is_reproducible("embedders", self._described, files_hashed=True),
+        )
+        return answers(
+            embedder,
+            questions,
+            documents,
+            stores,
+            lambda what, done, total: self._ground.heard(f"{self._name}: {what}", done, total),
+        )
+
+    def _ranking(self, asked: Vectors, documents: Vectors) -> dict[str, list[tuple[str, float]]]:
+        field = self._ground.field
+        positions, cosines = field.rankings(asked, documents)
+        return {
+            query: [(field.documents[at], near) for at, near in zip(row, close, strict=True) if at >= 0]
+            for query, row, close in zip(field.queries, positions.tolist(), cosines.tolist(), strict=True)
+        }
+
+    def _shelves(
+        self, replies: Answers, ranking: Mapping[str, Sequence[tuple[str, float]]], documents: Vectors
+    ) -> list[Shelf]:
+        field = self._ground.field
+        open_ones = [one for one in replies.stores if one.rankings]
+        scored = [field.scored(one.rankings, name=one.store) for one in open_ones]
+        means = dict(zip((one.store for one in open_ones), self._ground.means(scored), strict=True))
+        near = _Nearness(field, replies.vectors, documents)
+        alone = len(self._ground.plan.stores) == 1  # with several stores, the table of stores shows this
+        if alone and any(one.index_used is False for one in replies.stores):
+            self._notes.append(f"{replies.stores[0].store} did not use its index: this is an exact scan")
+        return [
+            Shelf(
+                one.store,
+                means.get(one.store, {}),
+                one.stages,
+                one.build_seconds,
+                one.index_used,
+                near.share(one, ranking),
+                one.note,
+                one.doubts,
+            )
+            for one in replies.stores
+        ]
+
+    def _shrunk(self, asked: Vectors, documents: Vectors) -> list[Shrunk]:
+        plan = self._ground.plan
+        if (plan.dimensions is not None and not plan.dimensions) or self._chance or not usable(documents).any():
+            return []
+        field = self._ground.field
+        how: dict[str, Any] = {"confidence": plan.confidence, "seed": plan.seed}
+        share = self._ground.share(f"{self._name}: making smaller")
+        made = variations.shrunk(field, asked, documents, plan.dimensions, kinds=[WHOLE_NUMBER], progress=share, **how)
+        fewer = [kind for kind in variations.KINDS if kind != WHOLE_NUMBER]
+        # Other precisions only at full dimensions: at every dimension it would take four times as long.
+        own = [documents.shape[1]]
+        return made + variations.shrunk(field, asked, documents, own, hows=["first"], kinds=fewer, **how)
+
+    def _grown(self, asked: Vectors, documents: Vectors) -> list[Grown]:
+        plan, sizes = self._ground.plan, sizes_of(self._ground)
+        if not sizes or not usable(documents).any():
+            return []
+        share = self._ground.share(f"{self._name}: making larger")
+        return variations.grown(
+            self._ground.field, asked, documents, sizes, plan.seed, confidence=plan.confidence, progress=share
+        )
+
+    def _shaken(self, embedder: Embedder, clean: Scores, asked: Vectors, documents: Vectors) -> list[Shaken]:
+        queries = self._ground.view.queries
+        # Unchanged queries reuse their vectors.
+        known = dict(zip(queries.values(), asked, strict=True))
+        clear = {query for query, there in zip(queries, usable(asked).tolist(), strict=True) if there}
+        missed: set[str] = set()
+
+        def answer(texts: Mapping[str, str]) -> Scores:
+            new = {text: text for text in texts.values() if text not in known}
+            if new:
+                known.update(zip(new, embedded(embedder, new, what="query").vectors, strict=True))
+            vectors = np.stack([known[text] for text in texts.values()])
+            missed.update(query for query, there in zip(texts, usable(vectors).tolist(), strict=True) if not there)
+            return self._ground.field.scores(vectors, documents, name=self._name)
+
+        if self._chance:
+            return []
+        with self._doing("perturbing queries"):
+            found = shaken_of(self._ground, self._name, clean, answer)
+        if lost := missed & clear:  # queries without a vector before the perturbation are reported already
+            self._notes.append(
+                f"{len(lost)} of {len(clear)} queries have no vector once they are perturbed in some way, "
+                "and count as misses there"
+            )
+        return found
+
+    def _truncated(self, embedder: Embedder, texts: Sequence[str]) -> tuple[float, int | None]:
+        """Return the share of documents beyond the token limit, and the limit."""
+        limit = getattr(embedder, "limit", None)
+        count = getattr(embedder, "tokens", None)
+        if limit is None:
+            return (0.0 if hasattr(embedder, "limit") else math.nan), None
+        if not callable(count):
+            return math.nan, int(limit)
+        return float(np.mean(np.asarray(count(list(texts))) > limit)), int(limit)
+
+    def _tokens(self, embedder: Embedder, texts: Sequence[str], limit: int | None) -> Tokens | None:
+        if not self._ground.plan.tokens or not isinstance(getattr(embedder, "tokenizer", None), Tokenizer):
+            return None
+        try:
+            return tokenizer_counts.count(OfEmbedder(embedder), texts, limit=limit)
+        except BackendFailed as error:
+            self._notes.append(error.message)
+            return None
+
+    def _weight(self, texts: Sequence[str], learned: Embedder | None) -> Weight:
+        if not self._ground.plan.memory or not self._in_words:
+            return Weight()
+        with self._doing("weighing"):
+            return weight(self._described, texts, learned=learned)
+
+
+class _Nearness:
+    """Recall of a store against the exact nearest neighbours."""
+
+    TEN = 10
+    SLACK = 1e-5
+    """Tolerance for the rounding of a cosine."""
+
+    def __init__(self, field: Field, asked: Vectors, documents: Vectors) -> None:
+        self._rows = {name: row for row, name in enumerate(field.documents)}
+        self._asked = dict(zip(field.queries, variations.unit(asked), strict=True))
+        self._documents = variations.unit(documents)
+
+    def share(self, asked: Asked, ranking: Mapping[str, Sequence[tuple[str, float]]]) -> float:
+        """Return the share of the ten exact neighbours found.
+
+        Documents as near as the tenth count as found.
+        """
+        shares = []
+        for query, true in ranking.items():
+            wanted = true[: self.TEN]
+            if not wanted or query not in asked.rankings:
+                continue
+            rows = [self._rows[one] for one in asked.rankings[query][: self.TEN]]
+            near = self._documents[rows] @ self._asked[query] if rows else np.empty(0)
+            shares.append(min(1.0, float((near >= wanted[-1][1] - self.SLACK).sum()) / len(wanted)))
+        return float(np.mean(shares)) if shares else math.nan

@@ -1,0 +1,295 @@
+"""Settings and defaults of an embedder study, and its view of the dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput, UnknownName, check_count
+from ragauge.core.records import Dataset, Scores
+from ragauge.core.specs import parse, without_secrets
+from ragauge.core.summaries import Mean
+from ragauge.datasets.perturbations import RATE
+from ragauge.datasets.queries import asked, themselves
+from ragauge.embedder_study import variations
+from ragauge.embedder_study.results import Entrant, Shaken
+from ragauge.embedder_study.scoring import Field, all_means
+from ragauge.embedder_study.timing_and_memory import Times
+from ragauge.runs.execution import warm_up_queries
+
+MEASURES = (
+    *("ndcg@10", "mrr@10", "recall@1", "recall@5", "recall@10"),
+    *("precision@1", "precision@5", "precision@10"),
+)
+STORES = ("exact", "pgvector(index=none)", "pgvector(index=hnsw)")
+BASELINES = ("bm25", "chance")
+"""Baselines added to every study unless they are switched off."""
+STUDY: Mapping[str, str] = {
+    "wordllama": "wordllama",
+    "minilm": "minilm",
+    "lstm-bpe": "lm(kind=lstm, tokenizer=bpe(vocabulary=4000), objective=pairs)",
+    "transformer-bpe": "lm(kind=transformer, tokenizer=bpe(vocabulary=4000), objective=pairs)",
+    "transformer-bytes": "lm(kind=transformer, tokenizer=bytes, objective=pairs)",
+    "next-bpe": "lm(kind=transformer, tokenizer=bpe(vocabulary=4000), objective=next)",
+    "next-bytes": "lm(kind=transformer, tokenizer=bytes, objective=next)",
+    "untrained-bpe": "lm(kind=transformer, tokenizer=bpe(vocabulary=4000), objective=pairs, trained=false)",
+    "untrained-bytes": "lm(kind=transformer, tokenizer=bytes, objective=pairs, trained=false)",
+    "untrained-byt5": "encoder(model=byt5-mini, untrained=true)",
+}
+"""Embedders compared by default: each is shipped, trained on the corpus, or has random weights."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Settings applied to every embedder of a study."""
+
+    context: int | None = 512
+    """Number of characters after which every text is cut; 0 cuts none."""
+    part: str = "whole"
+    """Part of a document that is embedded: `whole`, `text` or `title`."""
+    stores: Sequence[str] = STORES
+    """Vector stores. Queries are timed end to end through the first; the others search with the same vectors."""
+    k: int = 10
+    """Hits per query; raised if a measure has a larger cutoff."""
+    dimensions: Sequence[int] | None = None
+    """Numbers of dimensions to reduce vectors to. None: powers of two. Empty: no reduction."""
+    sizes: Sequence[int] | None = None
+    """Corpus sizes in documents. None: 750, 1500, 3000 and so on. Empty: the full corpus only."""
+    perturbations: Sequence[str] | None = None
+    """Query perturbations. None: some of each kind. Empty: none."""
+    rate: float = RATE
+    """Share of the words that a perturbation may change."""
+    seeds: int = 1
+    """Number of seeds for a random perturbation."""
+    timed: int | None = None
+    """Number of queries timed one by one, evenly spaced; None for all of them."""
+    warmup: int = 5
+    """Number of untimed warm-up queries."""
+    threads: int = 1
+    """Threads of numeric libraries while queries are timed; documents are embedded with all threads."""
+    memory: bool = True
+    """Whether memory is measured, in a separate process per embedder."""
+    tokens: bool = True
+    """Whether the tokenizers of embedders are measured."""
+    confidence: float = 0.95
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        ranges = {"context": (0, 10**9), "k": (1, 10**7), "seeds": (1, 1000), "timed": (1, 10**7)}
+        for name, (low, high) in {
+            **ranges,
+            "threads": (1, 10_000),
+            "warmup": (0, 10**6),
+            "seed": (0, 2**63 - 1),
+        }.items():
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), low, high)
+        for name in ("rate", "confidence"):
+            if not 0 < getattr(self, name) <= (1 if name == "rate" else 0.9999):
+                raise BadInput(f"{name} is {getattr(self, name):g}, not above 0 and at most 1")
+        for name in ("sizes", "dimensions"):
+            if any(one < 1 for one in getattr(self, name) or ()):
+                raise BadInput(f"{name} are {', '.join(map(str, getattr(self, name)))}, not all at least 1")
+        if isinstance(self.stores, str):
+            raise BadInput("stores are several", hint=f'stores=["{self.stores}"]')
+        if not self.stores:
+            raise BadInput("there is no store to ask", hint="exact is one")
+
+    @property
+    def shown(self) -> dict[str, object]:
+        """Settings as a mapping, without the secrets in store descriptions."""
+        return {**asdict(self), "stores": [str(without_secrets(parse(one))) for one in self.stores]}
+
+    @property
+    def characters(self) -> int | None:
+        """Number of characters kept of each text; None for all."""
+        return self.context or None
+
+
+QUICK: Mapping[str, object] = {
+    "stores": ("exact",),
+    "dimensions": (),
+    "sizes": (),
+    "perturbations": (),
+    "memory": False,
+    "timed": 100,
+}
+"""Settings of a quick study."""
+
+
+PARTS: Mapping[str, Callable[[Document], str]] = {
+    "whole": lambda document: document.whole,
+    "text": lambda document: document.text,
+    "title": lambda document: document.title,
+}
+"""Parts of a document that can be embedded, with the function that returns each."""
+
+
+def part_of(name: str) -> Callable[[Document], str]:
+    """Return the function that extracts a part of a document.
+
+    Raise UnknownName for another part.
+    """
+    if name not in PARTS:
+        raise UnknownName("part of a document", name, PARTS, hint=f"there are {', '.join(PARTS)}")
+    return PARTS[name]
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Documents and queries of a dataset as they are embedded."""
+
+    asked: Dataset
+    """Original dataset, limited to the queries that are run and their judgments."""
+    documents: list[Document]
+    """Documents with only their id and the text to embed."""
+    queries: dict[str, str]
+    """Judged queries, cut to the same length."""
+    part: str
+    context: int | None
+    """Number of characters kept of each text; None for all."""
+    cut: float
+    """Share of the documents that are longer."""
+    own: frozenset[str]
+    """Queries that are also documents of the corpus, with the same id. Finding itself is not a success."""
+    notes: list[str]
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Document texts by id."""
+        return {one.id: one.text for one in self.documents}
+
+
+def view(dataset: Dataset, *, part: str = "whole", context: int | None = None, limit: int | None = None) -> View:
+    """Build the view of a dataset.
+
+    `limit` is the maximum number of queries. BadInput is raised if there are no documents or no judged queries.
+
+    >>> from ragauge.core.records import Judgments
+    >>> data = Dataset("d", [Document("1", "some words", "Title")], {"q": "which words"}, Judgments({"q": {"1": 1}}))
+    >>> seen = view(data, context=8)
+    >>> seen.documents[0].text, seen.queries, seen.cut
+    ('Title so', {'q': 'which wo'}, 1.0)
+    """
+    taken = part_of(part)
+    _refuse(dataset)
+    texts = [taken(one) for one in dataset.documents]
+    if part == "title" and not any(text.strip() for text in texts):
+        raise BadInput(f"no document of {dataset.name} has a title", hint="the parts `whole` and `text` have something")
+    limited, notes = asked(dataset, limit)
+    judged = {query: text for query, text in limited.queries.items() if query in limited.judgments.nested}
+    if not judged:
+        raise BadInput(f"no query of {dataset.name} that is asked is judged", hint="quality needs judgments")
+    if len(judged) < len(limited.queries):
+        notes.append(f"{len(limited.queries) - len(judged)} queries are not judged, and not asked")
+    empty = sum(not text.strip() for text in texts)
+    if empty:
+        notes.append(f"{empty:,} of {len(texts):,} documents have nothing in this part of them")
+    own = themselves(dataset, judged)
+    if own:
+        notes.append(f"{len(own)} queries are themselves documents: each is left out of its own ranking")
+    return View(
+        limited,
+        [Document(one.id, text[:context]) for one, text in zip(dataset.documents, texts, strict=True)],
+        {query: text[:context] for query, text in judged.items()},
+        part,
+        context,
+        0.0 if context is None else sum(len(text) > context for text in texts) / len(texts),
+        own,
+        notes,
+    )
+
+
+def _refuse(dataset: Dataset) -> None:
+    if not dataset.documents:
+        raise BadInput(f"{dataset.name} has no documents")
+    seen: set[str] = set()
+    for one in dataset.documents:
+        if one.id in seen:
+            raise BadInput(f"{dataset.name} has the id `{one.id}` more than once", hint="`ragauge lint` finds them all")
+        seen.add(one.id)
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """Shared inputs of a study: texts, queries, ranking task and settings."""
+
+    view: View
+    field: Field
+    plan: Plan
+    cache: Path | None
+    heard: Callable[[str, int, int], None]
+    """Progress callback: stage, number done, total."""
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """Document texts by id."""
+        return self.view.texts
+
+    @cached_property
+    def warm(self) -> list[str]:
+        """Texts for warm-up queries."""
+        return warm_up_queries(self.view.documents, self.view.queries, self.plan.warmup, self.plan.seed)
+
+    @cached_property
+    def rarity(self) -> dict[str, int]:
+        """Document frequency of each word."""
+        return variations.rarity_of(self.texts.values())
+
+    def share(self, what: str) -> Callable[[float], None]:
+        """Return a callback that reports a share from 0 to 1 as percent of a stage."""
+        return lambda part: self.heard(what, round(100 * part), 100)
+
+    def means(self, several: Sequence[Scores]) -> list[dict[str, Mean]]:
+        """Compute the means of several scores with confidence intervals."""
+        return all_means(several, self.plan.confidence, self.plan.seed)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Measured embedder with its ranking, times and references."""
+
+    entrant: Entrant
+    """Result without differences from the baseline, which need the other embedders."""
+    ranking: Mapping[str, Sequence[tuple[str, float]]]
+    """Documents found for each query, best first, with their scores."""
+    times: Mapping[str, Times] = field(default_factory=dict)
+    """Times of the queries that were timed through the first store."""
+    references: Mapping[str, float] = field(default_factory=dict)
+    """Bits per byte of compressors, if the embedder is a language model."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Measuring time in seconds, by step."""
+
+
+def sizes_of(ground: Ground) -> list[int]:
+    """Return the corpus sizes to evaluate, the full corpus last.
+
+    Empty if no smaller size fits.
+    """
+    whole, relevant = len(ground.view.documents), len(ground.field.relevant)
+    wanted = variations.SIZES if ground.plan.sizes is None else ground.plan.sizes
+    fit = sorted({one for one in wanted if relevant <= one < whole})
+    return [*fit, whole] if fit else []
+
+
+def shaken_of(ground: Ground, name: str, clean: Scores, answer: Callable[[Mapping[str, str]], Scores]) -> list[Shaken]:
+    """Measure the effect of query perturbations on a system that `answer` scores."""
+    plan = ground.plan
+    if plan.perturbations is not None and not plan.perturbations:
+        return []
+    return variations.shaken(
+        ground.view.queries,
+        clean,
+        answer,
+        kinds=plan.perturbations,
+        rate=plan.rate,
+        seeds=plan.seeds,
+        rarity=ground.rarity,
+        context=ground.view.context,
+        confidence=plan.confidence,
+        seed=plan.seed,
+        progress=ground.share(f"{name}: perturbing queries"),
+    )

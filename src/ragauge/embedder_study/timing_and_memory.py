@@ -1,0 +1,408 @@
+"""Latency of single queries in every store, and the memory of an embedder.
+
+Through the first store that opens, a query is embedded and searched in one go, and the total covers both. The other
+stores search with the same vectors. There the total of a query is its embedding time plus the retrieval time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ragauge.compute.observation import Observation
+from ragauge.compute.thread_limits import limit_threads
+from ragauge.compute.workers import Child, OutOfTime
+from ragauge.core import protocols
+from ragauge.core.composition import made
+from ragauge.core.errors import BackendFailed, MissingExtra, RagaugeError, UnknownName
+from ragauge.core.protocols import Embedder, Store, Vectors
+from ragauge.core.specs import Spec, parse, without_secrets
+from ragauge.core.stages import Stopwatch, stage
+from ragauge.core.summaries import Latency
+from ragauge.embedder_study.guarded_embedding import Broken, Watched, embedded, said_by, unranked
+from ragauge.embedder_study.results import Fault
+from ragauge.embedder_study.scoring import usable
+from ragauge.files.workspace import temporary_folder
+from ragauge.measures.latency import latency
+
+Times = dict[str, int]
+"""Nanoseconds by stage, including `total`, and the start time `began`."""
+Heard = Callable[[str, int, int], None]
+EVERY = 20
+"""Number of queries between two progress reports."""
+
+
+@dataclass(eq=False)
+class Asked:
+    """Search results and times of one store."""
+
+    store: str
+    rankings: dict[str, list[str]] = field(default_factory=dict)
+    times: dict[str, Times] = field(default_factory=dict)
+    """Times of each query that was searched by itself."""
+    build_seconds: float = float("nan")
+    index_used: bool | None = None
+    failed: dict[str, str] = field(default_factory=dict)
+    """Reasons by query, for queries that have a vector but whose search failed."""
+    note: str = ""
+    doubts: Sequence[str] = ()
+    """Reasons why the times are unreliable."""
+
+    @property
+    def stages(self) -> dict[str, Latency]:
+        """Latency percentiles of each stage, in ms."""
+        return stages(self.times.values())
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Queries to run on every store, and how to time them."""
+
+    queries: Mapping[str, str]
+    k: int
+    own: frozenset[str] = frozenset()
+    """Queries that are documents; each is left out of its own ranking."""
+    warm: Sequence[str] = ()
+    """Texts for untimed warm-up queries."""
+    timed: int | None = None
+    """Number of queries timed one by one; the others are embedded in batches and not timed. None for all."""
+    threads: int = 1
+    """Threads of numeric libraries while queries are timed."""
+    in_process: bool = False
+    """Whether the embedder runs in this process instead of on a server."""
+
+    @property
+    def singly(self) -> list[str]:
+        """Ids of the queries that are timed one by one, evenly spaced."""
+        names = list(self.queries)
+        if self.timed is None or self.timed >= len(names):
+            return names
+        places = np.linspace(0, len(names) - 1, self.timed).astype(int).tolist()
+        return [names[at] for at in dict.fromkeys(places)]
+
+
+@dataclass(frozen=True, eq=False)
+class Shelved:
+    """Documents and vectors to add to stores; only documents with a usable vector."""
+
+    ids: Sequence[str]
+    vectors: Vectors
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Query vectors and the results of each store."""
+
+    vectors: Vectors
+    faults: list[Fault]
+    stores: list[Asked]
+    alone: dict[str, Times]
+    """Embedding times by query."""
+
+
+def answers(
+    embedder: Embedder, questions: Questions, documents: Shelved, stores: Sequence[str], heard: Heard
+) -> Answers:
+    """Run the queries on every store.
+
+    A store that cannot be opened or filled has the reason in its note, and the others are still measured.
+    """
+    live = _Live(embedder, questions, heard)
+    found: list[Asked] = []
+    for described in stores:
+        asked = Asked(_shown(described, [one.store for one in found]))
+        found.append(asked)
+        heard(f"filling {asked.store}", 0, 1)
+        store = _filled(described, asked, documents)
+        if store is None:
+            continue
+        try:
+            if live.done:
+                live.again(store, asked, documents)
+            else:
+                live.ask(store, asked)
+            _look(store, asked, live)
+        finally:
+            protocols.close(store)
+    if not live.done:
+        live.ask(None, Asked(""))
+    return Answers(live.vectors, live.faults, found, live.alone)
+
+
+def stages(several: Iterable[Times]) -> dict[str, Latency]:
+    """Compute the latency percentiles of each stage over queries, in ms."""
+    rows = list(several)
+    names = [name for name in ("embed", "retrieve", "total") if any(name in one for one in rows)]
+    return {name: latency(np.array([one[name] for one in rows if name in one], np.float64) / 1e6) for name in names}
+
+
+def _shown(described: str, taken: Sequence[str]) -> str:
+    """Return the store's description without secrets, numbered if it is taken.
+
+    >>> _shown("pgvector(dsn='password=abc', index=none)", ["pgvector(dsn=…, index=none)"])
+    'pgvector(dsn=…, index=none) 2'
+    """
+    shown = str(without_secrets(parse(described)))
+    again = (f"{shown} {number}" for number in count(2))
+    return shown if shown not in taken else next(one for one in again if one not in taken)
+
+
+def _filled(described: str, asked: Asked, documents: Shelved) -> Store | None:
+    """Open a store, add all vectors and build its index.
+
+    None if that fails, with the reason in the note.
+    """
+    store: Store | None = None
+    try:
+        store = made("stores", described)
+        began = time.perf_counter()
+        store.add(documents.ids, documents.vectors)
+        build = getattr(store, "build", None)
+        if callable(build):
+            build()  # otherwise the first query would include the index build
+        asked.build_seconds = time.perf_counter() - began
+    except UnknownName:
+        raise
+    except Exception as error:  # the other stores may still work
+        hint = f" ({error.hint})" if isinstance(error, MissingExtra) else ""
+        asked.note = f"{said_by(error)}{hint}"
+        if store is not None:
+            with suppress(Exception):
+                protocols.close(store)
+        return None
+    return store
+
+
+def _look(store: Store, asked: Asked, live: _Live) -> None:
+    """Record whether searches used an index, and note failed queries.
+
+    Not every store can report index use.
+    """
+    uses, describe = getattr(store, "index_used", None), getattr(store, "describe", None)
+    fit = np.flatnonzero(usable(live.vectors))
+    if callable(uses) and len(fit) and (not callable(describe) or describe().get("index") != "none"):
+        try:
+            asked.index_used = bool(uses(live.vectors[fit[0]], live.k))
+        except Exception as error:
+            asked.note = f"whether its index was used is not known: {said_by(error)}"
+    if asked.failed:
+        query, why = next(iter(asked.failed.items()))
+        asked.note = f"{len(asked.failed)} queries failed and count as misses; the first, {query}: {why}"
+
+
+class _Live:
+    """Queries run through an embedder and then a store."""
+
+    def __init__(self, embedder: Embedder, questions: Questions, heard: Heard) -> None:
+        self._embedder = Watched(embedder)
+        self._questions = questions
+        self._heard = heard
+        self._rows: dict[str, Vectors] = {}
+        self._failed: dict[str, str] = {}
+        self.alone: dict[str, Times] = {}
+        self.faults: list[Fault] = []
+        self.vectors: Vectors = np.empty((0, 0), np.float32)
+        self.done = False
+        self.k = questions.k + bool(questions.own)
+
+    def ask(self, store: Store | None, asked: Asked) -> None:
+        """Embed each query and search for it in the store."""
+        singly = self._questions.singly
+        with limit_threads(self._questions.threads) as limit:
+            self._warm_up(store)
+            limit.apply()  # also limit libraries that the first queries loaded
+            observation = Observation()
+            with observation.observe():
+                for number, query in enumerate(singly):
+                    if number % EVERY == 0:
+                        self._heard("asking one by one", number, len(singly))
+                    self._one(query, store, asked)
+        self._assess(observation, store, asked)
+        if self._failed and not self._rows:
+            why = next(iter(self._failed.values()))
+            raise BackendFailed(f"the embedder `{self._embedder.name}` failed on every query: {why}")
+        self._rest()
+        self._settle()
+        if store is not None:
+            self._together(store, asked, [query for query in self._questions.queries if query not in self.alone])
+        self.done = True
+
+    def again(self, store: Store, asked: Asked, documents: Shelved) -> None:
+        """Run the queries on another store with the vectors already computed."""
+        observation = Observation()
+        with limit_threads(self._questions.threads) as limit:
+            for row in documents.vectors[: len(self._questions.warm)]:
+                with suppress(Exception):
+                    store.search(row[None], self.k)
+            limit.apply()
+            with observation.observe():
+                for number, (query, embed) in enumerate(self.alone.items()):
+                    if number % EVERY == 0:
+                        self._heard(f"asking {asked.store}", number, len(self.alone))
+                    self._search_again(store, asked, query, embed)
+        self._assess(observation, store, asked)
+        self._together(store, asked, [query for query in self._questions.queries if query not in self.alone])
+
+    def _search_again(self, store: Store, asked: Asked, query: str, embed: Times) -> None:
+        vector = self._rows[query][None]
+        if not usable(vector)[0]:
+            asked.rankings[query] = []
+            return
+        with Stopwatch() as watch:
+            ids = self._searched(store, vector, query, asked)
+        if query not in asked.failed:
+            asked.times[query] = {
+                "began": watch.began,
+                "embed": embed["embed"],
+                "retrieve": watch.nanoseconds.get("retrieve", watch.total),
+                "total": embed["embed"] + watch.total,
+            }
+        asked.rankings[query] = self._kept(query, ids)
+
+    def _assess(self, observation: Observation, store: Store | None, asked: Asked) -> None:
+        describe = getattr(store, "describe", None)
+        in_process = self._questions.in_process and not (callable(describe) and "server" in describe())
+        found = observation.assess([[one["total"] for one in asked.times.values()]], in_process=in_process)
+        asked.doubts = () if found is None or not asked.times else found.doubts
+
+    def _one(self, query: str, store: Store | None, asked: Asked) -> None:
+        text = self._questions.queries[query]
+        ids: list[str] = []
+        with Stopwatch() as watch:
+            try:
+                with stage("embed"):
+                    vector = self._embedder.embed([text])
+            except (Broken, MissingExtra):
+                raise
+            except Exception as error:  # any error counts as a failed query
+                if getattr(error, "final", False):
+                    raise
+                self._failed[query] = said_by(error)
+                vector = None
+            fit = vector is not None and bool(usable(vector)[0])
+            if fit and store is not None:
+                ids = self._searched(store, vector, query, asked)
+        if vector is not None:
+            self._rows[query] = vector[0]
+            self.alone[query] = {"began": watch.began, **watch.nanoseconds, "total": watch.total}
+        if fit and store is not None and query not in asked.failed:
+            asked.times[query] = self.alone[query]
+        asked.rankings[query] = self._kept(query, ids)
+
+    def _searched(self, store: Store, vector: Any, query: str, asked: Asked) -> list[str]:
+        try:
+            with stage("retrieve"):
+                ids, _ = store.search(vector, self.k)
+            return [one for one in ids[0].tolist() if one is not None]
+        except Exception as error:  # a failed search has no results
+            asked.failed[query] = said_by(error)
+            return []
+
+    def _kept(self, query: str, ids: Sequence[str]) -> list[str]:
+        own = query if query in self._questions.own else None
+        return [one for one in ids if one != own][: self._questions.k]
+
+    def _warm_up(self, store: Store | None) -> None:
+        for text in self._questions.warm:
+            with suppress(Exception):
+                vector = self._embedder.embed([text])
+                if store is not None:
+                    store.search(vector, self.k)
+
+    def _rest(self) -> None:
+        """Embed the queries that are not timed."""
+        rest = {name: text for name, text in self._questions.queries.items() if name not in self._questions.singly}
+        if rest:
+            self._heard("embedding the other queries", 0, len(rest))
+            found = embedded(self._embedder, rest, what="query")
+            self._rows.update(zip(rest, found.vectors, strict=True))
+            self._failed.update({one.id: one.error for one in found.faults if one.why == "failed"})
+
+    def _settle(self) -> None:
+        """Collect the vectors in query order, and the failures."""
+        names = list(self._questions.queries)
+        dimension = len(next(iter(self._rows.values())))
+        self.vectors = np.full((len(names), dimension), np.nan, np.float32)
+        for at, name in enumerate(names):
+            if name in self._rows:
+                self.vectors[at] = self._rows[name]
+        places = {at: self._failed[name] for at, name in enumerate(names) if name in self._failed}
+        self.faults = [Fault(names[at], "query", "failed", why) for at, why in places.items()]
+        self.faults += unranked(names, self.vectors, "query", known=places)
+
+    def _together(self, store: Store, asked: Asked, queries: Sequence[str]) -> None:
+        """Search for queries that are not timed."""
+        for query in queries:
+            vector = self._rows.get(query)
+            ids: list[str] = []
+            if vector is not None and usable(vector[None])[0]:
+                ids = self._searched(store, vector[None], query, asked)
+            asked.rankings[query] = self._kept(query, ids)
+
+
+TEXTS = 32
+"""Number of texts embedded in the process."""
+SECONDS = 300.0
+"""Time limit of the process, in seconds."""
+ELSEWHERE = ("openai",)
+"""Embedders that run on other machines: they use no local memory, and every call costs money."""
+
+RUNNING = ("device", "threads")
+"""Options of a trained embedder that are not part of what it learned."""
+
+
+class Weight(NamedTuple):
+    """Memory and load time of an embedder in a separate process."""
+
+    memory_bytes: int | None = None
+    """Peak memory in bytes, minus the peak before the embedder was opened; None if unknown."""
+    load_seconds: float = math.nan
+    """Time in seconds until the first text was embedded, imports and lazy loading included."""
+    note: str = ""
+
+
+def weight(
+    described: str, documents: Sequence[str], *, learned: Embedder | None = None, timeout: float = SECONDS
+) -> Weight:
+    """Measure the memory and load time of a described embedder.
+
+    An embedder that has `learned` from the corpus is saved and loaded from there, so that training is not included. If
+    it cannot be saved it is trained again, and a note says so.
+    """
+    spec = parse(described)
+    if spec.name in ELSEWHERE:
+        return Weight()
+    with temporary_folder("memory") as folder:
+        keep = getattr(learned, "keep", None)
+        learns = learned is not None and not callable(keep)
+        if callable(keep):
+            try:
+                keep(Path(folder) / "model")
+            except (RagaugeError, OSError) as error:
+                return Weight(note=f"its memory is not known: {said_by(error)}")
+            running = {name: value for name, value in spec.options.items() if name in RUNNING}
+            spec = Spec(spec.name, {**running, "folder": str(Path(folder) / "model")})
+        corpus = Path(folder) / "texts.json"
+        corpus.write_text(json.dumps(list(documents) if learns else list(documents[:TEXTS])), encoding="utf-8")
+        order = json.dumps({"embedder": str(spec), "texts": str(corpus), "learns": learns, "some": TEXTS})
+        said: dict[str, object] = {}
+        try:
+            with Child("ragauge.embedder_study.worker", order, log=Path(folder) / "log", timeout=timeout) as child:
+                for word in child.words():
+                    said.update(word)
+        except OutOfTime:
+            return Weight(note=f"its memory is not known: it was not loaded within {timeout:g} s")
+        if "bytes" not in said:
+            why = said.get("error") or child.fate()
+            return Weight(note=f"its memory is not known: {why}")
+        note = "its memory and the time to load it are those of learning again" if learns else ""
+        return Weight(int(str(said["bytes"])), float(str(said["seconds"])), note)

@@ -1,0 +1,250 @@
+"""Token counts of a corpus, and tokenization of probe texts."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from types import MappingProxyType
+
+import numpy as np
+
+from ragauge.core.documents import Document
+from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.core.protocols import Tokenizer
+from ragauge.core.records import Ints
+from ragauge.core.text import sound, visible
+from ragauge.embedder_study.results import LongWord, Probe, Tokens
+
+PROBES: Mapping[str, str] = MappingProxyType(
+    {
+        "plain text": "The ferry leaves the quay at noon.",
+        "numbers": "3.14159 and 1,234,567 and -2e-10",
+        "mixed case": "iPhone eBay McDonald NASA",
+        "punctuation": 'Wait—what?! "Yes," (she said)…',
+        "accents": "naïve café, Ærøskøbing, Łódź",
+        "combining marks": "e\u0301le\u0300ve n\u0303",
+        "Chinese and Japanese": "東京は晴れです。你好",
+        "right to left": "שלום עולם مرحبا",
+        "emoji": "👍🏽 👩‍🚀 🇳🇴",
+        "code": "def f(x): return x**2 if x != 0 else None",
+        "identifier": "assertRaisesRegexMatchingContextManager_v2",
+        "URL": "https://docs.python.org/3/library/re.html#re.sub",
+        "e-mail": "jane.doe+lists@mail.example.co.uk",
+        "white space": "a  b\tc\n\n    d",
+        "typos": "teh qiuck brwon foxx recieved",
+    }
+)
+"""Probe texts by kind, in display order."""
+
+
+def probe(tokenizer: Tokenizer, texts: Mapping[str, str] = PROBES) -> list[Probe]:
+    """Tokenize each probe text.
+
+    >>> from ragauge.models.tokenizers.basic import Characters
+    >>> probe(Characters(), {"mine": "a b"})
+    [Probe(kind='mine', text='a b', pieces=['a', '␣', 'b'], unknown=0)]
+    """
+    numbers = tokenizer.encode(list(texts.values()))
+    return [
+        Probe(kind, text, tokenizer.pieces(text), 0 if tokenizer.unknown is None else mine.count(tokenizer.unknown))
+        for (kind, text), mine in zip(texts.items(), numbers, strict=True)
+    ]
+
+
+BATCH = 512
+"""Texts per batch; the tokens of a large corpus would not fit in memory."""
+PERCENTILES = (5, 25, 50, 75, 95, 99)
+LONGEST = 10
+"""Number of longest words listed."""
+NEAR = 24
+"""Characters of the excerpt around the first difference after decoding."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Texts with their word, character and byte counts, shared by all tokenizers.
+
+    Words are separated by white space.
+    """
+
+    texts: Sequence[str]
+    words: Mapping[str, int]
+    """Number of occurrences of each distinct word."""
+    characters: int
+    bytes: int
+    """Size of the texts in UTF-8 bytes."""
+
+
+def measured(documents: Sequence[Document] | Sequence[str]) -> Measured:
+    """Count the words, characters and bytes of texts or documents.
+
+    Unpaired surrogates, which UTF-8 cannot encode, are replaced by U+FFFD.
+
+    >>> found = measured(["to be", "to bé"])
+    >>> found.words, found.characters, found.bytes
+    (Counter({'to': 2, 'be': 1, 'bé': 1}), 10, 11)
+    """
+    texts = [sound(one if isinstance(one, str) else one.whole) for one in documents]
+    words: Counter[str] = Counter()
+    for text in texts:
+        words.update(text.split())
+    sizes = (len(text) if text.isascii() else len(text.encode()) for text in texts)
+    return Measured(texts, words, sum(map(len, texts)), sum(sizes))
+
+
+def count(
+    tokenizer: Tokenizer,
+    documents: Measured | Sequence[Document] | Sequence[str],
+    *,
+    limit: int | None = None,
+    marks: int | None = None,
+    probes: bool | Mapping[str, str] = True,
+    name: str = "",
+    trained_on: str = "",
+    progress: Callable[[int, int], None] | None = None,
+) -> Tokens:
+    """Tokenize all texts and count the tokens.
+
+    `limit` is the maximum number of tokens per text, and `marks` the number of special tokens added to a text. Both
+    default to the tokenizer's own values. A tokenizer with `tokens(texts)` counts the tokens checked against the limit
+    itself. `probes` are texts by kind, or whether the default probes are used.
+
+    >>> from ragauge.models.tokenizers.basic import Bytes
+    >>> found = count(Bytes(), ["to be", "to bé"], limit=6, probes=False)
+    >>> found.tokens, found.used, found.per_word, found.truncated, found.lost
+    (11, 7, 2.75, 1, 1)
+    """
+    given = documents if isinstance(documents, Measured) else measured(documents)
+    limit = getattr(tokenizer, "limit", None) if limit is None else limit
+    if limit is not None and limit < 1:
+        raise BadInput(f"the limit is {limit}, not at least 1")
+    seen = _Seen(tokenizer, limit, marks)
+    for start in range(0, len(given.texts), BATCH):
+        seen.take(given.texts[start : start + BATCH])
+        if progress is not None:
+            progress(min(start + BATCH, len(given.texts)), len(given.texts))
+    lengths: Ints = np.concatenate([*seen.lengths, np.zeros(0, np.int64)])
+    texts = PROBES if probes is True else probes or {}
+    return Tokens(
+        tokenizer=name or tokenizer.name,
+        vocabulary=tokenizer.vocabulary,
+        used=int(np.count_nonzero(seen.times)),
+        documents=len(given.texts),
+        tokens=int(lengths.sum()),
+        words=sum(given.words.values()),
+        characters=given.characters,
+        bytes=given.bytes,
+        per_document=_figures(lengths),
+        unknown=seen.unknown,
+        unknown_documents=seen.unknown_documents,
+        lossless=seen.lossless if len(lengths) else None,
+        limit=limit,
+        truncated=seen.truncated,
+        lost=seen.lost,
+        longest=_longest(tokenizer, given.words),
+        probes=probe(tokenizer, texts),
+        texts_per_second=len(lengths) / seen.seconds if seen.seconds > 0 else float("nan"),
+        trained_on=trained_on,
+        marks=seen.marks,
+        note=seen.note,
+    )
+
+
+def own_counts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
+    """Return the tokens per text as counted by `tokenizer.tokens`.
+
+    Empty if it has no such method.
+    """
+    tell = getattr(tokenizer, "tokens", None)
+    return [int(one) for one in tell(list(texts))] if callable(tell) else []
+
+
+class _Seen:
+    """Running token counts of a corpus."""
+
+    def __init__(self, tokenizer: Tokenizer, limit: int | None, marks: int | None) -> None:
+        self._tokenizer = tokenizer
+        self._limit = limit
+        self._counts_itself = marks is None
+        self.marks = int(getattr(tokenizer, "marks", 0) or 0) if marks is None else marks
+        self.truncated = self.lost = 0
+        self.lengths: list[Ints] = []
+        self.times: Ints = np.zeros(max(1, tokenizer.vocabulary), np.int64)
+        """Number of occurrences of each token id."""
+        self.unknown = self.unknown_documents = 0
+        self.lossless = True
+        self.note = ""
+        self.seconds = 0.0
+        """Time spent in `encode`, in seconds."""
+
+    def take(self, texts: Sequence[str]) -> None:
+        began = time.perf_counter()
+        numbers = self._tokenizer.encode(texts)
+        self.seconds += time.perf_counter() - began
+        lengths = np.fromiter(map(len, numbers), np.int64, len(numbers))
+        flat = np.fromiter(chain.from_iterable(numbers), np.int64, int(lengths.sum()))
+        if len(flat) and not 0 <= flat.min() <= flat.max() < len(self.times):
+            strange = int(flat.max() if flat.max() >= len(self.times) else flat.min())
+            raise BackendFailed(
+                f"the tokenizer {self._tokenizer.name} gave the number {strange}, and has a vocabulary of "
+                f"{self._tokenizer.vocabulary:,}"
+            )
+        self.lengths.append(lengths)
+        self.times += np.bincount(flat, minlength=len(self.times))
+        self._hold_against_limit(texts, lengths)
+        if self._tokenizer.unknown is not None:
+            places = np.repeat(np.arange(len(lengths)), lengths)[flat == self._tokenizer.unknown]
+            self.unknown += len(places)
+            self.unknown_documents += len(np.unique(places))
+        if self.lossless:  # one text that is not restored decides it
+            self._restore(texts, numbers)
+
+    def _hold_against_limit(self, texts: Sequence[str], lengths: Ints) -> None:
+        if self._limit is None:
+            return
+        counted = own_counts(self._tokenizer, texts) if self._counts_itself else []
+        beyond = np.maximum((np.asarray(counted, np.int64) if counted else lengths + self.marks) - self._limit, 0)
+        self.truncated += int(np.count_nonzero(beyond))
+        self.lost += int(beyond.sum())
+
+    def _restore(self, texts: Sequence[str], numbers: Sequence[Sequence[int]]) -> None:
+        for text, mine in zip(texts, numbers, strict=True):
+            if (back := self._tokenizer.decode(mine)) != text:
+                self.lossless = False
+                self.note = _difference(text, back)
+                return
+
+
+def _difference(text: str, back: str) -> str:
+    """Describe the first difference between a text and its decoded tokens.
+
+    >>> _difference("To be, or not to be, that is the question", "to be, or not to be, that is the question")
+    'To␣be,␣or␣not␣to␣be,␣tha… comes back as to␣be,␣or␣not␣to␣be,␣tha…'
+    """
+    at = next((i for i, (a, b) in enumerate(zip(text, back, strict=False)) if a != b), min(len(text), len(back)))
+    start = max(0, at - NEAR // 4)
+    near = [visible(one[start : start + NEAR]) + ("…" if len(one) > start + NEAR else "") for one in (text, back)]
+    lead = "…" if start else ""
+    return f"{lead}{near[0]} comes back as {lead}{near[1]}" if back else f"{near[0]} comes back as nothing"
+
+
+def _figures(lengths: Ints) -> dict[str, float]:
+    if not len(lengths):
+        return {}
+    parts = np.percentile(lengths, PERCENTILES).tolist()
+    named = dict(zip((f"p{one}" for one in PERCENTILES), parts, strict=True))
+    return {"mean": float(lengths.mean()), "min": float(lengths.min()), **named, "max": float(lengths.max())}
+
+
+def _longest(tokenizer: Tokenizer, words: Mapping[str, int]) -> list[LongWord]:
+    """Return the words with the most tokens; ties are broken by frequency."""
+    found = list(words)
+    pieces = np.zeros(len(found), np.int64)
+    for start in range(0, len(found), BATCH * 16):
+        batch = found[start : start + BATCH * 16]
+        pieces[start : start + len(batch)] = [len(one) for one in tokenizer.encode(batch)]
+    order = sorted(range(len(found)), key=lambda i: (-int(pieces[i]), -words[found[i]], found[i]))[:LONGEST]
+    return [LongWord(found[i], int(pieces[i]), words[found[i]]) for i in order]

@@ -1,0 +1,270 @@
+"""Comparison of tokenizers on the same texts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ragauge.core.documents import Document
+from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, RagaugeError
+from ragauge.core.protocols import Tokenizer
+from ragauge.core.records import Dataset
+from ragauge.core.specs import named_description, parse, without_secrets
+from ragauge.embedder_study.plan import part_of
+from ragauge.embedder_study.results import Tokenizers, Tokens
+from ragauge.embedder_study.tokenizer_counts import PROBES, count, measured, own_counts
+from ragauge.models.tokenizers import open_tokenizer
+from ragauge.runs.folder import circumstances, now
+from ragauge.runs.inputs import documents_of
+
+USUAL = (
+    "bytes",
+    "characters",
+    "words",
+    "bpe(vocabulary=1000)",
+    "bpe(vocabulary=8000)",
+    "bpe(vocabulary=32000)",
+    "wordpiece(vocabulary=8000)",
+    "unigram(vocabulary=8000)",
+    "minilm",
+    "wordllama",
+)
+"""Tokenizers compared by default; those that are not installed are left out."""
+HELD_OUT = 0.1
+"""Default share of the documents held out if a tokenizer is trained on the corpus."""
+FEWEST = 50
+"""Minimum number of documents for holding some out by default."""
+
+
+class _Opened(NamedTuple):
+    """Opened tokenizer and its name."""
+
+    name: str
+    tokenizer: Tokenizer
+    learns: bool
+
+
+class _Parted(NamedTuple):
+    """Corpus split into texts for training and texts for counting."""
+
+    name: str
+    learned: Sequence[str]
+    counted: Sequence[str]
+
+
+def tokenizers(
+    corpus: Any,
+    tokenizers: Any = None,
+    *,
+    limit: int | None = None,
+    held_out: float | None = None,
+    seed: int = 0,
+    part: str = "whole",
+    probes: Iterable[str] = (),
+    tell: Callable[[str], None] | None = None,
+) -> Tokenizers:
+    """Tokenize a corpus with several tokenizers and count the tokens.
+
+    `corpus` is a file of documents, a BEIR folder, a folder of texts, the name of a dataset, a Dataset, documents or
+    texts. `tokenizers` are descriptions (`bytes`, `bpe(vocabulary=8000)`, `file(path=tokenizer.json)`, `minilm`) or
+    objects, one or several. A mapping names them, and so does `mine=bpe(vocabulary=8000)`. If one of them is trained on
+    the corpus, a share of the documents (`held_out`, 0.1 by default) is excluded from training, and all tokenizers are
+    counted on those. Otherwise trained tokenizers would look better than they are. `held_out=0` trains on all documents
+    and counts all. `limit` is the maximum number of tokens of the model, by default the tokenizer's own. `part` is
+    `whole`, `text` or `title`. `probes` are texts to add to the default probes.
+
+    >>> found = tokenizers(["to be or not to be", "to do is to be"], ["bytes", "words"])
+    >>> [(one.tokenizer, one.tokens, one.used) for one in found.rows]
+    [('bytes', 32, 10), ('words', 11, 6)]
+    """
+    say = tell or (lambda _: None)
+    taken = part_of(part)
+    if held_out is not None and not 0 <= held_out < 1:
+        raise BadInput(f"held_out is {held_out:g}, not at least 0 and below 1")
+    if seed < 0:
+        raise BadInput(f"seed must be at least 0, got {seed}")
+    asked, failures = _opened(tokenizers)
+    say("reading")
+    name, documents = _read(corpus)
+    texts = [taken(one) for one in documents]
+    if not any(text.strip() for text in texts):
+        raise BadInput(f"there are no texts in {name}", hint=f"part is `{part}`" if documents else None)
+    learns = any(one.learns for one in asked)
+    if held_out is None:
+        held_out = HELD_OUT if learns and len(texts) >= FEWEST else 0.0
+    parted = _Parted(name, *_parted(texts, held_out if learns else 0.0, seed))
+    looked_at = {**PROBES, **{f"yours {n}" if n > 1 else "yours": text for n, text in enumerate(probes, 1)}}
+    rows, failed, notes = _each(asked, parted, say, limit=limit, probes=looked_at)
+    failures |= failed
+    if not rows:
+        raise BackendFailed("no tokenizer could be used: " + "; ".join(f"{k}: {v}" for k, v in failures.items()))
+    return Tokenizers(
+        corpus=name,
+        documents=len(texts),
+        rows=rows,
+        failures=failures,
+        notes=[*notes, *_flattering(learns, held_out)],
+        circumstances={
+            "made": now(),
+            "part": part,
+            "held_out": held_out if learns else None,
+            "seed": seed if learns and held_out else None,
+            **circumstances(),
+        },
+    )
+
+
+def _each(
+    asked: Iterable[_Opened],
+    texts: _Parted,
+    say: Callable[[str], None],
+    *,
+    limit: int | None,
+    probes: Mapping[str, str],
+) -> tuple[list[Tokens], dict[str, str], list[str]]:
+    """Count with each tokenizer.
+
+    Return the results, failures, and notes on duplicates left out.
+    """
+    given = measured(texts.counted)
+    rows: list[Tokens] = []
+    failures: dict[str, str] = {}
+    notes: list[str] = []
+    same: dict[tuple[Any, ...], str] = {}
+    for one in asked:
+        ready, began = one.tokenizer, time.perf_counter()
+        try:
+            if one.learns:
+                say(f"{one.name}: learning")
+                ready = open_tokenizer(one.tokenizer, texts.learned)
+            seconds = time.perf_counter() - began
+            known_by = _known_by(ready, limit)
+            if known_by in same:
+                notes.append(f"{one.name} is left out: on this corpus it is the same as {same[known_by]}")
+                continue
+            same[known_by] = one.name
+            found = count(
+                ready,
+                given,
+                limit=limit,
+                probes=probes,
+                name=one.name,
+                trained_on=_learned_from(*texts) if one.learns else "",
+                progress=_heard(say, one.name),
+            )
+        except BackendFailed as error:
+            failures[one.name] = error.message
+            continue
+        rows.append(replace(found, learn_seconds=seconds) if one.learns else found)
+    return rows, failures, notes
+
+
+def _opened(given: Any) -> tuple[list[_Opened], dict[str, str]]:
+    """Open the tokenizers.
+
+    Mistakes are raised; missing packages are returned as failures.
+    """
+    usual = given is None
+    wanted = USUAL if usual else [given] if isinstance(given, str) or not isinstance(given, Iterable) else given
+    named = wanted.items() if isinstance(wanted, Mapping) else [("", one) for one in wanted]
+    found: list[_Opened] = []
+    failures: dict[str, str] = {}
+    for name, one in named:
+        called, described = _called(name, one)
+        if called in failures or any(called == other.name for other in found):
+            raise BadInput(f"the tokenizer `{called}` is asked for twice", hint=f"name one apart: other={called}")
+        try:
+            tokenizer = open_tokenizer(described)
+        except (MissingExtra, BackendFailed) as error:
+            failures[called] = f"{error.message}{f' ({error.hint})' if error.hint else ''}"
+            continue
+        found.append(_Opened(called, tokenizer, callable(getattr(tokenizer, "fitted", None))))
+    if not found:
+        raise _none(failures)
+    return found, failures
+
+
+def _called(name: str, one: Any) -> tuple[str, Any]:
+    """Return the display name of a tokenizer and what to open it from."""
+    if not isinstance(one, str):
+        return str(name or getattr(one, "name", one)), one
+    given, described = ("", one) if name else named_description(one)
+    return str(name) or given or str(without_secrets(parse(described, "tokenizer"))), described
+
+
+def _known_by(tokenizer: Tokenizer, limit: int | None) -> tuple[Any, ...]:
+    """Return a key that is equal for tokenizers with equal results."""
+    most = getattr(tokenizer, "limit", None) if limit is None else limit
+    # An embedder's prefix may appear only in its own token count.
+    around = None if most is None else (getattr(tokenizer, "marks", 0), *own_counts(tokenizer, [""]))
+    return tokenizer.name, most, around
+
+
+def _none(failures: Mapping[str, str]) -> RagaugeError:
+    if not failures:
+        return BadInput("no tokenizer is given", hint="bytes, bpe(vocabulary=8000), minilm …")
+    return BackendFailed("; ".join(f"{name}: {why}" for name, why in failures.items()))
+
+
+def _read(corpus: Any) -> tuple[str, list[Document]]:
+    """Return the name of a corpus and its documents."""
+    if isinstance(corpus, str | Path):
+        documents = documents_of(corpus)
+        place = Path(corpus)
+        name = (place.resolve().name or str(corpus)) if place.exists() else str(corpus)
+    elif isinstance(corpus, Dataset):
+        name, documents = corpus.name, list(corpus.documents)
+    elif not isinstance(corpus, Iterable):
+        raise BadInput(
+            f"a corpus cannot be read from {type(corpus).__name__}",
+            hint="a file, a folder, the name of a dataset, documents or texts",
+        )
+    else:
+        things = list(corpus)
+        documents = [
+            Document(str(n), one) if isinstance(one, str) else documents_of([one])[0] for n, one in enumerate(things, 1)
+        ]
+        name = "documents"
+    return name, documents
+
+
+def _parted(texts: Sequence[str], held_out: float, seed: int) -> tuple[Sequence[str], Sequence[str]]:
+    """Split texts into those to train on and those to count.
+
+    Both are all texts if none are held out.
+    """
+    kept = round(held_out * len(texts)) if held_out else 0
+    if not held_out:
+        return texts, texts
+    if not 0 < kept < len(texts):
+        left = "learn from" if kept else "count"
+        raise BadInput(
+            f"{held_out:g} of {len(texts)} documents are {kept}: nothing is left to {left}",
+            hint="held_out=0 learns from all of them, and counts all",
+        )
+    chosen = set(np.random.default_rng(seed).permutation(len(texts))[:kept].tolist())
+    parts = [[text for at, text in enumerate(texts) if (at in chosen) is mine] for mine in (False, True)]
+    return parts[0], parts[1]
+
+
+def _learned_from(name: str, learned: Sequence[str], counted: Sequence[str]) -> str:
+    others = f"{len(learned):,} other document{'s' if len(learned) != 1 else ''}"
+    return "these documents" if learned is counted else f"{others} of {name}"
+
+
+def _flattering(learns: bool, held_out: float) -> list[str]:
+    if not learns or held_out:
+        return []
+    return [
+        "tokenizers that learned from these very documents look better than they are: their pieces fit, and few are "
+        "unknown; with --held-out they are counted on documents that they have not seen"
+    ]
+
+
+def _heard(say: Callable[[str], None], name: str) -> Callable[[int, int], None]:
+    return lambda done, total: say(f"{name}: {done:,} of {total:,}")

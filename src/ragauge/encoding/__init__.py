@@ -1,1 +1,0 @@
-"""Comparison of embedders on the same dataset, retriever and context length."""

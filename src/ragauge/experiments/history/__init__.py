@@ -1,0 +1,300 @@
+"""Collect scores and latencies of systems over time from run folders."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ragauge.core.errors import BadInput, MissingEvidence, RagaugeError, UnknownName
+from ragauge.core.summaries import Mean
+from ragauge.evaluation import indicators, read_measures
+from ragauge.evaluation.indicators import Figure
+from ragauge.experiments.history import index as history_index
+from ragauge.experiments.history.rescoring import rules_of, score_again
+from ragauge.experiments.history.results import History, Point
+from ragauge.experiments.history.run_folders import Kept, Stamp, Tally, Told, find, read, tally_of, timings_of
+from ragauge.experiments.history.series import Stand, Watch, changes_of, figure_of, series_of
+from ragauge.measures.conventions import PRESETS
+from ragauge.measures.conventions import convention as find_convention
+from ragauge.measures.latency import milliseconds, speed
+from ragauge.measures.names import Measure
+from ragauge.stats.comparisons import Method
+from ragauge.stats.intervals import quantile_interval
+
+T = TypeVar("T")
+
+
+def history(  # noqa: PLR0913 - each has a use of its own, and a default
+    folders: str | Path | Iterable[str | Path] = "runs",
+    *,
+    measures: str | Iterable[str] | None = None,
+    systems: str | Iterable[str] | None = None,
+    datasets: str | Iterable[str] | None = None,
+    convention: str | None = None,
+    index: bool = True,
+    rebuild: bool = False,
+    confidence: float = 0.95,
+    watch: Watch | None = None,
+) -> History:
+    """Return how measures of systems changed over time.
+
+    Searches the given folders and their subfolders for results of `run`. `measures` are names of measures or of
+    timings (`p95_ms`, `throughput`); the default is the measures that each folder was scored by. A measure that a
+    folder lacks is computed from its run. If `convention` is given, all measures are computed under it.
+
+    The values read are cached in an index in the first folder. The index can be deleted at any time. `rebuild=True`
+    ignores it, and `index=False` neither reads nor writes it. `watch` is called with the current step, the number of
+    items done and their total. After an interruption, the values read so far are in the index.
+    """
+    method = Method(confidence=confidence)
+    given = [folders] if isinstance(folders, str | Path) else list(folders)
+    if not given:
+        raise BadInput("no folder is given", hint="runs")
+    rules = None if convention is None else find_convention(convention)
+    wanted = None if measures is None else [_figure(one) for one in _listed(measures)]
+    found, skipped = find(given)
+    known = history_index.load(Path(given[0])) if index and not rebuild else {}
+    kept: dict[str, Kept] = {}
+    stands: list[Stand] = []
+    chosen: list[tuple[str, Kept, Told]] = []
+    before = _extent(known.values())
+    try:
+        for folder, entry in _watched(_read(found, known, skipped), "reads", len(found), watch):
+            kept[folder] = entry
+        chosen = _chosen(kept, systems, datasets)
+        for folder, entry, told in _watched(iter(chosen), "scores", len(chosen), watch):
+            rule = rules.name if rules is not None else entry.convention
+            try:
+                for name, tally, timed, under in _tallies(Path(folder), entry, told, wanted, rule, method):
+                    mean = Mean(tally.value, tally.n, *_ends(tally, method.confidence))
+                    dataset = str(told.data.get("name", ""))
+                    point = Point(told.finished, folder, told.name, name, mean, "", dataset)
+                    stands.append(Stand(point, entry, told, timed, under))
+            except RagaugeError as error:
+                skipped[str(Path(folder) / told.place)] = error.message
+    finally:  # Save also after an interruption, so that the next call resumes here.
+        if index:
+            rest = {one: history_index.fresh(known, one, stamp) for one, stamp in found.items() if one not in kept}
+            held = kept | {one: mine for one, mine in rest.items() if mine is not None}
+            if {history_index.key(one): held[one] for one in held} != known or _extent(held.values()) != before:
+                history_index.save(Path(given[0]), held)
+    if not stands:
+        raise _nothing(given, skipped)
+    stands.sort(key=lambda one: (one.point.when, one.point.folder))
+    series = series_of(stands)
+    changes, comparable = changes_of(series, method, watch)
+    points = [one.point for mine in series.values() for one in mine]
+    return History(
+        sorted(points, key=lambda one: (one.when, one.folder)),
+        confidence,
+        skipped,
+        changes,
+        comparable,
+        _notes(stands, chosen if wanted is None else ()),
+    )
+
+
+def _listed(given: str | Iterable[str]) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _figure(name: str) -> Figure:
+    found = indicators.find(name, PRESETS["default"])
+    if found.source == "count":
+        raise BadInput(f"`{name}` has no history", hint=f"a measure, or one of {', '.join(indicators.TIMES)}")
+    return found
+
+
+def _extent(entries: Iterable[Kept]) -> int:
+    """Count the cached values that are not in the folders themselves.
+
+    The number only grows, so a change of it means that the index must be saved.
+    """
+    return sum(len(told.more) for entry in entries for told in entry.systems)
+
+
+def _watched(things: Iterator[T], what: str, total: int, watch: Watch | None) -> Iterator[T]:
+    for done, one in enumerate(things):
+        if watch is not None:
+            watch(what, done, total)
+        yield one
+
+
+def _read(found: Mapping[str, Stamp], known: Mapping[str, Kept], skipped: dict[str, str]) -> Iterator[tuple[str, Kept]]:
+    """Yield the summary of each folder, from the index if its files are unchanged."""
+    for folder, stamp in found.items():
+        entry = history_index.fresh(known, folder, stamp)
+        if entry is None:
+            try:
+                entry = read(Path(folder), stamp)
+            except RagaugeError as error:
+                skipped[folder] = error.message
+                continue
+        yield folder, entry
+        skipped.update({str(Path(folder) / place): why for place, why in entry.problems.items()})
+
+
+def _chosen(
+    kept: Mapping[str, Kept], systems: str | Iterable[str] | None, datasets: str | Iterable[str] | None
+) -> list[tuple[str, Kept, Told]]:
+    everything = [(folder, entry, told) for folder, entry in kept.items() for told in entry.systems]
+    for what, names, of in (
+        ("system", systems, lambda told: told.name),
+        ("dataset", datasets, lambda told: str(told.data.get("name", ""))),
+    ):
+        if names is None or not everything:
+            continue
+        asked, there = _listed(names), dict.fromkeys(of(told) for _, _, told in everything)
+        for name in asked:
+            if name not in there:
+                raise UnknownName(what, name, there, hint=f"there are {', '.join(list(there)[:10])}")
+        everything = [one for one in everything if of(one[2]) in asked]
+    return everything
+
+
+def _nothing(given: Sequence[str | Path], skipped: Mapping[str, str]) -> BadInput:
+    where = ", ".join(map(str, given))
+    if skipped:
+        folder, why = next(iter(skipped.items()))
+        return BadInput(f"nothing that can be read is below {where}: {why if folder in why else f'{folder}: {why}'}")
+    return BadInput(f"no folder that `ragauge run` wrote is below {where}", hint="ragauge run pydocs -s bm25")
+
+
+def _tallies(
+    folder: Path, entry: Kept, told: Told, wanted: Sequence[Figure] | None, convention: str, method: Method
+) -> Iterator[tuple[str, Tally, bool, str]]:
+    """Yield the requested values of a system.
+
+    Each is a tuple of name, value, whether it is a timing, and the convention ("" if unknown). An error is raised
+    only after all available values are yielded.
+    """
+    asked = _usual(entry, told, convention) if wanted is None else wanted
+    if not asked:
+        raise MissingEvidence("; ".join(dict.fromkeys(told.uncounted.values())))
+    timed = [one for one in asked if one.source != "measure"]
+    own = told.tallies if convention == entry.convention else {}
+    rules = rules_of(convention)
+    names = {
+        one: one.name if rules is None or one.name in own else _canonical(one.name, rules.name)
+        for one in asked
+        if one.source == "measure"
+    }
+    lacks = [name for name in names.values() if name not in own and f"{convention}\t{name}" not in told.more]
+    failed: RagaugeError | None = None
+    try:
+        if any(f"{method.confidence:g}\t{one.name}" not in told.more for one in timed):
+            told.more.update(_times(folder / told.place, told, timed, method.confidence))
+        if lacks:
+            scores = score_again(folder, told.place, lacks, convention, entry.judgments)
+            told.more.update({f"{convention}\t{one}": tally_of(scores, one) for one in scores.measures})
+    except RagaugeError as error:
+        failed = error
+    for one in asked:
+        is_time = one.source != "measure"
+        name = one.name if is_time else names[one]
+        key = f"{method.confidence:g}\t{name}" if is_time else f"{convention}\t{name}"
+        if not is_time and name in own:
+            yield name, own[name], False, convention or ("" if told.scored else "default")
+        elif key in told.more:
+            yield name, told.more[key], is_time, convention or "default"
+    if failed is not None:  # Raise last, so that the values above are kept.
+        raise failed
+
+
+def _usual(entry: Kept, told: Told, convention: str) -> list[Figure]:
+    """Return the indicators that a run was scored by and that can be computed.
+
+    Another convention may make measures available that could not be computed under the original one.
+    """
+    more = [one for one in told.uncounted if convention != entry.convention and indicators.measure_of(one) is not None]
+    return [figure_of(one) for one in (*told.tallies, *more)]
+
+
+@lru_cache(maxsize=1000)
+def _canonical(measure: str, convention: str) -> str:
+    one = read_measures(measure, rules_of(convention) or PRESETS["default"])[0]
+    return str(one) if isinstance(one, Measure) else one.__name__
+
+
+def _times(run: Path, told: Told, wanted: Sequence[Figure], confidence: float) -> dict[str, Tally]:
+    """Compute timing values of a run. The value is NaN if the run lacks the stage."""
+    timings = timings_of(run)
+    stages = {} if timings is None else milliseconds(timings)
+    found: dict[str, Tally] = {}
+    for one in wanted:
+        tally = Tally(math.nan, 0)
+        if one.name in told.costs:
+            cost = told.costs[one.name]
+            tally = tally if cost is None else Tally(cost, 1)
+        elif one.source == "whole" and timings is not None:
+            whole = speed(timings)
+            tally = Tally(whole.throughput, whole.asked - whole.failed - whole.timed_out)
+        elif one.source == "latency":
+            stage, statistic = indicators.stage_of(one)
+            values = stages.get(stage, np.empty(0))
+            tally = tally if not len(values) else _latency(values, statistic, confidence)
+        found[f"{confidence:g}\t{one.name}"] = tally
+    return found
+
+
+def _latency(values: Any, statistic: str, confidence: float) -> Tally:
+    n = len(values)
+    if statistic == "mean":
+        return Tally(float(values.mean()), n, float(values.std(ddof=1)) if n > 1 else math.nan)
+    if statistic == "max":
+        return Tally(float(values.max()), n)
+    share = int(statistic[1:]) / 100
+    return Tally(float(np.quantile(values, share)), n, math.nan, *quantile_interval(values, share, confidence))
+
+
+def _ends(tally: Tally, confidence: float) -> tuple[float, float]:
+    """Return Student's t interval of a mean, or the stored interval of a percentile."""
+    if math.isnan(tally.deviation):
+        return tally.low, tally.high
+    from scipy.special import stdtrit
+
+    reach = float(stdtrit(tally.n - 1, (1 + confidence) / 2)) * tally.deviation / math.sqrt(tally.n)
+    return tally.value - reach, tally.value + reach
+
+
+def _notes(stands: Sequence[Stand], chosen: Sequence[tuple[str, Kept, Told]]) -> list[str]:
+    """Describe what limits the points, and which measures lack values."""
+    notes = []
+    left: dict[tuple[str, str], set[str]] = {}
+    there: dict[tuple[str, str], set[str]] = {}
+    for one in stands:
+        there.setdefault((one.point.folder, one.told.place), set()).add(one.point.measure)
+    for folder, _, told in chosen:
+        known = there.get((folder, told.place), set())
+        for measure, why in told.uncounted.items():
+            if known and measure not in known:  # Runs without any value are reported as skipped.
+                left.setdefault((measure, why), set()).add(folder)
+    for (measure, why), those in left.items():
+        notes.append(
+            f"{measure} is left out of {len(those)} folder{'s' * (len(those) != 1)} without scores of it: {why}"
+        )
+    unknown = {one.point.folder for one in stands if not one.convention and not one.timed}
+    if unknown:
+        notes.append(f"under which convention {len(unknown)} of the folders were scored is not known")
+    undirected = list(dict.fromkeys(m for one in stands if not figure_of(m := one.point.measure).direction_known))
+    if undirected:
+        notes.append(f"direction unknown, higher assumed to be better: {', '.join(undirected)}")
+    shallow: dict[tuple[str, int], None] = {}
+    for one in stands:
+        k = one.told.plan.get("k")
+        if isinstance(k, int) and not one.timed and _cutoff(one.point.measure) > k and math.isnan(one.point.mean.value):
+            shallow[one.point.measure, k] = None
+    notes += [f"{measure} is undefined for runs made with k={k}" for measure, k in shallow]
+    return notes
+
+
+@lru_cache(maxsize=1000)
+def _cutoff(measure: str) -> int:
+    """Return the cutoff of a measure, or 0 if it has none."""
+    found = indicators.measure_of(measure)
+    return 0 if found is None else int(found.cutoff or 0)

@@ -1,0 +1,273 @@
+"""Evaluate the retrieval of a database at one or more k, and recommend a k."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ragauge.core.documents import Hit
+from ragauge.core.errors import BackendFailed, BadInput, describe_failures
+from ragauge.core.protocols import Retriever, is_async
+from ragauge.core.records import Scores
+from ragauge.datasets.query_sets import describe_repeated, list_pairs, read_ground_truth
+from ragauge.evaluation import evaluate
+from ragauge.measures.conventions import Convention
+from ragauge.runs.execution import Answer, Job, Plan, ask_async
+from ragauge.runs.returned_ids import ID_HINT, ReturnedIds
+from ragauge.stats.smallest_k import Advice, enough, quarter_of_bytes
+from ragauge.systems.adapters import as_retriever, check_signature
+
+MEASURES = ("hit_rate", "mrr", "ndcg", "recall", "precision", "f1", "map")
+"""Measures that `RAGEvaluator.evaluate` returns, each at k."""
+
+CountTokens = Callable[[str], float]
+
+
+class Metrics(dict[str, float]):
+    """Measures by name at one k, with the errors of the queries that failed."""
+
+    def __init__(self, values: Mapping[str, float], failures: Mapping[str, str], notes: Sequence[str] = ()) -> None:
+        super().__init__(values)
+        self.failures = dict(failures)
+        """`{query: error}` of the queries that failed; each counts as an empty ranking."""
+        self.notes = list(notes)
+        """Limits of the values: ids missing from the ground truth or the database, and repeated queries."""
+
+    def __repr__(self) -> str:
+        failed = describe_failures(self.failures, int(self["n"]))
+        return "; ".join([repr(dict(self)), *([failed] if failed else []), *self.notes])
+
+
+class RAGEvaluator:
+    """Evaluator of retrieval from a database or any other supported retriever.
+
+    `db` has an async or plain `semantic_search(query, k)`, as `PgVectorDB` has, or another search interface that
+    ragauge supports. Ground truth is a list of `(query, id)`; instead of one id, a list of ids or `{id: grade}` is
+    accepted. A document that is repeated in a ranking keeps its rank but scores 0. `workers` is the number of
+    concurrent queries; with more than one, `latency_ms` is measured under load. If every query fails, BackendFailed
+    is raised, unless `allow_failures` is set.
+    """
+
+    def __init__(
+        self,
+        db: Any = None,
+        *,
+        workers: int = 1,
+        timeout: float | None = None,
+        retries: int = 0,
+        convention: str | Convention = "default",
+        allow_failures: bool = False,
+    ) -> None:
+        self._db = db
+        self._allow_failures = allow_failures
+        self._how = {"workers": workers, "timeout": timeout, "retries": retries}
+        self._convention = convention
+
+    async def evaluate(self, ground_truth: Any, k: int = 5, retrieval_fn: Callable[..., Any] | None = None) -> Metrics:
+        """Compute the measures at k, with `latency_ms`, `n` and `failed`.
+
+        The measures are `hit_rate`, `mrr`, `ndcg`, `recall`, `precision`, `f1` and `map`. `failures` of the result
+        has the errors of the failed queries.
+        """
+        metrics: Metrics = (await self.evaluate_k_range(ground_truth, [k], retrieval_fn))[0]["metrics"]
+        return metrics
+
+    async def evaluate_k_range(
+        self, ground_truth: Any, k_values: Iterable[int], retrieval_fn: Callable[..., Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return `[{"k": …, "retrieved_k": …, "metrics": {…}}]` for each k.
+
+        Each k is retrieved separately, with its own latency. A system or function with `nested_rankings = True` is
+        queried once, at the largest k, which is then `retrieved_k`.
+        """
+        wanted = _sound(k_values)
+        pairs = list_pairs(ground_truth)
+        found = await self._ask_each(pairs, wanted, retrieval_fn)
+        notes = [*describe_repeated(pairs), *self._describe_missing(found.values())]
+        return [{"k": k, "retrieved_k": found[k].k, "metrics": self._metrics(found[k], k, notes)} for k in wanted]
+
+    def _describe_missing(self, found: Iterable[_Asked]) -> list[str]:
+        """Name the relevant ids that the database lacks, if it supports `id in db`."""
+        if not hasattr(type(self._db), "__contains__"):
+            return []
+        asked = list(found)
+        relevant = {doc: None for docs in asked[0].grades.values() for doc, grade in docs.items() if grade > 0}
+        returned = {doc for one in asked for answer in one.answers for doc in answer.docs}
+        missing = [doc for doc in relevant if doc not in returned and doc not in self._db]
+        if not missing:
+            return []
+        verb = "is" if len(missing) == 1 else "are"
+        shown = ", ".join(f"`{doc[:80]}`" for doc in missing[:3]) + (", …" if len(missing) > 3 else "")
+        return [f"{len(missing):,} of {len(relevant):,} relevant ids {verb} not in the database: {shown}"]
+
+    def _metrics(self, asked: _Asked, k: int, notes: list[str]) -> Metrics:
+        scores = self._scores(asked, [f"{measure}@{k}" for measure in MEASURES])
+        returned = ReturnedIds.count(asked.answers, [], asked.grades)
+        notes = [*notes, *([f"{returned.describe()}; {ID_HINT}"] if returned.unknown else [])]
+        if asked.k != k:
+            notes.append(f"computed from one retrieval at k={asked.k}, because the system declares nested rankings")
+        about = {"latency_ms": asked.milliseconds(), "n": len(asked.grades), "failed": len(asked.failures)}
+        return Metrics({measure: scores.means[f"{measure}@{k}"] for measure in MEASURES} | about, asked.failures, notes)
+
+    async def recommend_k(
+        self,
+        ground_truth: Any,
+        k_values: Iterable[int] = (1, 3, 5, 10, 20),
+        retrieval_fn: Callable[..., Any] | None = None,
+        *,
+        measure: str = "hit_rate",
+        tolerance: float = 0.02,
+        confidence: float = 0.95,
+        count_tokens: CountTokens | None = None,
+    ) -> Advice:
+        """Find the smallest k that is at most `tolerance` worse than the best k.
+
+        For each k, the loss against the best k is bootstrapped over queries. k is sufficient if the upper end of the
+        one-sided interval is within the tolerance, so few queries lead to a larger k. If the measure still rises at
+        the largest k, `k` is None. Tokens are counted in the returned texts by `count_tokens`, or estimated as a
+        quarter of the bytes. Each k is retrieved separately, unless the system declares nested rankings.
+        """
+        wanted = sorted(_sound(k_values))
+        found = await self._ask_each(list_pairs(ground_truth), wanted, retrieval_fn, count_tokens or quarter_of_bytes)
+        names = {k: f"{measure}@{k}" for k in wanted}
+        values = {k: self._scores(found[k], [name]).values[name] for k, name in names.items()}
+        advice = enough(values, measure, tolerance, confidence, {k: found[k].tokens(k) for k in wanted})
+        failures = {query: error for asked in found.values() for query, error in asked.failures.items()}
+        failed = describe_failures(failures, len(found[wanted[0]].grades))
+        return replace(advice, notes=[*([failed] if failed else []), *self._describe_missing(found.values())])
+
+    def _scores(self, asked: _Asked, measures: list[str]) -> Scores:
+        scores: Scores = evaluate(asked.grades, asked.rankings(), measures, self._convention)
+        return scores
+
+    async def _ask_each(
+        self,
+        ground_truth: Any,
+        ks: Sequence[int],
+        retrieval_fn: Callable[..., Any] | None,
+        count: CountTokens | None = None,
+    ) -> dict[int, _Asked]:
+        """Retrieve for each k, or only at the largest if rankings are nested."""
+        searched = self._db if retrieval_fn is None else retrieval_fn
+        if getattr(searched, "nested_rankings", False):
+            return dict.fromkeys(ks, await self._ask(ground_truth, max(ks), retrieval_fn, count))
+        return {k: await self._ask(ground_truth, k, retrieval_fn, count) for k in ks}
+
+    async def _ask(
+        self, ground_truth: Any, k: int, retrieval_fn: Callable[..., Any] | None, count: CountTokens | None = None
+    ) -> _Asked:
+        texts, grades = read_ground_truth(ground_truth)
+        retriever = self._retriever(retrieval_fn)
+        listening = _Listening(retriever, count)
+        asked = _Asked(k, texts, grades, [], listening.tokens)
+        jobs = [Job(query, text, 0) for query, text in texts.items()]
+        await ask_async(listening, jobs, Plan(k=k, **self._how), asked.answers.append)  # type: ignore[arg-type]
+        if len(asked.failures) == len(jobs) and not self._allow_failures:
+            hint = "fix the system, or pass allow_failures=True to RAGEvaluator to score failed queries as 0"
+            raise BackendFailed(describe_failures(asked.failures, len(jobs), scored=False), hint=hint)
+        return asked
+
+    def _retriever(self, retrieval_fn: Callable[..., Any] | None) -> Retriever:
+        if retrieval_fn is not None:
+            return as_retriever(retrieval_fn)
+        if self._db is None:
+            raise BadInput("there is nothing to search", hint="RAGEvaluator(db), or retrieval_fn=…")
+        method = getattr(self._db, "semantic_search", None)
+        if method is not None:
+            check_signature(method, "", k=1)
+        return as_retriever(self._db if method is None else _with_k(method))
+
+
+def _with_k(function: Callable[..., Any]) -> Any:
+    """Wrap a search function to pass k by keyword.
+
+    Its second parameter is not always k.
+    """
+    if inspect.iscoroutinefunction(function):
+
+        async def later(query: str, k: int) -> Any:
+            return await function(query, k=k)
+
+        return later
+    return lambda query, k: function(query, k=k)
+
+
+class _Listening:
+    """Retriever that counts the tokens of each returned text."""
+
+    def __init__(self, retriever: Retriever, count: CountTokens | None) -> None:
+        self._retriever = retriever
+        self._count = count
+        self.asynchronous = is_async(retriever)
+        self.tokens: dict[str, list[float]] = {}
+
+    def search(self, query: str, k: int) -> Sequence[Hit] | Awaitable[Sequence[Hit]]:
+        found = self._retriever.search(query, k)
+        if inspect.isawaitable(found):
+            return self._later(query, found)
+        return self._heard(query, found)
+
+    async def _later(self, query: str, found: Awaitable[Sequence[Hit]]) -> Sequence[Hit]:
+        return self._heard(query, await found)
+
+    def _heard(self, query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
+        if self._count is not None:
+            self.tokens[query] = [self._count(hit.text) for hit in hits]
+        return hits
+
+
+@dataclass(frozen=True)
+class _Asked:
+    k: int
+    """Number of documents requested per query."""
+    texts: Mapping[str, str]
+    grades: Mapping[str, Mapping[str, float]]
+    answers: list[Answer]
+    counted: Mapping[str, list[float]]
+
+    @cached_property
+    def failures(self) -> dict[str, str]:
+        """`{query text: error}` of the queries that failed."""
+        return {self.texts[one.query]: one.error for one in self.answers if one.status != "ok"}
+
+    def rankings(self) -> dict[str, dict[str, float]]:
+        """Return negative ranks as retrieval scores.
+
+        A repeated document keeps its rank under a unique id.
+        """
+        runs: dict[str, dict[str, float]] = {query: {} for query in self.grades}
+        for one in self.answers:
+            ranked = runs[one.query]
+            for place, doc in enumerate(one.docs, 1):
+                ranked[doc if doc not in ranked else f"{doc}\0again {place}"] = -float(place)
+        return runs
+
+    def milliseconds(self) -> float:
+        """Return the mean latency in ms of queries without an error.
+
+        Timeouts are included, errors may return early.
+        """
+        waited = [one.total for one in self.answers if one.status != "error"]
+        return float(np.mean(waited)) / 1e6 if waited else math.nan
+
+    def tokens(self, k: int) -> float:
+        """Return the mean number of tokens in the first k texts of a query.
+
+        Returns NaN if they were not counted.
+        """
+        if not self.counted:
+            return math.nan
+        return float(np.mean([sum(tokens[:k]) for tokens in self.counted.values()]))
+
+
+def _sound(k_values: Iterable[int]) -> list[int]:
+    wanted = [int(k) for k in k_values]
+    if not wanted or min(wanted) < 1:
+        raise BadInput(f"k cannot be {wanted}", hint="k_values=[1, 3, 5, 10]")
+    return wanted

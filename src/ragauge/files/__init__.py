@@ -1,0 +1,1 @@
+"""Readers and writers of every file format, and the folders that commands work in."""

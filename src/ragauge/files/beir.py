@@ -1,0 +1,59 @@
+"""Judgments of BEIR folders: `qrels/*.tsv` of 3 or 4 columns, with or without a header."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from ragauge.core.errors import BadInput
+from ragauge.files.source import Source
+from ragauge.files.table_files import check_columns, is_header, judgment_columns, text_errors, whole_grades, write_text
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def qrels_file(folder: Path, split: str | None = None) -> Path:
+    """Find the judgments of a folder: of the split, else test, else the only file."""
+    files = sorted((folder / "qrels").glob("*.tsv*")) or sorted(folder.glob("*.tsv*"))
+    by_split = {path.name.split(".")[0]: path for path in files}
+    for wanted in [split] if split else ["test", "dev", "validation", *(by_split if len(by_split) == 1 else ())]:
+        if wanted in by_split:
+            return by_split[str(wanted)]
+    raise BadInput(
+        "no qrels/test.tsv" if split is None else f"no qrels/{split}.tsv",
+        file=str(folder),
+        hint=f"there are {', '.join(by_split)}"
+        if by_split
+        else "a BEIR folder has qrels/*.tsv, queries.jsonl, corpus.jsonl",
+    )
+
+
+def read_tsv(source: Source) -> pl.DataFrame:
+    """Read the columns query, doc, grade of a BEIR judgments file."""
+    import polars as pl
+
+    head = source.head()
+    if not head:
+        raise BadInput("no rows", file=source.label)
+    fields = head[0].split("\t")
+    if is_header(fields):
+        check_columns(1, fields, source.label)
+        data = source.read()
+        with text_errors(data, source.label, separator=b"\t", fields=len(fields)):
+            table = pl.read_csv(data, separator="\t", infer_schema=False, quote_char=None)
+        return judgment_columns(table, source.label)
+    names = {3: ["query", "doc", "grade"], 4: ["query", "iteration", "doc", "grade"]}.get(len(fields))
+    if names is None:
+        raise BadInput(f"expected 3 or 4 columns, found {len(fields)}", file=source.label, line=1)
+    schema = dict.fromkeys(names, pl.String)
+    data = source.read()
+    with text_errors(data, source.label, separator=b"\t", fields=len(fields)):
+        table = pl.read_csv(data, separator="\t", has_header=False, schema=schema, quote_char=None)
+    return judgment_columns(table, source.label)
+
+
+def write_tsv(frame: pl.DataFrame, out: IO[bytes]) -> None:
+    """Write judgments as BEIR does, with its header."""
+    table = whole_grades(frame).rename({"query": "query-id", "doc": "corpus-id", "grade": "score"})
+    write_text(table, out, separator="\t", header=True)

@@ -1,0 +1,304 @@
+"""Judgments and runs from objects in memory: nested dictionaries, tuples, ranked lists, frames, and arrays."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ragauge.core.errors import BadInput
+from ragauge.core.records import Judgments, Nested, Run
+from ragauge.core.unicode_text import check_id
+from ragauge.files.table_files import checked, judgment_columns, run_columns
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def is_frame(thing: Any) -> bool:
+    """Return whether an object is a polars or pandas frame, without importing either."""
+    return type(thing).__name__ in ("DataFrame", "LazyFrame") and type(thing).__module__.split(".")[0] in (
+        "polars",
+        "pandas",
+    )
+
+
+def to_polars(frame: Any) -> pl.DataFrame:
+    """Convert a polars or pandas frame to a polars data frame."""
+    import polars as pl
+
+    if isinstance(frame, pl.LazyFrame):
+        return frame.collect()
+    return frame if isinstance(frame, pl.DataFrame) else pl.from_pandas(frame)
+
+
+def is_one_run(thing: Mapping[Any, Any]) -> bool:
+    """Return whether a mapping is one run, not several runs by name.
+
+    A run maps queries to documents.
+    """
+    value = next((v for v in thing.values() if not isinstance(v, Sequence | Mapping) or len(v)), None)
+    if value is None:
+        return True
+    if isinstance(value, Mapping):
+        return not isinstance(next(iter(value.values())), Mapping | list)
+    if isinstance(value, str | bytes) or not isinstance(value, list | tuple | np.ndarray):
+        return False
+    first = value[0]
+    return isinstance(first, str | int | np.integer | Mapping) or (isinstance(first, list | tuple) and len(first) == 2)
+
+
+def judgments_of(thing: Any) -> Judgments:
+    """Convert an object in memory to judgments."""
+    if isinstance(thing, Judgments):
+        return thing
+    if is_frame(thing):
+        table = judgment_columns(to_polars(thing), "the judgments")
+        return judgments_from_table(checked(table, "the judgments", "grade", None), "a frame")
+    if hasattr(thing, "to_dict"):  # ranx's Qrels
+        thing = thing.to_dict()
+    if isinstance(thing, Mapping):
+        return Judgments(_nested_grades(thing), source="a mapping")
+    if isinstance(thing, Iterable) and not isinstance(thing, str | bytes):
+        return _from_tuples(thing)
+    raise BadInput(
+        f"judgments cannot be read from {type(thing).__name__}",
+        hint="a path, {query: {document: grade}}, a frame, or [(query, document), …]",
+    )
+
+
+def with_sound_grades(judgments: Judgments) -> Judgments:
+    """Return the judgments; raise BadInput for a grade that is not a finite number."""
+    with contextlib.suppress(TypeError, ValueError):
+        if np.isfinite(judgments.pool.grades).all():
+            return judgments
+    for query, docs in judgments.nested.items():
+        for doc, grade in docs.items():
+            number: Any = grade
+            if not isinstance(number, Real) or not math.isfinite(number):
+                message = f"the grade of document `{doc}` for query `{query}` is {grade!r}, not a number"
+                raise BadInput(message, file=judgments.source)
+    return judgments
+
+
+def _nested_grades(thing: Mapping[Any, Any]) -> Nested:
+    if _is_nested(thing):
+        return with_text_ids(thing)
+    rows = []
+    for query, docs in thing.items():
+        # Relevant documents, or pairs of document and grade; a single text is one document.
+        for doc in [docs] if isinstance(docs, str) else docs.items() if isinstance(docs, Mapping) else docs:
+            if isinstance(doc, list | tuple) and len(doc) != 2:
+                raise BadInput(
+                    f"the judgments of query `{query}` have {doc!r}", hint="a document, or (document, grade)"
+                )
+            rows.append((query, *doc) if isinstance(doc, list | tuple) else (query, doc))
+    grades = _from_tuples(rows).nested
+    return {str(query): grades.get(str(query), {}) for query in thing}
+
+
+def _is_nested(thing: Mapping[Any, Any]) -> bool:
+    # A set of types, because checking a hundred thousand dictionaries one by one is slow.
+    return all(issubclass(kind, Mapping) for kind in set(map(type, thing.values())))
+
+
+def with_text_ids(thing: Mapping[Any, Mapping[Any, Any]]) -> Nested:
+    """Return the mapping if its ids are texts, else a copy with ids converted to text.
+
+    Only the first document of each query is checked.
+    """
+    first_docs = map(next, map(iter, thing.values()), repeat(""))
+    texts = {*map(type, thing), *map(type, first_docs)} <= {str}
+    return thing if texts else {str(q): {str(d): v for d, v in docs.items()} for q, docs in thing.items()}
+
+
+def _from_tuples(rows: Iterable[Any]) -> Judgments:
+    grades: dict[str, dict[str, float]] = {}
+    for at, row in enumerate(rows, 1):
+        if hasattr(row, "query_id"):  # ir_measures' Qrel
+            query, doc, grade = row.query_id, row.doc_id, row.relevance
+        elif isinstance(row, list | tuple) and len(row) in (2, 3, 4):
+            query, doc, grade = (*row, 1)[:3] if len(row) < 4 else (row[0], row[2], row[3])
+        else:
+            raise BadInput(f"judgment {at} is {row!r}", hint="(query, document) or (query, document, grade)")
+        mine = grades.setdefault(str(query), {})
+        if mine.setdefault(str(doc), grade) != grade:
+            raise BadInput(f"document `{doc}` of query `{query}` has the grades {mine[str(doc)]:g}, {grade:g}")
+    return Judgments(grades, source="a list")
+
+
+def judgments_from_table(table: pl.DataFrame, source: str) -> Judgments:
+    """Build judgments from the columns query, doc, grade (and subtopic).
+
+    Duplicate rows count once. Raise BadInput for two different grades of one document.
+    """
+    import polars as pl
+
+    if "subtopic" in table.columns:
+        return subtopic_judgments(table.select("query", "subtopic", "doc", "grade").iter_rows(), source)
+    unique = table.unique(["query", "doc", "grade"], keep="first", maintain_order=True)
+    again = unique.filter(pl.struct("query", "doc").is_duplicated())
+    if again.height:
+        query, doc = again["query"][0], again["doc"][0]
+        found = again.filter((pl.col("query") == query) & (pl.col("doc") == doc))["grade"].to_list()
+        raise BadInput(
+            f"document `{doc}` of query `{query}` has the grades {', '.join(f'{g:g}' for g in found)}",
+            file=source,
+            hint="`ragauge validate` lists all such contradictions; "
+            "judgments of subtopics are read with --qrels-format subtopics",
+        )
+    order = unique.select(pl.col("query").unique(maintain_order=True)).with_row_index("at")
+    together = unique.join(order, on="query", how="left", maintain_order="left").sort("at", maintain_order=True)
+    return Judgments(together.select("query", "doc", "grade").rechunk(), source=source)
+
+
+def subtopic_judgments(rows: Iterable[tuple[Any, Any, Any, Any]], source: str = "a list") -> Judgments:
+    """Build judgments from (topic, subtopic, document, grade).
+
+    The overall grade of a document is its highest over the subtopics.
+
+    >>> subtopic_judgments([("q", "1", "a", 1), ("q", "2", "a", 3)]).nested
+    {'q': {'a': 3.0}}
+    """
+    best: dict[str, dict[str, float]] = {}
+    subtopics: dict[str, dict[str, float]] = {}
+    for query, subtopic, doc, grade in rows:
+        mine = best.setdefault(str(query), {})
+        mine[str(doc)] = max(float(grade), mine.get(str(doc), float(grade)))
+        before = subtopics.setdefault(str(query), {}).setdefault(f"{subtopic}\t{doc}", float(grade))
+        if before != float(grade):
+            message = (
+                f"document `{doc}` of subtopic `{subtopic}` of query `{query}` has the grades {before:g}, {grade:g}"
+            )
+            raise BadInput(message, file=source)
+    return Judgments(best, subtopics=subtopics, source=source)
+
+
+def run_of(thing: Any, name: str = "run") -> Run | Nested:
+    """Convert an object in memory to a run; nested dictionaries stay dictionaries."""
+    if isinstance(thing, Run):
+        return thing
+    if is_frame(thing):
+        table = run_columns(to_polars(thing), "the run").lazy().collect()
+        return Run(checked(table, "the run", "score", None), name)
+    if hasattr(thing, "to_dict"):  # ranx's Run
+        thing = thing.to_dict()
+    if isinstance(thing, Mapping):
+        if _is_nested(thing):
+            return with_text_ids(thing)
+        return _ranked_lists(thing, name)
+    if isinstance(thing, tuple) and len(thing) in (2, 3) and all(np.ndim(part) == 2 for part in thing[:2]):
+        return arrays(*thing, name=name)
+    if isinstance(thing, Iterable) and not isinstance(thing, str | bytes):
+        return _run_from_tuples(thing)
+    raise BadInput(
+        f"a run cannot be read from {type(thing).__name__}",
+        hint="a path, {query: {document: score}}, a frame, (ids, scores) arrays, or [(query, document, score), …]",
+    )
+
+
+def _run_from_tuples(rows: Iterable[Any]) -> Nested:
+    scores: dict[str, dict[str, float]] = {}
+    for at, row in enumerate(rows, 1):
+        if hasattr(row, "query_id"):  # ir_measures' ScoredDoc
+            query, doc, score = row.query_id, row.doc_id, row.score
+        elif isinstance(row, list | tuple) and len(row) == 3:
+            query, doc, score = row
+        else:
+            raise BadInput(f"row {at} of the run is {row!r}", hint="(query, document, score)")
+        mine = scores.setdefault(str(query), {})
+        if str(doc) in mine:
+            raise BadInput(f"document `{doc}` stands twice in the ranking of query `{query}`")
+        mine[str(doc)] = score
+    return scores
+
+
+def _ranked_lists(thing: Mapping[Any, Any], name: str) -> Run:
+    """Build a run from ranked lists, best first.
+
+    Items are ids, (id, score) pairs, or objects with id and score.
+    """
+    rows: list[tuple[str, str, float]] = []
+    for query, ranked in thing.items():
+        for place, item in enumerate(ranked.items() if isinstance(ranked, Mapping) else ranked):
+            if isinstance(item, Mapping):
+                doc, score = item.get("id", item.get("doc_id")), item.get("score", -float(place))
+            else:
+                doc, score = item if isinstance(item, list | tuple) else (item, -float(place))
+            if doc is None or isinstance(doc, list | Mapping):
+                raise BadInput(f"the ranking of query `{query}` has {item!r}", hint="an id, or (id, score)")
+            rows.append((str(query), str(doc), float(score)))
+    return Run(checked(_table(rows), "the run", "score", None), name)
+
+
+def as_table(run: Run | Nested) -> pl.DataFrame:
+    """Convert a run in memory to a table with the columns query, doc, score."""
+    if isinstance(run, Run):
+        return run.table
+    return _table([(q, d, float(s)) for q, docs in run.items() for d, s in docs.items()])
+
+
+def _table(rows: list[tuple[str, str, float]]) -> pl.DataFrame:
+    import polars as pl
+
+    schema = {"query": pl.String, "doc": pl.String, "score": pl.Float64}
+    try:
+        return pl.DataFrame(rows, schema=schema, orient="row")
+    except UnicodeEncodeError:
+        for query, doc, _ in rows:
+            check_id(query, "the query")
+            check_id(doc, "the document")
+        raise
+
+
+def arrays(ids: Any, scores: Any, queries: Sequence[str] | None = None, *, name: str = "run") -> Run:
+    """Build a run from the (ids, scores) arrays of a vector store, one row per query.
+
+    Rows are ordered best first. An id of -1 means that there is no further hit. Queries are numbered from 0 unless
+    named. Raise BadInput for scores that increase along every row, as distances do: pass `-distances` instead.
+
+    >>> arrays([[7, 3]], [[0.9, 0.5]]).nested
+    {'0': {'7': 0.9, '3': 0.5}}
+    """
+    import polars as pl
+
+    names, found, values = (
+        np.asarray(queries if queries is not None else np.arange(len(ids))),
+        np.asarray(ids),
+        np.asarray(scores, np.float64),
+    )
+    if found.shape != values.shape or found.ndim != 2 or len(names) != len(found):
+        raise BadInput(f"ids of shape {found.shape} and scores of shape {values.shape} for {len(names)} queries")
+    steps = np.diff(values, axis=1)
+    if steps.size and (steps >= 0).all() and (steps > 0).any():
+        raise BadInput("the scores rise down every list, as distances do", hint="pass -distances as the scores")
+    keep = found != -1 if found.dtype.kind in "iu" else np.ones(found.shape, np.bool_)
+    table = pl.DataFrame(
+        {
+            "query": np.repeat(names.astype(np.str_), found.shape[1])[keep.ravel()],
+            "doc": found.astype(np.str_).ravel()[keep.ravel()],
+            "score": values.ravel()[keep.ravel()],
+        }
+    )
+    return Run(checked(table, "the run", "score", None), name)
+
+
+def neighbours(ids: Any, distances: Any = None, queries: Sequence[str] | None = None) -> Judgments:
+    """Build judgments from exact neighbours, one row per query, nearest first.
+
+    `distances` are needed only by measures that use them.
+
+    >>> neighbours([[7, 3]]).nested
+    {'0': {'7': 1, '3': 1}}
+    """
+    names = [str(q) for q in (queries if queries is not None else range(len(ids)))]
+    if len(ids) != len(names):
+        raise BadInput(f"{len(ids)} rows of neighbours for {len(names)} queries")
+    true = {n: dict.fromkeys((str(i) for i in row if str(i) != "-1"), 1) for n, row in zip(names, ids, strict=True)}
+    far = None if distances is None else {n: [float(d) for d in row] for n, row in zip(names, distances, strict=True)}
+    return Judgments(true, distances=far, source="exact neighbours")

@@ -1,0 +1,235 @@
+"""JSON files: judgments and runs of pytrec_eval, ranx, rig and pgVectorDB, target maps, and field names."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any
+
+from ragauge.core.errors import BadInput
+from ragauge.core.records import Judgments, Nested, Run
+from ragauge.core.structured_text import parse_json
+from ragauge.core.unicode_text import clean_json, may_have_surrogates, warn_replaced
+from ragauge.files.in_memory import as_table, judgments_of, run_of
+from ragauge.files.source import Source
+from ragauge.files.table_files import DOC, checked, find, is_header
+
+
+def read_json(source: Source, *, ids: bool = False) -> Any:
+    """Read a JSON file. With `ids`, every text in it is an id."""
+    data = source.read()
+    found = parse_json(data, file=source.label)
+    if not may_have_surrogates(data):
+        return found
+    clean, replaced = clean_json(found, file=source.label, data=data, ids=ids)
+    warn_replaced(replaced, source.label)
+    return clean
+
+
+def json_lines(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of a JSONL file with their line numbers."""
+    number = replaced = 0
+    for block in source.blocks():
+        for line in block.splitlines():
+            number += 1
+            if not line.strip():
+                continue
+            item = parse_json(line, file=source.label, line=number)
+            if may_have_surrogates(line):
+                item, count = clean_json(item, file=source.label, line=number)
+                replaced += count
+            if not isinstance(item, dict):
+                raise BadInput("expected an object", file=source.label, line=number)
+            yield number, item
+    warn_replaced(replaced, source.label)
+
+
+def is_row(first: str) -> bool:
+    """Return whether a line is a JSON object that names a query and a document."""
+    try:
+        item = parse_json(first)
+    except ValueError:
+        return False
+    return isinstance(item, dict) and is_header(list(item))
+
+
+def is_rig(first: str) -> bool:
+    """Return whether a line is in the format of rig: it names relevant documents."""
+    return '"relevant_docs"' in first
+
+
+def read_rig(source: Source) -> Judgments:
+    """Read judgments in the JSONL format of rig.
+
+    Used fields are `query_id` and `relevant_docs`, which has grades by document or is a list.
+    """
+    grades: dict[str, dict[str, float]] = {}
+    for line, item in json_lines(source):
+        if "query_id" not in item or "relevant_docs" not in item:
+            raise BadInput("expected query_id and relevant_docs", file=source.label, line=line)
+        query, docs = str(item["query_id"]), item["relevant_docs"]
+        if query in grades:
+            raise BadInput(f"query `{query}` stands twice", file=source.label, line=line)
+        if isinstance(docs, list) and all(isinstance(doc, str | int) for doc in docs):
+            docs = dict.fromkeys(docs, 1)
+        if not isinstance(docs, dict) or not all(isinstance(g, int | float) for g in docs.values()):
+            raise BadInput("relevant_docs is neither a list nor grades by document", file=source.label, line=line)
+        grades[query] = {str(doc): grade for doc, grade in docs.items()}
+    if not grades:
+        raise BadInput("no judgments", file=source.label)
+    return Judgments(grades, source=source.label)
+
+
+def write_rig(judgments: Judgments, out: IO[bytes]) -> None:
+    """Write judgments in the JSONL format of rig, one line per query."""
+    for query, docs in judgments.nested.items():
+        whole = {doc: int(g) if g == int(g) else g for doc, g in docs.items()}
+        line = {"query_id": query, "query": "", "relevant_docs": whole}
+        out.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+
+
+def json_judgments(source: Source) -> Judgments:
+    """Read judgments from JSON.
+
+    Supported are `{query: {document: grade}}`, `{query: [document, …]}`, and the dataset of pgVectorDB.
+    """
+    thing = read_json(source, ids=True)
+    try:
+        if isinstance(thing, dict) and isinstance(thing.get("ground_truth"), list) and "queries" in thing:
+            thing = dict(zip((str(q) for q in thing["queries"]), thing["ground_truth"], strict=True))
+        return Judgments(judgments_of(thing).nested, source=source.label)
+    except (TypeError, ValueError, AttributeError) as error:
+        hint = "{query: {document: grade}}, {query: [document, …]}, or {queries, ground_truth}"
+        raise BadInput(f"these are no judgments ({_first_line(error)})", file=source.label, hint=hint) from None
+
+
+def json_run(source: Source) -> Run:
+    """Read a run from JSON: `{query: {document: score}}` or `{query: [document, …]}`."""
+    thing = read_json(source, ids=True)
+    try:
+        table = as_table(run_of(thing, source.stem))
+    except (TypeError, ValueError, AttributeError) as error:
+        hint = "{query: {document: score}} or {query: [document, …]}"
+        raise BadInput(f"this is no run ({_first_line(error)})", file=source.label, hint=hint) from None
+    if not table.height:
+        raise BadInput("no rows", file=source.label)
+    return Run(checked(table, source.label, "score", None), source.stem)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def read_targets(source: Source) -> dict[str, list[str]]:
+    """Read a target map from a file.
+
+    Supported are JSON `{document: target or [target, …]}`, JSONL with `doc_id` and `targets`, and lines of `document
+    target …`.
+    """
+    targets: dict[str, list[str]] = {}
+    if source.ending in (".jsonl", ".ndjson"):
+        for at, item in json_lines(source):
+            doc, what = find(list(item), DOC), find(list(item), ("targets", "target"))
+            if doc is None or what is None:
+                raise BadInput("expected doc_id and targets", file=source.label, line=at)
+            targets.setdefault(str(item[doc]), []).extend(as_targets({"": item[what]})[""])
+        return targets
+    if source.ending == ".json":
+        thing = read_json(source, ids=True)
+        if not isinstance(thing, dict):
+            raise BadInput("expected {document: [target, …]}", file=source.label)
+        return as_targets(thing)
+    number = 0
+    for block in source.blocks():
+        for line in block.decode("utf-8", "replace").split("\n"):
+            number += 1
+            try:
+                parts = next(csv.reader([line]), []) if source.ending == ".csv" else line.split()
+            except csv.Error:
+                hint = "a carriage return alone ends no line; `tr '\\r' '\\n'` makes lines of them"
+                raise BadInput(
+                    "the line contains a carriage return", file=source.label, line=number, hint=hint
+                ) from None
+            if (
+                not parts
+                or parts[0].startswith("#")
+                or (number == 1 and parts[0].lower() in ("doc", "doc_id", "docid"))
+            ):
+                continue
+            if len(parts) < 2:
+                raise BadInput(f"expected a document and its targets, found `{line}`", file=source.label, line=number)
+            targets.setdefault(parts[0], []).extend(parts[1:])
+    return targets
+
+
+def as_targets(thing: Mapping[Any, Any]) -> dict[str, list[str]]:
+    """Convert ids and targets of a target map to lists of strings.
+
+    >>> as_targets({"d1": "A", 2: ["A", "B"]})
+    {'d1': ['A'], '2': ['A', 'B']}
+    """
+    return {
+        str(doc): [str(what)] if isinstance(what, str) or not isinstance(what, Iterable) else [str(t) for t in what]
+        for doc, what in thing.items()
+    }
+
+
+def write_json(nested: Nested, out: IO[bytes]) -> None:
+    """Write `{query: {document: number}}` as JSON."""
+    out.write(json.dumps({q: dict(docs) for q, docs in nested.items()}, ensure_ascii=False).encode() + b"\n")
+
+
+IDS = ("_id", "id", "doc_id", "docid", "docno", "document_id", "chunk_id", "pid")
+"""Accepted field names for the id of a document; the first one present is used."""
+QUERY_IDS = (*IDS[:5], "query_id", "qid")
+"""Accepted field names for the id of a query."""
+TEXTS = ("text", "contents", "content", "body", "passage", "chunk", "page_content", "document", "abstract")
+"""Accepted field names for the text of a document; the first one present is used."""
+TITLE = "title"
+
+
+def kind_of(value: Any) -> str:
+    """Describe the type of a JSON value with its article.
+
+    >>> kind_of({}), kind_of(None), kind_of(2.5)
+    ('an object', 'null', 'a number')
+    """
+    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
+def check_manifest(manifest: Any) -> None:
+    """Raise ValueError unless the fields of a run's manifest have the expected types."""
+    if not isinstance(manifest, dict):
+        raise ValueError(f"the manifest is {kind_of(manifest)}, not an object")
+    for name, (kind, article) in MANIFEST_KINDS.items():
+        found: Any = manifest
+        for part in name.split("."):
+            found = (found or {}).get(part)
+        if found is not None and (not isinstance(found, kind) or isinstance(found, bool)):
+            raise ValueError(f"`{name}` of the manifest is {kind_of(found)}, not {article}")
+    if not all(isinstance(note, str) for note in manifest.get("notes") or ()):
+        raise ValueError("`notes` of the manifest are not texts")
+
+
+MANIFEST_KINDS: Mapping[str, tuple[Any, str]] = {
+    **dict.fromkeys(("system", "dataset", "plan", "machine", "evidence"), (dict, "an object")),
+    **dict.fromkeys(("plan.k", "plan.repeats", "plan.workers"), (int, "an integer")),
+    **dict.fromkeys(("dataset.documents", "judged_not_asked"), (int, "an integer")),
+    **dict.fromkeys(("build_seconds", "cold_ms"), (int | float, "a number")),
+    "judgments_hash": (str, "a text"),
+    "notes": (list, "a list"),
+}
+"""Types of the fields of a manifest; a name with a dot is inside an object that is listed before it."""
+
+
+def as_known(header: Sequence[str], known: Iterable[str]) -> list[str]:
+    """Replace column names that match known names but for case or blanks.
+
+    >>> as_known(["ID", " Text", "Source"], ["id", "text"])
+    ['id', 'text', 'Source']
+    """
+    cells = [cell.strip() for cell in header]
+    free = {name.casefold(): name for name in known if name not in cells}
+    return [free.pop(cell.casefold(), cell) for cell in cells]

@@ -1,0 +1,193 @@
+"""Folders that `judge` wrote: completeness, scores with the reasons of missing ones, samples and tags."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragauge.core.errors import BadInput
+from ragauge.core.records import ByMeasure, Scores
+from ragauge.core.samples import Sample
+from ragauge.files.json_files import read_json
+from ragauge.files.samples import read_samples
+from ragauge.files.source import Source
+
+KEPT, SCORES, SAMPLES, VERDICTS = "judge.json", "scores.csv", "samples.jsonl", "verdicts.jsonl"
+"""File names in a judged folder. The manifest is written last."""
+SCHEMA = "ragauge-judged/1"
+"""Schema version of the manifest."""
+HEAD = 200
+"""Number of characters of the manifest in which its schema is searched."""
+COLUMNS = ("system", "query", "measure", "value", "judge", "convention", "reason", "fingerprint", "lower_is_better")
+HEADERS = (COLUMNS, COLUMNS[:-1], COLUMNS[:-2])
+"""The present header, and those of older folders: without directions, and without fingerprints."""
+HINT = "the same `ragauge judge` again writes the folder anew, and pays for nothing twice"
+
+
+def is_judged(folder: str | Path) -> bool:
+    """Return whether a folder has complete judge results.
+
+    The manifest is written last.
+    """
+    place = Path(folder) / KEPT
+    if not place.is_file():
+        return False
+    with place.open(encoding="utf-8", errors="replace") as file:
+        return '"ragauge-judged/' in file.read(HEAD)
+
+
+def judged_in(folder: str | Path) -> list[str]:
+    """Find the judged folders in a folder, sorted by name."""
+    place = Path(folder)
+    return [str(one) for one in sorted(place.iterdir()) if is_judged(one)] if place.is_dir() else []
+
+
+def read_manifest(folder: str | Path) -> dict[str, Any]:
+    """Read the manifest of a judged folder."""
+    place = str(Path(folder) / KEPT)
+    if not Path(place).is_file():
+        raise BadInput("nothing judged is here", file=str(folder), hint="a folder that `ragauge judge` wrote")
+    data = read_json(Source(place))
+    told = data.get("schema") if isinstance(data, Mapping) else None
+    if not isinstance(data, dict) or told != SCHEMA:
+        raise BadInput(f"this is nothing judged: its schema is {told!r}, not {SCHEMA!r}", file=place)
+    if not isinstance(data.get("measures"), Mapping):
+        raise BadInput("the measures are missing", file=place, hint=HINT)
+    return data
+
+
+def read_judged_scores(folder: str | Path, canonical: Callable[[str], str] = str) -> Scores:
+    """Read the scores of a judged folder, with the reason of each missing value.
+
+    Raise BadInput if the files of the folder contradict each other.
+    """
+    about = read_manifest(folder)
+    place = str(Path(folder) / SCORES)
+    columns: dict[str, dict[str, float]] = {name: {} for name in about["measures"]}
+    unscored: dict[str, dict[str, str]] = {name: {} for name in columns}
+    prints: dict[str, str] = {}
+    for line, row in _rows(place):
+        name, query = row["measure"], row["query"]
+        if name not in columns or query in columns[name]:
+            why = "comes twice" if name in columns else f"is not in {KEPT}"
+            raise BadInput(f"{name} of `{query}` {why}", file=place, line=line, hint=HINT)
+        if (row["judge"], row["convention"]) != (about.get("judge"), about.get("convention")):
+            raise BadInput(f"another judge or convention than in {KEPT}", file=place, line=line, hint=HINT)
+        lower = str(bool(about["measures"][name].get("lower_is_better"))).lower()
+        if row.get("lower_is_better", lower) != lower:
+            raise BadInput(
+                f"lower_is_better of {name}: expected {lower} as in {KEPT}, got `{row['lower_is_better']}`",
+                file=place,
+                line=line,
+                hint=HINT,
+            )
+        if prints.setdefault(query, row.get("fingerprint", "")) != row.get("fingerprint", ""):
+            raise BadInput(f"`{query}` has another fingerprint above", file=place, line=line, hint=HINT)
+        columns[name][query] = _number(row["value"], place, line)
+        if not row["value"]:
+            unscored[name][query] = row["reason"] or "no reason was kept"
+    queries = list(next(iter(columns.values()), {}))
+    for name, column in columns.items():
+        if list(column) != queries:
+            raise BadInput(f"{name} has other samples than the first measure", file=place, hint=HINT)
+    scores = _scores(about, columns, unscored, canonical, {name: one for name, one in prints.items() if one})
+    _check(scores, about["measures"], place)
+    return scores
+
+
+def _rows(place: str) -> list[tuple[int, dict[str, str]]]:
+    try:
+        with Path(place).open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            if tuple(reader.fieldnames or ()) not in HEADERS:
+                raise BadInput(f"the columns are not {', '.join(COLUMNS)}", file=place, line=1, hint=HINT)
+            found = [(reader.line_num, row) for row in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"cannot be read ({error})", file=place, hint=HINT) from None
+    for line, row in found:
+        if None in row or None in row.values():
+            raise BadInput("there are not as many cells as columns", file=place, line=line, hint=HINT)
+    return found
+
+
+def _number(text: str, place: str, line: int) -> float:
+    try:
+        value = float(text) if text else math.nan
+    except ValueError:
+        value = math.inf
+    if math.isinf(value) or (text and math.isnan(value)):
+        raise BadInput(f"the value is `{text[:40]}`, not a number", file=place, line=line)
+    return value
+
+
+def _scores(
+    about: Mapping[str, Any],
+    columns: Mapping[str, Mapping[str, float]],
+    unscored: Mapping[str, Mapping[str, str]],
+    canonical: Callable[[str], str],
+    fingerprints: Mapping[str, str],
+) -> Scores:
+    values = {name: np.array(list(column.values()), dtype=np.float64) for name, column in columns.items()}
+    known = {name: column[~np.isnan(column)] for name, column in values.items()}
+    means = {name: float(column.mean()) if len(column) else math.nan for name, column in known.items()}
+    lower = (name for name, one in about["measures"].items() if one.get("lower_is_better"))
+    return Scores(
+        run=str(about.get("name") or "answers"),
+        convention=str(about.get("convention") or ""),
+        queries=list(next(iter(columns.values()), {})),
+        values=ByMeasure(values, canonical),
+        means=ByMeasure(means, canonical),
+        unscored=ByMeasure(unscored, canonical),
+        lower_is_better=frozenset(lower),
+        judge=str(about.get("judge") or ""),
+        fingerprints=fingerprints,
+    )
+
+
+def _check(scores: Scores, told: Mapping[str, Any], place: str) -> None:
+    """Raise BadInput if count or mean of a measure differ from those in the manifest."""
+    for name, one in told.items():
+        n, mean = one.get("n"), one.get("mean")
+        mine = None if math.isnan(scores.means[name]) else scores.means[name]
+        same = mine is None if mean is None else mine is not None and math.isclose(mine, mean, abs_tol=1e-9)
+        if n != scores.n[name] or not same:
+            raise BadInput(
+                f"{name} is {json.dumps(mine)} over {scores.n[name]} here, and {json.dumps(mean)} over {n} in {KEPT}",
+                file=place,
+                hint=HINT,
+            )
+
+
+def read_judged_samples(folder: str | Path) -> list[Sample]:
+    """Read the samples of a judged folder; empty if their file is missing.
+
+    Scores can be used without samples.
+    """
+    place = Path(folder) / SAMPLES
+    return read_samples(str(place)) if place.is_file() else []
+
+
+def read_sample_tags(folder: str | Path) -> dict[str, dict[str, str]]:
+    """Read the tags by which samples of a folder can be grouped.
+
+    They are the texts and integers of the metadata.
+    """
+    return tags_of(read_judged_samples(folder))
+
+
+def tags_of(samples: Iterable[Sample]) -> dict[str, dict[str, str]]:
+    """Return the metadata of samples by id, limited to texts and integers.
+
+    >>> tags_of([Sample("q1", metadata={"topic": "files", "scores": [1, 2]})])
+    {'q1': {'topic': 'files'}}
+    """
+    return {
+        sample.id: {str(key): str(value) for key, value in sample.metadata.items() if isinstance(value, str | int)}
+        for sample in samples
+    }

@@ -1,0 +1,107 @@
+"""Arrays of neighbour ids, one row per query, nearest first: exact neighbours as judgments, found ones as a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.core.errors import BadInput
+from ragauge.core.records import Judgments, Run
+from ragauge.files.in_memory import arrays, neighbours
+from ragauge.files.source import Source
+
+ENDINGS = (".ivecs", ".ibin", ".npy")
+CUTOFFS = (1, 10, 100)
+"""Cutoffs k of the default measures of neighbours, as far as the arrays have that many columns."""
+
+
+def holds_neighbours(thing: Any) -> bool:
+    """Return whether an object is an array of ids, or a file with such an ending."""
+    if isinstance(thing, str | Path):
+        return str(thing) != "-" and Source(str(thing)).ending in ENDINGS
+    return isinstance(thing, np.ndarray) and thing.ndim == 2 and thing.dtype.kind in "iuUO"
+
+
+def read_ids(thing: Any) -> NDArray[Any]:
+    """Read the ids of a file or an array; raise BadInput if a file has no integers."""
+    if isinstance(thing, np.ndarray):
+        return thing
+    from ragauge.files.vectors import read_vectors  # it also writes vectors, and so depends on this package
+
+    found = read_vectors(thing).vectors
+    if found.dtype.kind not in "iu":
+        raise BadInput(
+            f"holds vectors, not neighbours; expected whole numbers, got {found.dtype}",
+            file=Source(str(thing)).label,
+            hint="`ragauge bench` computes the exact neighbours of vectors",
+        )
+    return found
+
+
+def read_true_neighbours(thing: Any) -> Judgments:
+    """Read exact neighbours as judgments.
+
+    Every neighbour is relevant, and their order defines the k nearest.
+    """
+    return neighbours(read_ids(thing))
+
+
+def read_found_neighbours(thing: Any, name: str) -> Run:
+    """Read found neighbours as a run, ranked as given.
+
+    -1 and None mean that there is no further hit.
+    """
+    ids = read_ids(thing)
+    if not ids.shape[1]:
+        raise BadInput("the rows of neighbours are empty", hint="one row per query: shape (queries, k)")
+    if ids.dtype.kind == "O":
+        ids = np.array([["-1" if one is None else str(one) for one in row] for row in ids.tolist()])
+    if ids.dtype.kind == "U":
+        # Replace the ids by numbers, so that "-1" is dropped like the -1 of a store.
+        known, places = np.unique(ids, return_inverse=True)
+        places = np.where(ids == "-1", -1, places.reshape(ids.shape))
+        return _named(arrays(places, _ranks(ids.shape)), known, name)
+    return arrays(ids, _ranks(ids.shape), name=name)
+
+
+def check_rows(qrels: Any, runs: Iterable[Any]) -> None:
+    """Raise BadInput if found and exact neighbours have different numbers of queries."""
+    if not holds_neighbours(qrels):
+        return
+    expected = len(read_ids(qrels))
+    for run in runs:
+        if holds_neighbours(run) and (rows := len(read_ids(run))) != expected:
+            raise BadInput(
+                f"the found neighbours must have a row for each row of the exact ones; expected {expected:,} rows, "
+                f"got {rows:,}",
+                file=str(run) if isinstance(run, str | Path) else None,
+                hint="search for the same queries in the same order",
+            )
+
+
+def default_measures(qrels: Any, runs: Iterable[Any]) -> tuple[str, ...]:
+    """Return recall(of=k) at 1, 10 and 100, as far as all arrays have k columns.
+
+    Return an empty tuple for other inputs.
+    """
+    given = [qrels, *runs]
+    if not all(map(holds_neighbours, given)):
+        return ()
+    depth = min(read_ids(one).shape[1] for one in given)
+    return tuple(f"recall(of=k)@{k}" for k in sorted({*(k for k in CUTOFFS if k <= depth), min(depth, CUTOFFS[-1])}))
+
+
+def _ranks(shape: tuple[int, ...]) -> NDArray[np.float64]:
+    return np.broadcast_to(-np.arange(1.0, shape[1] + 1), shape)
+
+
+def _named(run: Run, ids: NDArray[Any], name: str) -> Run:
+    """Replace document numbers of a run by their ids."""
+    import polars as pl
+
+    table = run.table.with_columns(pl.Series("doc", ids[run.table["doc"].cast(pl.Int64).to_numpy()]))
+    return Run(table, name)

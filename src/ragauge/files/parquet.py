@@ -1,0 +1,306 @@
+"""Parquet files, read after a check of their structure, because a corrupt one can abort the process.
+
+polars allocates what the headers of a file ask for. A page that claims a negative number of values makes it ask for
+2^61 bytes, and the process ends with SIGABRT. So the footer and the page headers are read first, and their sizes are
+compared with those of the file. Any error of polars after that names the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from ragauge.core.documents import NOTHING
+from ragauge.core.errors import BadInput
+from ragauge.files.source import library_errors
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+MAGIC = b"PAR1"
+FOOTER = 16 << 20
+"""Maximum size in bytes of a footer that is checked. A larger one takes too long, and only polars checks it."""
+HEADER = 1 << 10
+"""Number of bytes that are read first of a page header; most are shorter."""
+NESTED = 32
+"""Maximum number of nested structures in a footer."""
+BLOCK = 1 << 20
+CHECKSUM, BLANK = "ragauge.blake2b", b"0" * 32
+"""Key of the checksum in a footer, and the placeholder of its value while it is computed."""
+_CHECKED: set[tuple[int, int, int, int]] = set()
+"""Files whose checksum was correct: device, inode, size and modification time."""
+
+
+def read_parquet(
+    source: str | Path | bytes,
+    label: str | None = None,
+    *,
+    columns: Mapping[str, str] = NOTHING,
+    rows: int | None = None,
+) -> pl.DataFrame:
+    """Read a Parquet file from a path or from its bytes.
+
+    `columns` maps required columns to their type, `text` or `number`. `rows` is the maximum number of rows to read.
+    """
+    import polars as pl
+
+    name = label or ("<bytes>" if isinstance(source, bytes) else str(source))
+    check_structure(source, name)
+    with library_errors(name):
+        data = io.BytesIO(source) if isinstance(source, bytes) else source
+        found = pl.read_parquet(data, n_rows=rows, glob=False)
+    check_columns(found, columns, name)
+    return found
+
+
+def check_columns(table: pl.DataFrame, columns: Mapping[str, str], label: str, *, complete: bool = True) -> None:
+    """Raise BadInput if a column is missing or has another type.
+
+    Types are `text` and `number`. With `complete`, also if a value is missing.
+    """
+    import polars as pl
+
+    for column, kind in columns.items():
+        if column not in table.columns:
+            there = ", ".join(table.columns) or "none"
+            raise BadInput(f"has no column `{column}`; its columns: {there}", file=label)
+        held = table[column].dtype
+        if not (held.is_numeric() if kind == "number" else held == pl.String):
+            raise BadInput(f"column `{column}` must hold {kind}s, got {held}", file=label)
+        if complete and table[column].null_count():
+            raise BadInput(f"column `{column}` lacks values", file=label)
+
+
+def scan_parquet(path: str | Path, label: str | None = None) -> pl.LazyFrame:
+    """Open a Parquet file lazily after a check of its structure.
+
+    Call `collect` within `wrap_library_errors`.
+    """
+    import polars as pl
+
+    check_structure(path, label or str(path))
+    return pl.scan_parquet(path, glob=False, hive_partitioning=False)
+
+
+def parquet_columns(path: str | Path, label: str | None = None) -> list[str]:
+    """Read the column names of a Parquet file."""
+    with library_errors(label or str(path)):
+        return scan_parquet(path, label).collect_schema().names()
+
+
+def check_structure(source: str | Path | bytes, label: str) -> None:
+    """Raise BadInput for a Parquet file whose headers do not fit its size.
+
+    Files that are not Parquet at all pass: polars refuses them.
+    """
+    try:
+        with io.BytesIO(source) if isinstance(source, bytes) else Path(source).open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 8))
+            tail = file.read(8)
+            length = int.from_bytes(tail[:4], "little")
+            if tail[4:] != MAGIC or length > FOOTER:
+                return
+            if length + 12 > size:
+                raise _Corrupt("its footer is longer than the file")
+            file.seek(size - 8 - length)
+            footer = file.read(length)
+            _check_footer(_Thrift(footer).structure(), file, size - 8 - length)
+            _check_checksum(file, footer, size - 8 - length, source)
+    except OSError as error:
+        raise BadInput(f"cannot be read ({error.strerror or error})", file=label) from None
+    except _Corrupt as error:
+        raise BadInput(f"the Parquet file is corrupt or incomplete ({error})", file=label) from None
+
+
+def write_parquet(table: pl.DataFrame, out: IO[bytes]) -> None:
+    """Write a table as Parquet, with a checksum of the whole file in its footer.
+
+    All readers of this module verify the checksum.
+    """
+    whole = io.BytesIO()
+    table.write_parquet(whole, metadata={CHECKSUM: BLANK.decode()})
+    data = whole.getbuffer()
+    at = bytes(data[-FOOTER:]).rfind(BLANK) + max(0, len(data) - FOOTER)
+    data[at : at + len(BLANK)] = _digest(whole, at)
+    out.write(data)
+
+
+def _digest(file: IO[bytes], at: int) -> bytes:
+    """Compute the checksum of a file.
+
+    `at` is the position of the checksum, which counts as the placeholder.
+    """
+    hashed = hashlib.blake2b(digest_size=len(BLANK) // 2)
+    file.seek(0)
+    left = at
+    while left and (block := file.read(min(BLOCK, left))):
+        hashed.update(block)
+        left -= len(block)
+    hashed.update(BLANK)
+    file.seek(at + len(BLANK))
+    while block := file.read(BLOCK):
+        hashed.update(block)
+    return hashed.hexdigest().encode()
+
+
+def _check_checksum(file: IO[bytes], footer: bytes, begin: int, source: str | Path | bytes) -> None:
+    """Raise _CorruptParquet if a file does not match its checksum.
+
+    A file without a checksum passes.
+    """
+    found = re.search(re.escape(CHECKSUM.encode()) + rb"\x18\x20([0-9a-f]{32})", footer)
+    if found is None:
+        return
+    about = None if isinstance(source, bytes) else os.fstat(file.fileno())
+    key = None if about is None else (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
+    if key in _CHECKED:
+        return
+    if _digest(file, begin + found.start(1)) != found[1]:
+        raise _Corrupt("its checksum does not match")
+    if key is not None:
+        _CHECKED.add(key)
+
+
+class _Corrupt(Exception):
+    """An invalid header."""
+
+
+def _check_footer(footer: Any, file: IO[bytes], end: int) -> None:
+    groups = _list(footer, 4)
+    rows = [_count(group, 3, "rows of a row group") for group in groups]
+    if _count(footer, 3, "rows") != sum(rows):
+        raise _Corrupt("the numbers of rows do not add up")
+    for group in groups:
+        for column in _list(group, 1):
+            about = column.get(3) if isinstance(column, dict) else None
+            if not isinstance(about, dict):
+                raise _Corrupt("a column has no description")
+            values, size = _count(about, 5, "values of a column"), _count(about, 7, "bytes of a column")
+            begin = _count(about, 9, "first byte of a column")
+            if about.get(11):
+                begin = min(begin, _count(about, 11, "first byte of a dictionary"))
+            if values and (begin < len(MAGIC) or begin + size > end):
+                raise _Corrupt("a column is outside of the file")
+            _check_pages(file, begin, end, values)
+
+
+def _check_pages(file: IO[bytes], begin: int, end: int, values: int) -> None:
+    """Walk the pages of a column from header to header until its values are complete."""
+    seen = 0
+    while seen < values:
+        header, length = _page_header(file, begin, end)
+        size = _count(header, 3, "bytes of a page")
+        _count(header, 2, "bytes of a page")
+        for part in (5, 7, 8):
+            page = header.get(part)
+            if page is not None:
+                number = _count(page, 1, "values of a page")
+                seen += number if part != 7 else 0
+                for detail in (2, 3, 5, 6) if part == 8 else ():
+                    _count(page, detail, "sizes of a page")
+        begin += length + size
+        if begin > end or seen > values:
+            raise _Corrupt("the pages of a column do not fit")
+        if not length + size:
+            raise _Corrupt("a page is empty")
+
+
+def _page_header(file: IO[bytes], begin: int, end: int) -> tuple[dict[int, Any], int]:
+    size = HEADER
+    while True:
+        file.seek(begin)
+        data = file.read(min(size, max(0, end - begin)))
+        reader = _Thrift(data)
+        try:
+            return reader.structure(), reader.at
+        except _Corrupt:
+            if len(data) < size:
+                raise
+            size *= 16
+
+
+def _list(thing: Any, field: int) -> list[Any]:
+    found = thing.get(field) if isinstance(thing, dict) else None
+    if not isinstance(found, list):
+        raise _Corrupt("a list is missing")
+    return found
+
+
+def _count(thing: Any, field: int, what: str) -> int:
+    found = thing.get(field) if isinstance(thing, dict) else None
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        raise _Corrupt(f"the number of {what} is {'missing' if found is None else found}")
+    return found
+
+
+class _Thrift:
+    """A reader of Thrift's compact protocol: structures as dictionaries by field number."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.at = 0
+
+    def structure(self, depth: int = 0) -> dict[int, Any]:
+        found: dict[int, Any] = {}
+        number = 0
+        while head := self._byte():
+            number = number + (head >> 4) if head >> 4 else self._signed()
+            found[number] = self._value(head & 15, depth, inside=False)
+        return found
+
+    def _byte(self) -> int:
+        if self.at >= len(self._data):
+            raise _Corrupt("a header ends too early")
+        self.at += 1
+        return self._data[self.at - 1]
+
+    def _unsigned(self) -> int:
+        found = shift = 0
+        while True:
+            byte = self._byte()
+            found |= (byte & 127) << shift
+            if byte < 128:
+                return found
+            shift += 7
+            if shift > 63:
+                raise _Corrupt("a number is too long")
+
+    def _signed(self) -> int:
+        found = self._unsigned()
+        return (found >> 1) ^ -(found & 1)
+
+    def _skip(self, size: int) -> bytes:
+        begin, self.at = self.at, self.at + size
+        if self.at > len(self._data):
+            raise _Corrupt("a header ends too early")
+        return self._data[begin : self.at]
+
+    def _value(self, kind: int, depth: int, *, inside: bool) -> Any:
+        if depth > NESTED:
+            raise _Corrupt("too many nested structures")
+        if kind in (1, 2):
+            return self._byte() == 1 if inside else kind == 1
+        if kind == 3:
+            return self._byte()
+        if kind in (4, 5, 6):
+            return self._signed()
+        if kind == 7:
+            return self._skip(8)
+        if kind == 8:
+            return self._skip(self._unsigned())
+        if kind in (9, 10):
+            head = self._byte()
+            size = head >> 4 if head >> 4 != 15 else self._unsigned()
+            if size > len(self._data):
+                raise _Corrupt("a list is longer than its header")
+            return [self._value(head & 15, depth + 1, inside=True) for _ in range(size)]
+        if kind == 12:
+            return self.structure(depth + 1)
+        raise _Corrupt(f"there is no type {kind}")

@@ -1,0 +1,220 @@
+"""Runs in Parquet, in one file or a folder of many.
+
+They are read one row group at a time and can be split into parts of whole queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
+
+from ragauge.core.errors import BadInput
+from ragauge.core.records import Prepare, as_it_is
+from ragauge.files.parquet import scan_parquet
+from ragauge.files.source import Source, in_order, library_errors
+from ragauge.files.table_files import DISTANCE, RANK, SCORE, checked, find, header, run_columns
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+ROWS = 1 << 20
+"""Maximum number of rows per group: enough for fast reading, few enough for bounded memory."""
+SMALL = 4 << 20
+"""Maximum size in bytes of a file that is one group, without counting its rows first."""
+PIECES = 2
+"""Number of full row groups per part."""
+KINDS = {"score": SCORE, "distance": DISTANCE, "rank": RANK}
+"""Columns that order the documents; the first kind that a file has is used."""
+MISSING = "__HIVE_DEFAULT_PARTITION__"
+"""Folder value that means a missing value, as Hive writes it."""
+FEW = 1 << 12
+"""Number of rows that are read first to find the end of a query; most queries end within them."""
+
+
+class Piece(NamedTuple):
+    """A range of rows of a Parquet file."""
+
+    path: str
+    begin: int = 0
+    rows: int | None = None
+    """Number of rows; None for all."""
+    values: tuple[tuple[str, str | None], ...] = ()
+    """Columns given by the names of folders, such as `query_id=q7`."""
+    share: float = 1.0
+    """Size relative to a full row group."""
+
+    @property
+    def label(self) -> str:
+        """Name of the file in messages."""
+        return Source(self.path).label
+
+    def read(self) -> pl.DataFrame:
+        """Read the columns query, doc, score, and rank if present."""
+        with _told(self.path):
+            table = run_columns(self._table(), self.label).lazy().collect()
+        return checked(table, self.label, "score", None, before=self.begin)
+
+    def queries(self) -> pl.Series:
+        """Read the query of each row."""
+        with _told(self.path):
+            return run_columns(self._table(), self.label).lazy().select("query").collect()["query"]
+
+    def cut(self, at: int) -> tuple[Piece, Piece]:
+        """Split into the first `at` rows and the rest."""
+        left = self.height - at
+        return self._replace(rows=at), self._replace(begin=self.begin + at, rows=left)
+
+    @property
+    def height(self) -> int:
+        """Number of rows."""
+        return _rows(self.path) if self.rows is None else self.rows
+
+    def _table(self) -> pl.LazyFrame:
+        import polars as pl
+
+        table = scan_parquet(self.path, self.label)
+        there = {name.strip().lower() for name in table.collect_schema().names()}
+        told = [pl.lit(value, pl.String).alias(name) for name, value in self.values if name.lower() not in there]
+        return table.with_columns(told).slice(self.begin, self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class ParquetRun:
+    """A run in row groups, or a part of a run with whole queries only."""
+
+    name: str
+    pieces: Sequence[Piece]
+
+    def frames(self, prepare: Prepare = as_it_is) -> Iterator[pl.DataFrame]:
+        """Yield the columns query, doc, score (and rank) of each row group.
+
+        Threads read ahead.
+        """
+        yield from in_order(lambda _, piece: prepare(piece.read()), iter(self.pieces))
+
+    def parts(self) -> Iterator[ParquetRun]:
+        """Split the run into parts between queries.
+
+        Only the queries around each split are read for that.
+        """
+        part: list[Piece] = []
+        size = 0.0
+        for piece in self.pieces:
+            rest = piece
+            if size >= PIECES and (last := next((one for one in reversed(part) if one.height), None)):
+                goes_on = _going_on(last.cut(last.height - 1)[1].queries()[0], piece)
+                own, rest = piece.cut(goes_on)
+                part += [own] if goes_on else []
+                if not rest.height:
+                    continue
+                yield self._part(part)
+                part, size = [], 0.0
+            part.append(rest)
+            size += piece.share
+        if part:
+            yield self._part(part)
+
+    def _part(self, pieces: Sequence[Piece]) -> ParquetRun:
+        """Build a part with absolute paths: a worker may run in another folder."""
+        return ParquetRun(self.name, [one._replace(path=str(Path(one.path).absolute())) for one in pieces])
+
+
+def parquet_run(path: str) -> ParquetRun:
+    """Open the run in a Parquet file, or in all files of a folder.
+
+    Files are read in the order of their names.
+    """
+    place = Path(path)
+    if not place.is_dir():
+        return ParquetRun(Source(path).stem, _pieces(place, ()))
+    pieces = [piece for file in _files(place) for piece in _pieces(file, _told_by_folders(file.relative_to(place)))]
+    _refuse_other_scores(path, pieces)
+    return ParquetRun(Source(path).stem, pieces)
+
+
+def is_parted(folder: Path) -> bool:
+    """Return whether a folder is one run in several files.
+
+    Dask, Spark and polars write such folders. The files are in the folder itself or in folders named `column=value`.
+    Files of `ragauge run` do not count.
+    """
+    return not (folder / "manifest.json").exists() and next(_files(folder), None) is not None
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    own = ("run.parquet", "repeats.parquet", "timings.parquet", "judgments.parquet")
+    for one in sorted(folder.iterdir()):
+        if one.name.startswith(("_", ".")):  # metadata files of writers
+            continue
+        if one.is_dir() and "=" in one.name:
+            yield from _files(one)
+        elif one.suffix == ".parquet" and one.name not in own:
+            yield one
+
+
+def _told_by_folders(file: Path) -> tuple[tuple[str, str | None], ...]:
+    """Parse the column values in folder names; a missing value becomes None.
+
+    >>> _told_by_folders(Path("query_id=q%207/part-0.parquet"))
+    (('query_id', 'q 7'),)
+    """
+    parts = (name.partition("=") for name in file.parts[:-1])
+    return tuple((name, None if value in ("", MISSING) else unquote(value)) for name, _, value in parts)
+
+
+def _refuse_other_scores(path: str, pieces: Sequence[Piece]) -> None:
+    """Raise BadInput if some files have scores and others distances or ranks.
+
+    Such values cannot be compared.
+    """
+    first: tuple[str, str] | None = None
+    for file in dict.fromkeys(piece.path for piece in pieces):
+        names = header(Source(file), "parquet")
+        kind = next((kind for kind, known in KINDS.items() if find(names, known) is not None), "")
+        if first is not None and kind and kind != first[0]:
+            raise BadInput(
+                f"has {kind}s, and {first[1]} has {first[0]}s",
+                file=Source(file).label,
+                hint=f"are the files in {path} of one run?",
+            )
+        first = first or ((kind, Path(file).name) if kind else None)
+
+
+def _pieces(file: Path, values: tuple[tuple[str, str | None], ...]) -> list[Piece]:
+    path = str(file)
+    size = file.stat().st_size if path != "-" and file.is_file() else SMALL + 1
+    if size <= SMALL:
+        return [Piece(path, values=values, share=size / SMALL)]
+    total = _rows(path)
+    return [Piece(path, begin, min(ROWS, total - begin), values) for begin in range(0, total, ROWS)]
+
+
+def _rows(path: str) -> int:
+    import polars as pl
+
+    with _told(path):
+        return int(scan_parquet(path, Source(path).label).select(pl.len()).collect().item())
+
+
+def _going_on(query: str, piece: Piece) -> int:
+    """Count the leading rows of a row group that belong to a query."""
+    few = FEW
+    while True:
+        first, rest = piece.cut(min(few, piece.height))
+        other = first.queries().ne_missing(query)
+        if other.any():
+            return int(other.arg_max() or 0)
+        if not rest.height:
+            return piece.height
+        few *= 16
+
+
+def _told(path: str) -> AbstractContextManager[None]:
+    """Raise BadInput with the file name if it cannot be read."""
+    hint = None if Path(path).exists() else "workers read files under the same path: are they there for all of them?"
+    return library_errors(Source(path).label, hint=hint)

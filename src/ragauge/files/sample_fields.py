@@ -1,0 +1,332 @@
+"""Conversion of rows to samples: field names of ragauge, ragas, DeepEval and others, and their types."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput
+from ragauge.core.samples import Sample
+from ragauge.core.structured_text import parse_json
+
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "id": ("id", "sample_id", "question_id", "query_id", "qid", "_id", "task_id"),
+    "question": ("question", "user_input", "input", "query"),
+    "answer": ("answer", "response", "actual_output", "output", "prediction", "generated_answer"),
+    "contexts": (
+        *("contexts", "retrieved_contexts", "retrieval_context", "retrieved_context", "context"),
+        *("chunks", "passages", "documents", "source_documents"),
+    ),
+    "reference": (
+        *("reference", "ground_truth", "ground_truths", "expected_output", "reference_answer", "expected_answer"),
+        "gold_answer",
+    ),
+    "context_ids": ("context_ids", "retrieved_context_ids"),
+    "history": ("history", "chat_history"),
+    "labels": ("labels", "label"),
+    "metadata": ("metadata", "additional_metadata"),
+}
+"""Accepted names of each field of a Sample."""
+DEEPEVAL = ("actual_output", "expected_output", "retrieval_context")
+"""Names that only DeepEval uses. In its rows `context` is what should have been retrieved, and `name` is the id."""
+RAGAS = ("reference_contexts", "reference_context_ids", "multi_responses", "rubrics", "persona_name")
+"""Fields of ragas samples that a Sample does not have."""
+TEXTS = ("text", "page_content", "content", "context", "passage")
+IDS = ("id", "document_id", "doc_id", "chunk_id", "_id", "source")
+ROLES = {"human": "user", "ai": "assistant", "agent": "assistant", "system": "system", "tool": "tool"}
+PARTS = ("question", "answer", "contexts", "reference")
+"""Main fields of a sample, of which it needs at least two."""
+FIELD = {alias: field for field, aliases in FIELDS.items() for alias in aliases}
+
+
+class Chunks(NamedTuple):
+    """Texts of contexts; their ids are empty unless all of them have one."""
+
+    texts: tuple[str, ...]
+    ids: tuple[str, ...]
+
+
+def not_read(samples: Iterable[Sample]) -> dict[str, int]:
+    """Count the samples per unknown field.
+
+    Unknown are names in the metadata that are not extra fields of ragas.
+    """
+    return dict(Counter(name for one in samples for name in one.metadata if _key(name) not in RAGAS))
+
+
+def names_of(field: str) -> str:
+    """Describe the accepted names of a field.
+
+    >>> names_of("history")
+    'history may be called history, chat_history'
+    """
+    return f"{field} may be called {', '.join(FIELDS[field])}"
+
+
+def is_sample_header(names: Sequence[str]) -> bool:
+    """Return whether columns are those of samples: a question and another main field.
+
+    >>> is_sample_header(["user_input", "response"]), is_sample_header(["query", "doc_id", "score"])
+    (True, False)
+    """
+    fields = {FIELD.get(_key(name)) for name in names}
+    return "question" in fields and bool(fields & set(PARTS[1:])) and "relevant_docs" not in names
+
+
+def as_sample(row: Mapping[str, Any], number: int, *, cells: bool = False) -> Sample:
+    """Build a sample from a row; `number` is its id if it has none.
+
+    With `cells`, the row is from a table whose cells contain lists as text.
+
+    >>> one = as_sample({"user_input": "When?", "response": "In 1887.", "retrieved_contexts": ["It was 1887."]}, 7)
+    >>> one.id, one.question, one.answer, one.contexts, one.reference
+    ('7', 'When?', 'In 1887.', ('It was 1887.',), None)
+    """
+    given, rest = _sorted_out({name: _plain(value) for name, value in row.items()})
+    if len(set(given) & set(PARTS)) < 2 and not isinstance(given.get("question"), list):
+        names = ", ".join(str(name) for name in row) or "nothing"
+        raise BadInput(
+            f"this is no sample: it has {names}", hint=f"a sample has {', '.join(PARTS)}, at least two of them"
+        )
+    question, history, answer = _conversation(given.get("question"))
+    if "answer" in given:
+        answer = _text(given["answer"], "answer")
+    if "history" in given:
+        history = _turns(_listed(given["history"], cells=cells))
+    chunks = contexts_of(given["contexts"], cells=cells) if "contexts" in given else None
+    ids = (
+        tuple(_id(one) for one in _some(given["context_ids"], "context_ids", cells=cells))
+        if "context_ids" in given
+        else ()
+    )
+    if ids and (chunks is None or len(ids) != len(chunks.texts)):
+        found = "none" if chunks is None else len(chunks.texts)
+        raise BadInput(f"there are {len(ids)} context_ids and {found} contexts")
+    return Sample(
+        _id(given["id"]) if "id" in given else str(number),
+        question,
+        answer,
+        None if chunks is None else chunks.texts,
+        _reference(given["reference"], cells=cells) if "reference" in given else None,
+        ids or (() if chunks is None else chunks.ids),
+        history,
+        _labels(given["labels"], cells=cells) if "labels" in given else {},
+        {**_beside(rest, cells=cells), **_mapping(given.get("metadata", {}), "metadata", cells=cells)},
+    )
+
+
+def _sorted_out(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split a row into values by field and the rest.
+
+    Raise BadInput if two names of one field have different values.
+    """
+    keys = {name: _key(name) for name in row}
+    deepeval = any(key in DEEPEVAL for key in keys.values())
+    given: dict[str, Any] = {}
+    named: dict[str, str] = {}
+    rest: dict[str, Any] = {}
+    for name, value in row.items():
+        key = keys[name]
+        field = None if deepeval and key == "context" else "id" if deepeval and key == "name" else FIELD.get(key)
+        if _absent(value):
+            continue
+        if field is None:
+            rest[str(name)] = value
+        elif field in given and given[field] != value:
+            raise BadInput(
+                f"`{named[field]}` and `{name}` both give the {field}, and differ", hint="leave one of them out"
+            )
+        else:
+            given[field], named[field] = value, str(name)
+    if "label" in named.values() and "labels" in given:
+        given["labels"] = {"faithfulness": given["labels"]}
+    return given, rest
+
+
+def _beside(rest: Mapping[str, Any], *, cells: bool) -> dict[str, Any]:
+    """Return values that are not fields of a Sample; lists of ragas are parsed."""
+    return {name: _listed(value, cells=cells) if name in RAGAS else value for name, value in rest.items()}
+
+
+def _key(name: Any) -> str:
+    """Normalise a column name.
+
+    `actualOutput` and `Actual Output` become `actual_output`.
+    """
+    return re.sub(r"[\s\-]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name).strip())).lower()
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") and not isinstance(value, str | bytes) else value
+
+
+def _absent(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ == "NAType"
+
+
+def _id(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise BadInput(f"the id is {_shown(value)}, which is neither a text nor a number")
+    text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
+    if not text:
+        raise BadInput("the id is empty", hint="leave it out, and the line is the id")
+    return text
+
+
+def _text(value: Any, what: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise BadInput(f"the {what} is {_shown(value)}, not a text")
+    return value if isinstance(value, str) else str(value)
+
+
+def _reference(value: Any, *, cells: bool) -> str:
+    """Parse one reference.
+
+    Older versions of ragas have a list, which must have one item.
+    """
+    listed = value
+    if cells:
+        with suppress(BadInput):  # a text may begin and end with brackets
+            listed = _listed(value, cells=cells)
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+        return _text(value, "reference")
+    if len(listed) != 1:
+        raise BadInput(f"there are {len(listed)} references", hint="give one `reference` a sample")
+    return _text(listed[0], "reference")
+
+
+def contexts_of(value: Any, *, cells: bool = False) -> Chunks:
+    """Parse contexts from a list of texts or of objects with a text, or from one text.
+
+    >>> contexts_of([{"page_content": "It was 1887.", "id": "d1"}])
+    Chunks(texts=('It was 1887.',), ids=('d1',))
+    """
+    listed = _listed(value, cells=cells)
+    if isinstance(listed, str):
+        listed = [listed]
+    if not isinstance(listed, list | tuple):
+        raise BadInput(f"the contexts are {_shown(value)}, not a list of texts")
+    pairs = [_chunk(one, place) for place, one in enumerate(listed, 1)]
+    ids = tuple(name for _, name in pairs if name is not None)
+    return Chunks(tuple(text for text, _ in pairs), ids if len(ids) == len(pairs) else ())
+
+
+def _chunk(thing: Any, place: int) -> tuple[str, str | None]:
+    if isinstance(thing, str):
+        return thing, None
+    held = thing if isinstance(thing, Mapping) else _attributes(thing)
+    text = next((held[name] for name in TEXTS if isinstance(held.get(name), str)), None)
+    if text is None:
+        raise BadInput(f"context {place} is {_shown(thing)}, not a text", hint=f"or an object with {', '.join(TEXTS)}")
+    name = next((held[key] for key in IDS if held.get(key) is not None), None)
+    title = held.get("title")
+    return Document("", text, title if isinstance(title, str) else "").whole, None if name is None else _id(name)
+
+
+def _attributes(thing: Any) -> dict[str, Any]:
+    return {name: getattr(thing, name, None) for name in (*TEXTS, *IDS, "title")}
+
+
+def _conversation(value: Any) -> tuple[str, tuple[str, ...], str | None]:
+    """Split a conversation into the question, earlier turns, and the answer if any."""
+    if value is None:
+        return "", (), None
+    if not isinstance(value, list | tuple):
+        return _text(value, "question"), (), None
+    turns = [_turn(one) for one in value]
+    answer = turns.pop()[1] if turns and turns[-1][0] == "assistant" else None
+    if not turns or turns[-1][0] not in ("user", ""):
+        raise BadInput("the conversation does not end with a question, or with one and its answer")
+    return turns[-1][1], tuple(_said(*turn) for turn in turns[:-1]), answer
+
+
+def _turns(value: Any) -> tuple[str, ...]:
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list | tuple):
+        raise BadInput(f"the history is {_shown(value)}, not a list of turns")
+    return tuple(_said(*_turn(one)) for one in listed)
+
+
+def _turn(thing: Any) -> tuple[str, str]:
+    """Parse role and text of a turn.
+
+    A turn is a message of ragas, LangChain, OpenAI or MTRAG, or a text.
+    """
+    if isinstance(thing, str):
+        return "", thing
+    held = thing if isinstance(thing, Mapping) else {k: getattr(thing, k, None) for k in ("type", "role", "content")}
+    role = next((str(held[key]) for key in ("role", "type", "speaker") if held.get(key)), "")
+    text = next((held[key] for key in ("content", "text") if isinstance(held.get(key), str)), None)
+    if text is None:
+        raise BadInput(f"a turn of the conversation is {_shown(thing)}, not a text")
+    return ROLES.get(role.lower(), role.lower()), text
+
+
+def _said(role: str, text: str) -> str:
+    return f"{role}: {text}" if role else text
+
+
+def _labels(value: Any, *, cells: bool) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, label in _mapping(value, "labels", cells=cells).items():
+        number = label
+        if cells and isinstance(label, str):
+            try:
+                number = float(label)
+            except ValueError:
+                number = None
+        if not isinstance(number, int | float) or not 0 <= number <= 1:
+            raise BadInput(f"the label of {name} is {_shown(label)}", hint="a label lies between 0 and 1")
+        found[str(name)] = float(number)
+    return found
+
+
+def _mapping(value: Any, what: str, *, cells: bool) -> Mapping[str, Any]:
+    held = _read(value, "{", "}") if cells and isinstance(value, str) else value
+    if not isinstance(held, Mapping):
+        raise BadInput(f"{what} is {_shown(value)}, not an object")
+    return held
+
+
+def _some(value: Any, what: str, *, cells: bool) -> list[Any]:
+    listed = _listed(value, cells=cells)
+    if not isinstance(listed, list | tuple):
+        raise BadInput(f"{what} is {_shown(value)}, not a list")
+    return list(listed)
+
+
+def _listed(value: Any, *, cells: bool) -> Any:
+    """Parse a list in the cell of a table; return any other value unchanged."""
+    return _read(value, "[", "]") if cells and isinstance(value, str) else value
+
+
+def _read(text: str, begin: str, end: str) -> Any:
+    """Parse a text that looks like JSON, or like a list as pandas and csv write it.
+
+    Return any other text unchanged.
+    """
+    bare = text.strip()
+    # Spreadsheets truncate long cells. A truncated list must raise an error instead of being read as a text.
+    if not (bare.startswith(begin) and (bare.endswith(end) or re.match(r"[\[{]\s*['\"{]", bare))):
+        return text
+    try:
+        return parse_json(bare)
+    except ValueError:
+        pass
+    try:
+        return ast.literal_eval(bare)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        hint = "a cell holds a JSON list; a single text that looks like one goes in a list of one"
+        raise BadInput(f"{_shown(text)} cannot be read as JSON", hint=hint) from None
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return f"`{text[:60]}…`" if len(text) > 60 else f"`{text}`"

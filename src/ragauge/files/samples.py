@@ -1,0 +1,340 @@
+"""Read samples (question, answer, contexts, reference) from files and objects in memory, and write them to files.
+
+The field names of ragas and DeepEval are accepted when samples are read, and can be written.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.samples import Sample
+from ragauge.core.structured_text import parse_json
+from ragauge.files.in_memory import is_frame
+from ragauge.files.json_files import json_lines, read_json
+from ragauge.files.parquet import write_parquet
+from ragauge.files.sample_fields import FIELD, RAGAS, as_sample, is_sample_header
+from ragauge.files.source import Source
+from ragauge.files.table_files import header, read_table
+from ragauge.files.table_rows import read_rows
+from ragauge.files.workspace import whole_file
+
+ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
+CONTAINERS = ("samples", "test_cases", "goldens", "examples", "data")
+"""Names under which a JSON file or an object may have its samples."""
+
+
+def read_samples(path: str) -> list[Sample]:
+    """Read the samples of a JSONL, JSON, CSV, TSV or Parquet file.
+
+    `-` is standard input. The file may be compressed.
+    """
+    source = Source(str(path))
+    kind = _kind(source)
+    if kind == "jsonl":
+        rows: Iterable[tuple[int, Any]] = json_lines(source)
+    elif kind == "json":
+        rows = enumerate(_held(read_json(source), source.label), 1)
+    elif kind == "parquet":
+        rows = enumerate(read_table(source, kind).iter_rows(named=True), 1)
+    else:
+        table = read_rows(source, kind)
+        cells = {name: table.columns[name] for name in table.names}
+        rows = ((table.places[at], {name: column[at] for name, column in cells.items()}) for at in range(len(table)))
+    return _gathered(rows, source.label, in_lines=kind not in ("json", "parquet"), cells=kind not in ("json", "jsonl"))
+
+
+def called(path: str | Path) -> str:
+    """Derive a name for samples from their folder or file name without endings.
+
+    >>> called("runs/answers.v1.jsonl.gz"), called("answers.v2")
+    ('answers.v1', 'answers.v2')
+    """
+    place = Path(path)
+    if place.is_dir():
+        return place.resolve().name
+    name = place.name
+    for endings in ((".gz", ".zst"), tuple(ENDINGS)):
+        ending = next((one for one in endings if name.lower().endswith(one)), "")
+        name = name[: len(name) - len(ending)]
+    return name or "samples"
+
+
+def is_samples(path: str) -> bool:
+    """Return whether a file has samples, by its field names.
+
+    Otherwise it may have judgments or a run.
+    """
+    source = Source(str(path))
+    if source.path != "-" and Path(source.path).is_dir():
+        return False
+    try:
+        kind = _kind(source)
+        if kind in ("parquet", "csv", "tsv", "jsonl"):
+            return is_sample_header(header(source, kind))
+        first = _first(parse_json(source.read()))
+        return isinstance(first, Mapping) and is_sample_header(list(first))
+    except (BadInput, OSError, ValueError):
+        return False
+
+
+def _first(thing: Any) -> Any:
+    held = list(_held(thing, "")) if isinstance(thing, list | Mapping) else []
+    return held[0] if held else {}
+
+
+def _kind(source: Source) -> str:
+    """Detect the format of a file by its ending, else by its first line."""
+    if source.ending in ENDINGS:
+        return ENDINGS[source.ending]
+    first = (source.head() or [""])[0]
+    if first.lstrip().startswith("["):
+        return "json"
+    if first.lstrip().startswith("{"):
+        try:
+            parse_json(first)
+        except ValueError:
+            return "json"
+        return "jsonl"
+    for mark, name in ((",", "csv"), ("\t", "tsv")):
+        if is_sample_header(first.split(mark)):
+            return name
+    raise BadInput(
+        "these are no samples, as far as can be seen",
+        file=source.label,
+        hint="JSONL with question, answer, contexts and reference; also .json, .csv, .tsv, .parquet",
+    )
+
+
+def _held(thing: Any, label: str) -> Iterator[Any]:
+    """Yield the rows of JSON data.
+
+    The data is a list, a list under a name, columns, or a single row.
+    """
+    if isinstance(thing, list):
+        yield from thing
+        return
+    if not isinstance(thing, Mapping):
+        raise BadInput("expected a list of samples", file=label or None)
+    for name in CONTAINERS:
+        # DeepEval writes both lists and leaves one of them empty.
+        alone = thing.get(name) or not any(thing.get(other) for other in CONTAINERS)
+        if isinstance(thing.get(name), list) and alone and not is_sample_header(list(thing)):
+            yield from thing[name]
+            return
+    columns = {name: value for name, value in thing.items() if isinstance(value, list)}
+    asked = next((value for name, value in columns.items() if FIELD.get(name) == "question"), None)
+    if asked is not None and all(isinstance(one, str) for one in asked) and len(columns) == len(thing):
+        if len({len(value) for value in columns.values()}) > 1:
+            raise BadInput("the columns are not equally long", file=label or None)
+        for at in range(len(asked)):
+            yield {name: value[at] for name, value in columns.items()}
+        return
+    yield thing
+
+
+def _gathered(rows: Iterable[tuple[int, Any]], label: str, *, in_lines: bool, cells: bool) -> list[Sample]:
+    """Build samples from rows; errors name the line or the sample."""
+    found: dict[str, Sample] = {}
+    for place, row in rows:
+        try:
+            sample = row if isinstance(row, Sample) else as_sample(_as_row(row), place, cells=cells)
+            _refuse_id(sample.id)
+            if sample.id in found:
+                raise BadInput(f"the id `{sample.id}` comes twice", hint="give each sample an id of its own")
+        except BadInput as error:
+            said = error.message if in_lines else f"sample {place}: {error.message}"
+            raise BadInput(said, file=label or None, line=place if in_lines else None, hint=error.hint) from None
+        found[sample.id] = sample
+    if not found:
+        raise BadInput("no samples are here", file=label or None)
+    return list(found.values())
+
+
+def _refuse_id(name: Any) -> None:
+    """Raise BadInput for an id that would not survive writing and reading."""
+    if not isinstance(name, str) or not name.strip():
+        raise BadInput(f"the id is {'empty' if name == '' else repr(name)}", hint="give each sample an id of its own")
+    if name != name.strip():
+        raise BadInput(f"the id {name!r} begins or ends with white space", hint="leave that out")
+
+
+def _as_row(thing: Any) -> Mapping[str, Any]:
+    """Convert a mapping, record, or object of ragas or DeepEval to fields."""
+    if isinstance(thing, Mapping):
+        return thing
+    if callable(getattr(thing, "model_dump", None)) and not isinstance(thing, type):
+        # Flags that are off carry no information.
+        return {name: value for name, value in _fields(thing) if value is not None and value is not False}
+    if is_dataclass(thing) and not isinstance(thing, type):
+        return {one.name: getattr(thing, one.name) for one in fields(thing)}
+    if callable(getattr(thing, "_asdict", None)):
+        return dict(thing._asdict())
+    raise BadInput(
+        f"a {type(thing).__name__} is no sample", hint="a mapping with question, answer, contexts, reference"
+    )
+
+
+def _fields(thing: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a pydantic model unchanged.
+
+    Dumping them could change values.
+    """
+    names = getattr(type(thing), "model_fields", None) or {}
+    for name in names:
+        yield name, getattr(thing, name)
+
+
+def samples_of(thing: Any) -> list[Sample]:
+    """Convert an object to samples.
+
+    It can be a path; a Sample, a mapping, or an object of ragas (`SingleTurnSample`) or DeepEval (`LLMTestCase`); a
+    sequence of these; a dataset of ragas or DeepEval; or a polars or pandas frame.
+
+    >>> [(one.id, one.answer) for one in samples_of({"question": "When?", "answer": "In 1887."})]
+    [('1', 'In 1887.')]
+    """
+    if isinstance(thing, str | Path):
+        return read_samples(str(thing))
+    if is_frame(thing):
+        held = thing.collect() if hasattr(thing, "collect") else thing
+        rows = held.iter_rows(named=True) if hasattr(held, "iter_rows") else held.to_dict("records")
+        return _gathered(enumerate(rows, 1), "", in_lines=False, cells=True)
+    if isinstance(thing, Mapping):
+        return _gathered(enumerate(_held(thing, ""), 1), "", in_lines=False, cells=False)
+    for name in CONTAINERS[:3]:
+        inside = getattr(thing, name, None)
+        if isinstance(inside, Sequence) and inside:
+            return samples_of(list(inside))
+    single = isinstance(thing, Sample) or callable(getattr(thing, "model_dump", None))
+    if not single and not isinstance(thing, Iterable):
+        raise BadInput(
+            f"a {type(thing).__name__} holds no samples", hint="a path, a list of mappings, a frame, ragas, DeepEval"
+        )
+    return _gathered(enumerate([thing] if single else thing, 1), "", in_lines=False, cells=False)
+
+
+def write_samples(samples: Iterable[Sample], path: str, form: str = "ragauge") -> None:
+    """Write samples with the field names of ragauge, ragas or DeepEval.
+
+    The ending selects the format: `.json` is one list, `.csv` and `.tsv` are tables with JSON in their cells,
+    `.parquet` is Parquet, anything else is JSONL. `-` is standard output.
+    """
+    if form not in FORMS:
+        raise UnknownName("form of samples", form, FORMS, hint=f"there are {', '.join(FORMS)}")
+    rows = [FORMS[form](sample) for sample in samples]
+    kind = ENDINGS.get(Source(path).ending, "jsonl")
+    if form == "deepeval" and kind in ("csv", "tsv"):
+        raise BadInput("DeepEval cuts contexts in a table at every semicolon", file=path, hint="write .json or .jsonl")
+    with whole_file(path) as out:
+        if kind == "parquet":
+            import polars as pl
+
+            flat = [{name: _cell(value) for name, value in row.items()} for row in rows]
+            write_parquet(pl.DataFrame(flat, schema=dict.fromkeys(_names(rows), pl.String)), out)
+            return
+        if kind == "json":
+            text = json.dumps(rows, ensure_ascii=False, indent=2, default=str) + "\n"
+        elif kind == "jsonl":
+            text = "".join(_json(row) + "\n" for row in rows)
+        else:
+            text = _table(rows, "\t" if kind == "tsv" else ",")
+        out.write(text.encode("utf-8", "replace"))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _cell(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else _json(value)
+
+
+def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _table(rows: Sequence[Mapping[str, Any]], separator: str) -> str:
+    """Format rows as a CSV text, with lists as JSON in the cells."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, _names(rows), delimiter=separator, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: _cell(value) for name, value in row.items()})
+    return out.getvalue()
+
+
+def _ragauge(sample: Sample) -> dict[str, Any]:
+    return _held_by(
+        ("id", sample.id),
+        ("question", sample.question),
+        ("answer", sample.answer),
+        ("contexts", sample.contexts),
+        ("reference", sample.reference),
+        *_beside(sample, "context_ids"),
+        ("metadata", dict(sample.metadata) or None),
+    )
+
+
+def _ragas(sample: Sample) -> dict[str, Any]:
+    """Convert a sample to the fields that `ragas.EvaluationDataset.from_jsonl` reads.
+
+    It ignores unknown fields.
+    """
+    own = {name: value for name, value in sample.metadata.items() if name in RAGAS}
+    rest = {name: value for name, value in sample.metadata.items() if name not in own}
+    return _held_by(
+        ("id", sample.id),
+        ("user_input", sample.question),
+        ("response", sample.answer),
+        ("retrieved_contexts", sample.contexts),
+        ("reference", sample.reference),
+        *own.items(),
+        *_beside(sample, "retrieved_context_ids"),
+        ("metadata", rest or None),
+    )
+
+
+def _deepeval(sample: Sample) -> dict[str, Any]:
+    """Convert a sample to the fields that `deepeval.dataset.EvaluationDataset` reads.
+
+    DeepEval requires `actual_output` even if there is no answer.
+    """
+    rest = {name: value for name, value in sample.metadata.items() if name != "context"}
+    row = _held_by(
+        ("name", sample.id),
+        ("input", sample.question),
+        ("expected_output", sample.reference),
+        ("retrieval_context", sample.contexts),
+        ("context", sample.metadata.get("context")),
+        *_beside(sample, "context_ids"),
+        ("additional_metadata", rest or None),
+    )
+    return {**row, "actual_output": sample.answer}
+
+
+def _beside(sample: Sample, ids: str) -> list[tuple[str, Any]]:
+    """Return fields that most samples do not have."""
+    return [
+        (ids, sample.context_ids or None),
+        ("history", sample.history or None),
+        ("labels", dict(sample.labels) or None),
+    ]
+
+
+def _held_by(*pairs: tuple[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in pairs if value is not None}
+
+
+FORMS: Mapping[str, Callable[[Sample], dict[str, Any]]] = {
+    "ragauge": _ragauge,
+    "ragas": _ragas,
+    "deepeval": _deepeval,
+}
+"""Functions that convert a sample to a row, by the tool whose field names they use."""

@@ -1,0 +1,137 @@
+"""Tables read row by row with line numbers, for scores, trials and tags, so that errors can name the line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ragauge.core.errors import BadInput
+from ragauge.files.json_files import json_lines
+from ragauge.files.source import Source
+from ragauge.files.table_files import QUERY, TABLES, check_columns, find, numbered_cells, read_table
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Cells of a table by column; an empty cell is None, and blank rows are left out."""
+
+    label: str
+    columns: Mapping[str, Sequence[Any]]
+    places: Sequence[int]
+    """Line on which each row starts, or the row number if the source has no lines."""
+    in_lines: bool
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.columns)
+
+    def line(self, at: int) -> int | None:
+        """Return the line of a row; None if the source has no lines."""
+        return self.places[at] if self.in_lines else None
+
+    def id(self, column: str, at: int, what: str) -> str:
+        """Return the id in a cell; raise BadInput if it is blank."""
+        row = "" if self.in_lines else f" of row {self.places[at]}"
+        return as_id(self.columns[column][at], f"the {what}{row}", self.label, self.line(at))
+
+
+def as_id(value: Any, what: str, label: str | None, line: int | None = None) -> str:
+    """Convert a value to an id; raise BadInput if it is blank.
+
+    Blanks around it are removed, and the decimal point of a whole float.
+
+    >>> as_id(" q1 ", "the query", None), as_id(7.0, "the query", None)
+    ('q1', '7')
+    """
+    if isinstance(value, float) and not math.isnan(value):
+        return str(int(value)) if value.is_integer() else str(value)
+    text = "" if value is None or isinstance(value, float) else str(value).strip()
+    if not text:
+        raise BadInput(f"{what} is missing", file=label, line=line)
+    return text
+
+
+def read_rows(source: Source, form: str) -> Rows:
+    """Read the rows of a CSV, TSV, JSONL or Parquet file.
+
+    Raise BadInput if a row has fewer cells than the header, or values beyond it.
+    """
+    if form == "parquet":
+        return rows_of(read_table(source, form), source.label)
+    if form == "jsonl":
+        return gathered([], json_lines(source), source.label, in_lines=True)
+    with source.open() as file:
+        found = numbered_cells((line.decode() for line in file), form, source.label)
+        first, names = next(found, (1, []))
+        check_columns(first, names, source.label)
+        return gathered(names, _even(names, found, source.label), source.label, in_lines=True)
+
+
+def rows_of(frame: pl.DataFrame, label: str) -> Rows:
+    """Convert a frame to rows."""
+    return gathered(frame.columns, enumerate(frame.iter_rows(named=True), start=1), label, in_lines=False)
+
+
+def gathered(
+    names: Iterable[str], rows: Iterable[tuple[int, Mapping[str, Any]]], label: str, *, in_lines: bool
+) -> Rows:
+    """Build rows from mappings with their line or row numbers.
+
+    Columns without a name and columns with nested values (e.g. transcripts) are left out.
+    """
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    places: list[int] = []
+    for place, row in rows:
+        held = {
+            name: cell
+            for name, cell in row.items()
+            if not (cell is None or (isinstance(cell, str) and not cell.strip()))
+        }
+        if not held:
+            continue
+        columns |= {name: [None] * len(places) for name in row if name not in columns}
+        for name, cells in columns.items():
+            cells.append(held.get(name))
+        places.append(place)
+    nested = {name for name, cells in columns.items() if any(isinstance(cell, dict | list) for cell in cells)}
+    plain = {name: cells for name, cells in columns.items() if name.strip() and name not in nested}
+    return Rows(label, plain, places, in_lines)
+
+
+def _even(
+    names: Sequence[str], found: Iterable[tuple[int, list[str]]], label: str
+) -> Iterator[tuple[int, dict[str, str]]]:
+    for line, cells in found:
+        if len(cells) < len(names) or any(cells[len(names) :]):
+            raise BadInput(
+                f"there are {len(cells)} cells, and the header names {len(names)} columns", file=label, line=line
+            )
+        yield line, dict(zip(names, cells, strict=False))
+
+
+def read_tags(path: str) -> dict[str, dict[str, str]]:
+    """Read tags of queries from a table.
+
+    Every column except the query column is a tag.
+    """
+    source = Source(path)
+    if source.ending not in TABLES:
+        raise BadInput("tags are read from .csv, .tsv, .jsonl or .parquet", file=path)
+    rows = read_rows(source, TABLES[source.ending])
+    query = find(rows.names, QUERY)
+    if query is None:
+        raise BadInput(f"a query column is missing; found {', '.join(rows.names)}", file=path, hint="query_id")
+    others = {name: cells for name, cells in rows.columns.items() if name != query}
+    return {
+        rows.id(query, at, "query"): {name: str(cells[at]) for name, cells in others.items() if cells[at] is not None}
+        for at in range(len(rows))
+    }

@@ -1,0 +1,335 @@
+"""Vector files, read and written: fvecs, ivecs, bvecs, fbin, ibin, u8bin, i8bin, npy and Parquet, plain or as .gz.
+
+TEXMEX files (`.fvecs` …) have the dimension as a 32-bit integer before every row. Files of the big-ann benchmarks
+(`.fbin` …) begin with the number of rows and the dimension; their neighbour lists end with the distances. All are
+little-endian. With a row limit, only these rows are read.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.files.parquet import scan_parquet, write_parquet
+from ragauge.files.source import Bounded, Source, library_errors
+from ragauge.files.workspace import whole_file
+
+Array = NDArray[Any]
+
+WITH_DIMENSIONS = {".fvecs": "<f4", ".ivecs": "<i4", ".bvecs": "u1"}
+WITH_HEADER = {".fbin": "<f4", ".ibin": "<i4", ".u8bin": "u1", ".i8bin": "i1"}
+ENDINGS = (*WITH_DIMENSIONS, *WITH_HEADER, ".npy", ".parquet")
+MOST_DIMENSIONS = 1 << 20
+"""Maximum dimension; a larger number at the start of a file means that the format is another one."""
+ROWS_AT_ONCE = 65_536
+ID_COLUMNS = ("id", "_id", "doc_id", "docid", "row_id")
+VECTOR_COLUMNS = ("vector", "embedding", "embeddings", "emb", "values")
+
+
+class Rows(NamedTuple):
+    """Rows of a vector file in their stored type, and their ids if the file has any."""
+
+    vectors: Array
+    ids: Sequence[str] = ()
+
+
+def read_vectors(path: str | Path, *, limit: int | None = None, column: str | None = None) -> Rows:
+    """Read the first `limit` rows of a vector file, or all, in their stored type.
+
+    `column` selects the vector column of a Parquet file if several are possible.
+    """
+    source = Source(str(path))
+    if limit is not None and limit < 1:
+        raise BadInput(f"the first {limit} rows of a file are none", hint="ask for 1 or more")
+    if not Path(path).is_file():
+        with source.open():
+            raise BadInput("is no file of vectors", file=source.label)
+    if source.ending in WITH_DIMENSIONS:
+        found = Rows(_with_dimensions(source, WITH_DIMENSIONS[source.ending], limit))
+    elif source.ending in WITH_HEADER:
+        found = Rows(_with_header(source, WITH_HEADER[source.ending], limit))
+    elif source.ending == ".npy":
+        found = Rows(_npy(source, limit))
+    elif source.ending == ".parquet":
+        found = _parquet(source, limit, column)
+    else:
+        raise _unknown(source)
+    if (row := odd_row(found.vectors)) is not None:
+        raise BadInput(f"row {row} has a NaN or an infinity", file=source.label)
+    return found
+
+
+def odd_row(vectors: Array, kind: Any = None) -> int | None:
+    """Find the first row with a NaN or infinity; None if there is none.
+
+    With `kind`, values count after conversion to that type.
+
+    >>> odd_row(np.array([[1.0, 2.0], [3.0, np.inf]])), odd_row(np.array([[1e300]])), odd_row(np.array([[1e300]]), "f4")
+    (1, None, 0)
+    """
+    if vectors.dtype.kind != "f":
+        return None
+    # In blocks, because a memory-mapped file may be larger than memory.
+    for start in range(0, len(vectors), ROWS_AT_ONCE):
+        part = vectors[start : start + ROWS_AT_ONCE]
+        with np.errstate(over="ignore"):
+            bad = ~np.isfinite(part if kind is None else part.astype(kind, copy=False)).all(axis=1)
+        if bad.any():
+            return start + int(bad.argmax())
+    return None
+
+
+def write_vectors(path: str | Path, vectors: Any, ids: Sequence[str] = ()) -> None:
+    """Write rows in the format of the file ending.
+
+    Raise BadInput for numbers that its type cannot represent.
+    """
+    source, matrix = Source(str(path)), np.asarray(vectors)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
+        raise BadInput(f"an array of shape {matrix.shape} and type {matrix.dtype} is no vectors", file=source.label)
+    if ids and source.ending != ".parquet":
+        raise BadInput(f"ids cannot be kept in {source.ending}", file=source.label, hint="take .parquet")
+    write: Callable[[IO[bytes]], object]
+    if source.ending in WITH_DIMENSIONS:
+        kept = _as_kept(matrix, WITH_DIMENSIONS[source.ending], source.label)
+        write = lambda out: _write_with_dimensions(kept, out)  # noqa: E731
+    elif source.ending in WITH_HEADER:
+        kept = _as_kept(matrix, WITH_HEADER[source.ending], source.label)
+        header = np.array(kept.shape, "<u4").tobytes()
+        write = lambda out: out.write(header + kept.tobytes())  # noqa: E731
+    elif source.ending == ".npy":
+        write = lambda out: _write_npy(np.ascontiguousarray(matrix), out)  # noqa: E731
+    elif source.ending == ".parquet":
+        write = lambda out: _write_parquet(matrix, ids, out)  # noqa: E731
+    else:
+        raise _unknown(source)
+    with whole_file(str(path)) as out:
+        write(out)
+
+
+def is_vectors(path: Path) -> bool:
+    """Return whether a file has an ending of vector files."""
+    return Source(str(path)).ending in ENDINGS
+
+
+def _unknown(source: Source) -> UnknownName:
+    return UnknownName(
+        "format of vectors", source.ending or source.stem, ENDINGS, hint=f"there are {' '.join(ENDINGS)}"
+    )
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[IO[bytes]]:
+    """Open all decompressed bytes.
+
+    What looks like a byte order mark may be a number here.
+    """
+    try:
+        with Path(source.path).open("rb") as raw:
+            if not _packed(source):
+                yield raw
+                return
+            with gzip.open(raw) as unzipped:
+                # Read only available bytes: the first rows of a truncated file stay readable.
+                yield io.BufferedReader(Bounded(unzipped.readinto1, raw, source.label))
+    except (EOFError, OSError, zlib.error) as error:
+        raise BadInput(f"cannot be read to its end ({error})", file=source.label) from None
+
+
+def _packed(source: Source) -> bool:
+    with Path(source.path).open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+def _body(source: Source, limit: int | None, size: int) -> NDArray[np.uint8]:
+    """Read the bytes of `limit` rows; a plain file is memory-mapped."""
+    if _packed(source):
+        with _opened(source) as file:
+            return np.frombuffer(file.read() if limit is None else file.read(limit * size), np.uint8)
+    if not Path(source.path).stat().st_size:
+        return np.empty(0, np.uint8)
+    mapped: NDArray[np.uint8] = np.memmap(source.path, np.uint8, mode="r")
+    return mapped if limit is None else mapped[: limit * size]
+
+
+def _with_dimensions(source: Source, kind: str, limit: int | None) -> Array:
+    with _opened(source) as file:
+        first = file.read(4)
+    if not first:
+        raise BadInput("is empty", file=source.label)
+    dimension = int.from_bytes(first, "little", signed=True)
+    if len(first) < 4 or not 0 < dimension <= MOST_DIMENSIONS:
+        raise BadInput(
+            f"does not begin like a file of vectors: its first row would have {dimension} dimensions",
+            file=source.label,
+            hint=f"a {source.ending} file has the dimension before every row, as a 32-bit integer",
+        )
+    size = 4 + dimension * np.dtype(kind).itemsize
+    body = _body(source, limit, size)
+    rows = len(body) // size
+    table = body[: rows * size].reshape(rows, size)
+    dimensions = np.ascontiguousarray(table[:, :4]).view("<i4").ravel()
+    # After a row of another length all rows are misaligned, so the first one is named.
+    if (other := dimensions != dimension).any():
+        row = int(other.argmax())
+        what = f"row {row} (byte {row * size}) has {dimensions[row]} dimensions, the first has {dimension}"
+        raise BadInput(what, file=source.label)
+    if len(body) % size:
+        raise BadInput(f"ends in the middle of row {rows} (byte {len(body)})", file=source.label)
+    return _native(np.ascontiguousarray(table[:, 4:]).view(kind))
+
+
+def _with_header(source: Source, kind: str, limit: int | None) -> Array:
+    with _opened(source) as file:
+        first = file.read(8)
+    if len(first) < 8:
+        raise BadInput(f"ends in its header (byte {len(first)})", file=source.label)
+    rows, dimension = np.frombuffer(first, "<u4").tolist()
+    if not 0 < dimension <= MOST_DIMENSIONS:
+        raise BadInput(
+            f"does not begin like a file of vectors: its header says {rows} rows of {dimension} dimensions",
+            file=source.label,
+            hint=f"a {source.ending} file begins with two 32-bit integers: rows and dimension",
+        )
+    size = dimension * np.dtype(kind).itemsize
+    wanted = rows if limit is None else min(rows, limit)
+    cut = limit is not None and limit < rows
+    # Without a limit map all bytes, to detect extra ones after the last row.
+    body = _body(source, None if not cut else 1, 8 + wanted * size)[8:]
+    if len(body) < wanted * size:
+        what = f"ends in row {len(body) // size} (byte {len(body) + 8}) of the {rows} that its header tells of"
+        raise BadInput(what, file=source.label)
+    extra = len(body) - wanted * size
+    if not cut and extra and not (source.ending == ".ibin" and extra == wanted * size):
+        raise BadInput(f"goes on for {extra} bytes after its last row (row {rows - 1})", file=source.label)
+    return _native(body[: wanted * size].view(kind).reshape(wanted, dimension))
+
+
+def _npy(source: Source, limit: int | None) -> Array:
+    with _opened(source) as file:
+        if file.read(6) != b"\x93NUMPY":
+            raise BadInput("does not begin like an .npy file", file=source.label)
+    with library_errors(source.label, what="cannot be read as an .npy file"):
+        if _packed(source):
+            with _opened(source) as file:
+                array = np.load(io.BytesIO(file.read()), allow_pickle=False)
+        else:
+            array = np.load(source.path, mmap_mode="r", allow_pickle=False)
+    if array.ndim != 2 or not array.shape[1] or array.dtype.kind not in "fiu":
+        raise BadInput(
+            f"holds an array of shape {array.shape} and type {array.dtype}",
+            file=source.label,
+            hint="vectors are numbers, a row for each: shape (n, d)",
+        )
+    rows: Array = array if limit is None else array[:limit]
+    return rows
+
+
+def _parquet(source: Source, limit: int | None, column: str | None) -> Rows:
+    import polars as pl
+
+    with library_errors(source.label, what="cannot be read as Parquet"):
+        table = scan_parquet(source.path, source.label)
+        schema = table.collect_schema()
+        name = _vector_column(schema, column, source.label)
+        named = next((one for one in ID_COLUMNS if one in schema and not schema[one].is_nested()), None)
+        table = table.select(name, *([named] if named else []))
+        frame = (table if limit is None else table.head(limit)).collect()
+    if not len(frame):
+        raise BadInput("has no rows", file=source.label)
+    values = frame[name]
+    if isinstance(values.dtype, pl.Array):
+        values = values.arr.to_list()
+    sizes = values.list.len()
+    dimension = sizes[0] or 0
+    if not (sizes == dimension).fill_null(value=False).all() or not dimension:
+        row = int((sizes != dimension).fill_null(value=True).arg_max() or 0)
+        said = "nothing" if not sizes[row] else f"{sizes[row]} dimensions, the first has {dimension}"
+        raise BadInput(f"row {row} of the column {name!r} has {said}", file=source.label)
+    flat = values.explode()
+    if flat.null_count():
+        row = int(flat.is_null().arg_max() or 0) // dimension
+        raise BadInput(f"row {row} of the column {name!r} has an empty place", file=source.label)
+    matrix = np.ascontiguousarray(flat.to_numpy()).reshape(len(frame), dimension)
+    if not named:
+        return Rows(matrix)
+    ids = frame[named].cast(pl.String)
+    if ids.null_count():
+        raise BadInput(f"row {ids.is_null().arg_max()} has no {named}", file=source.label)
+    if ids.n_unique() < len(ids):
+        again = int(ids.is_first_distinct().not_().arg_max() or 0)
+        raise BadInput(f"row {again} has the {named} {ids[again]!r} of an earlier row", file=source.label)
+    return Rows(matrix, ids.to_list())
+
+
+def _vector_column(schema: Any, column: str | None, label: str) -> str:
+    import polars as pl
+
+    def fits(kind: Any) -> bool:
+        return isinstance(kind, pl.List | pl.Array) and kind.inner.is_numeric()
+
+    could: list[str] = [name for name, kind in schema.items() if fits(kind)]
+    if column is not None:
+        if column not in could:
+            raise BadInput(f"the column {column!r} holds no vectors", file=label, hint=f"{_listed(could)} could")
+        return column
+    known = [name for name in could if name.lower() in VECTOR_COLUMNS]
+    if len(could) == 1 or len(known) == 1:
+        return (known or could)[0]
+    if could:
+        raise BadInput(f"several columns hold vectors: {_listed(could)}", file=label, hint="name one of them")
+    raise BadInput("no column holds lists of numbers", file=label, hint=f"it has {_listed(list(schema))}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"
+
+
+def _native(array: Array) -> Array:
+    """Convert to the byte order of this machine."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _as_kept(matrix: Array, kind: str, label: str) -> Array:
+    with np.errstate(all="ignore"):
+        kept = matrix.astype(kind)
+        # Floats may be rounded to the precision of the type; other values must stay equal.
+        same = np.isfinite(kept) if kept.dtype.kind == "f" else kept == matrix
+    if not same.all():
+        row = int((~same).any(axis=1).argmax())
+        raise BadInput(f"row {row} has a number that {np.dtype(kind).name} does not hold", file=label)
+    if not matrix.shape[1]:
+        raise BadInput("vectors of no dimension cannot be written", file=label)
+    return np.ascontiguousarray(kept)
+
+
+def _write_with_dimensions(kept: Array, out: IO[bytes]) -> None:
+    rows, dimension = kept.shape
+    for start in range(0, rows, ROWS_AT_ONCE):
+        part = kept[start : start + ROWS_AT_ONCE]
+        table = np.empty((len(part), 4 + dimension * kept.itemsize), np.uint8)
+        table[:, :4] = np.frombuffer(np.array(dimension, "<i4").tobytes(), np.uint8)
+        table[:, 4:] = part.view(np.uint8).reshape(len(part), -1)
+        out.write(table.tobytes())
+
+
+def _write_npy(matrix: Array, out: IO[bytes]) -> None:
+    # `np.save` bypasses a compressing file object and writes to the underlying file.
+    np.lib.format.write_array_header_1_0(out, np.lib.format.header_data_from_array_1_0(matrix))
+    out.write(matrix.data)
+
+
+def _write_parquet(matrix: Array, ids: Sequence[str], out: IO[bytes]) -> None:
+    import polars as pl
+
+    columns: dict[str, Any] = {"id": list(ids)} if ids else {}
+    write_parquet(pl.DataFrame({**columns, "vector": pl.Series(np.ascontiguousarray(matrix))}), out)

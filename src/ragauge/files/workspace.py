@@ -1,0 +1,373 @@
+"""Temporary files and folders: atomic replacement, unique names, removal of orphans.
+
+A temporary name contains the host, the process id and a random token, so that no two writers share one. The first use
+of a folder in a process removes the temporary files there whose process, on this host, is dead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import io
+import os
+import platform
+import re
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
+from pathlib import Path
+from typing import IO, cast
+
+from ragauge.core.errors import BadInput, MissingExtra, words_of
+from ragauge.core.secrets import has_secrets, redact_bytes
+from ragauge.files.source import Source
+
+LOCK = ".lock"
+
+
+@contextmanager
+def hold_folder(folder: str | Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold the lock of a folder, created if needed, during the block.
+
+    Raise BadInput if another process or thread holds it. Holders of `shared` locks exclude only holders of exclusive
+    ones. The operating system releases the lock of a process that ends, also after a kill.
+    """
+    place = Path(folder)
+    is_new = not place.exists()
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        file = _acquire(place / LOCK, shared=shared)
+    except BlockingIOError:
+        raise BadInput(
+            "another process is working in this folder",
+            file=str(folder),
+            hint="wait until it ends, or use another folder",
+        ) from None
+    except OSError as error:
+        raise BadInput(f"cannot be written ({error.strerror})", file=str(folder)) from None
+    try:
+        yield
+    finally:
+        if _lock(file, shared=False):  # otherwise another process shares the lock and needs the file
+            with contextlib.suppress(OSError):
+                (place / LOCK).unlink(missing_ok=True)
+        os.close(file)
+        if is_new:
+            with contextlib.suppress(OSError):  # not empty: files were written
+                place.rmdir()
+
+
+def _acquire(path: Path, *, shared: bool) -> int:
+    """Open and lock a file; raise BlockingIOError if it is locked."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        is_current = False
+        try:
+            if not _lock(file, shared=shared):
+                raise BlockingIOError
+            with contextlib.suppress(FileNotFoundError):  # the process that held the lock has removed the file
+                is_current = os.path.samestat(os.fstat(file), path.stat())
+        finally:
+            if not is_current:
+                os.close(file)
+        if is_current:
+            return file
+
+
+def _lock(file: int, *, shared: bool) -> bool:
+    """Lock an open file without waiting; return False if another process holds it.
+
+    Return True if the system does not support file locks.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not on every system
+        return True
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+MAX_NAME_BYTES = 120
+"""Maximum length of the target's name in the name of its temporary file."""
+
+_swept: set[Path] = set()
+
+
+@contextmanager
+def replace_file(target: Path) -> Iterator[Path]:
+    """Yield the path of a new file next to `target`, and rename it at the end.
+
+    The file is empty at first. After an exception `target` is unchanged and the temporary file is removed.
+    """
+    path = _sibling(target)
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        yield path
+        os.replace(path, target)
+    finally:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def sibling_folder(target: Path) -> Iterator[Path]:
+    """Yield a new folder next to `target`, which the caller renames.
+
+    It is removed at the end if it still exists.
+    """
+    path = _sibling(target)
+    try:
+        path.mkdir()
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def temporary_folder(purpose: str, parent: Path | None = None) -> Iterator[Path]:
+    """Yield a new private folder and remove it at the end.
+
+    `parent` is the system's temporary folder by default.
+    """
+    path = create_temporary_folder(purpose, parent)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def create_temporary_folder(purpose: str, parent: Path | None = None) -> Path:
+    """Create a private folder that the caller removes.
+
+    If the caller was killed, the next process removes it.
+    """
+    path = _temporary_path(purpose, parent)
+    path.mkdir(mode=0o700)
+    return path
+
+
+def create_temporary_file(purpose: str) -> tuple[int, Path]:
+    """Create and open a private file that the caller removes.
+
+    Return its descriptor and path.
+    """
+    path = _temporary_path(purpose, None)
+    return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), path
+
+
+def remove_orphans(folder: Path) -> None:
+    """Remove the temporary files and folders of dead processes of this host and user."""
+    pattern = re.compile(rf"(?:ragauge-|\.).*[-.]{_host()}-(\d+)-[0-9a-f]{{8}}(?:\.part)?")
+    try:
+        with os.scandir(folder) as entries:
+            orphans = [
+                entry
+                for entry in entries
+                if (found := pattern.fullmatch(entry.name)) and not _is_alive(int(found[1])) and _is_own(entry)
+            ]
+    except OSError:
+        return
+    for entry in orphans:
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                os.unlink(entry.path)
+
+
+def _sibling(target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(target.parent)
+    name = os.fsdecode(os.fsencode(target.name)[:MAX_NAME_BYTES])
+    return target.parent / f".{name}.{_mark()}.part"
+
+
+def _temporary_path(purpose: str, parent: Path | None) -> Path:
+    try:
+        folder = Path(tempfile.gettempdir()) if parent is None else parent
+    except FileNotFoundError:
+        raise BadInput(
+            "no temporary folder can be written", hint="set TMPDIR to a folder with free space, e.g. TMPDIR=."
+        ) from None
+    _sweep(folder)
+    return folder / f"ragauge-{purpose}-{_mark()}"
+
+
+def _sweep(folder: Path) -> None:
+    """Remove orphans once per folder and process.
+
+    Scanning the folder for each file would be slow.
+    """
+    folder = folder.absolute()
+    if folder not in _swept:
+        _swept.add(folder)
+        remove_orphans(folder)
+
+
+def _mark() -> str:
+    return f"{_host()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+@cache
+def _host() -> str:
+    """Identify the host and its process namespace.
+
+    Process ids of other containers have no meaning here.
+    """
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = ""
+    return hashlib.blake2b(f"{platform.node()} {namespace}".encode(), digest_size=3).hexdigest()
+
+
+def _is_alive(pid: int) -> bool:
+    if os.name != "posix":  # on Windows os.kill ends the process for any signal
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+def _is_own(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry belongs to this user.
+
+    Others can create any name in a shared temporary folder. Root removes the orphans of every user, because a server
+    that it starts has its own user.
+    """
+    try:
+        return not hasattr(os, "getuid") or os.getuid() in (0, entry.stat(follow_symlinks=False).st_uid)
+    except OSError:
+        return False
+
+
+ENDINGS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+}
+
+
+TEXT_ENDINGS = {*ENDINGS, ".html", ".md", ".tex", ".txt", ".svg", ".run", ".trec", ".qrels", ".toml", ""} - {".parquet"}
+"""Endings of files in which secrets are redacted while they are written."""
+
+
+def refuse_unwritable(path: str, *, folder: bool = False) -> None:
+    """Raise BadInput if a path cannot be written later; nothing is written now."""
+    target = Path(path)
+    if path == "-":
+        return
+    if target.exists() and target.is_dir() is not folder:
+        raise BadInput("is a file, not a folder" if folder else "is a folder, not a file to write", file=path)
+    above = target.absolute().parents
+    there = next(one for one in ((target, *above) if folder else above) if one.exists())
+    if not there.is_dir():
+        raise BadInput(f"cannot be written: {there.name} is a file, not a folder", file=path)
+    if not os.access(there, os.W_OK):
+        raise BadInput("cannot be written: that is not allowed here", file=path)
+
+
+@contextmanager
+def whole_file(path: str) -> Iterator[IO[bytes]]:
+    """Open a file that appears only when it is complete.
+
+    `-` is standard output; .gz and .zst are compressed. Of concurrent writers, the last one to finish wins. A device
+    or pipe is written directly.
+    """
+    if path == "-":
+        yield sys.stdout.buffer
+        return
+    target = Path(path)
+    if not target.name or target.is_dir():
+        raise BadInput("is a folder, not a file to write", file=path)
+    try:
+        # A device or a pipe cannot be replaced by a file.
+        direct = target.exists() and not target.is_file()
+        with nullcontext(target) if direct else replace_file(target) as part, _compressed(part, path) as out:
+            if has_secrets() and Source(path).ending in TEXT_ENDINGS:
+                redacting = RedactingWriter(out)
+                yield cast(IO[bytes], redacting)
+                redacting.finish()
+            else:
+                yield out
+    except OSError as error:
+        raise BadInput(f"cannot be written ({error.strerror})", file=path) from None
+    except Exception as error:
+        if "IO error: " not in str(error):
+            raise
+        # polars wraps the message of the file system if a Parquet file does not fit on the disk.
+        reason = words_of(error).rpartition("IO error: ")[2]
+        raise BadInput(f"cannot be written ({reason})", file=path) from None
+
+
+class RedactingWriter:
+    """A binary file object that redacts registered secrets in whole lines before it writes them."""
+
+    def __init__(self, out: IO[bytes]) -> None:
+        self._out = out
+        self._line = b""
+
+    def write(self, data: bytes) -> int:
+        """Write the complete lines and buffer the rest."""
+        lines = self._line + bytes(data)
+        end = lines.rfind(b"\n") + 1
+        self._out.write(redact_bytes(lines[:end]))
+        self._line = lines[end:]
+        return len(data)
+
+    def finish(self) -> None:
+        """Write the buffered last line."""
+        self._out.write(redact_bytes(self._line))
+        self._line = b""
+
+    def flush(self) -> None:
+        """Flush the complete lines."""
+        self._out.flush()
+
+
+def _compressed(part: Path, path: str) -> IO[bytes]:
+    if path.endswith(".gz"):
+        return io.BufferedWriter(gzip.open(part, "wb", compresslevel=6))
+    if path.endswith(".zst"):
+        try:
+            import zstandard
+        except ImportError:
+            raise MissingExtra("writing .zst", "zstd") from None
+        opened: IO[bytes] = zstandard.open(part, "wb")
+        return opened
+    return part.open("wb")
+
+
+def cache_folder() -> Path:
+    """Return the folder RAGAUGE_CACHE, or else the cache folder of the user."""
+    own = os.environ.get("RAGAUGE_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ragauge"
+
+
+def slug(name: str) -> str:
+    """Convert a name to a safe folder name of at most 100 characters.
+
+    >>> slug("../dense(store=faiss)")
+    'dense_store=faiss'
+    """
+    plain = re.sub(r"[^\w.+=-]+", "_", name).strip("._") or "system"
+    if len(plain) <= 100:
+        return plain
+    return f"{plain[:80]}-{hashlib.blake2b(name.encode('utf-8', 'replace'), digest_size=6).hexdigest()}"

@@ -1,0 +1,93 @@
+"""Write judgments, runs and queries in every format that can be read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from ragauge.core.errors import BadInput
+from ragauge.core.records import Judgments, Run
+from ragauge.files import beir, json_files, trec
+from ragauge.files.parquet import write_parquet
+from ragauge.files.readers import FORMATS
+from ragauge.files.source import Source
+from ragauge.files.table_files import whole_grades, write_text
+from ragauge.files.workspace import ENDINGS, whole_file
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def format_of(path: str) -> str:
+    """Return the format for a path by its ending; TREC for other endings."""
+    if path.endswith(os.sep):
+        return "beir"
+    return ENDINGS.get(Source(path).ending, "trec")
+
+
+def write_judgments(judgments: Judgments, path: str, format: str | None = None) -> None:
+    """Write judgments; the default format is that of the file ending."""
+    kind = format or format_of(path)
+    if kind == "beir" and (path.endswith(os.sep) or Path(path).is_dir()):
+        path = str(Path(path) / "qrels" / "test.tsv")
+    with whole_file(path) as out:
+        if kind == "trec":
+            trec.write_qrels(judgments.frame, out)
+        elif kind == "subtopics":
+            write_text(_subtopic_frame(judgments), out, separator=" ", header=False)
+        elif kind == "beir":
+            beir.write_tsv(judgments.frame, out)
+        elif kind == "rig":
+            json_files.write_rig(judgments, out)
+        elif kind == "json":
+            json_files.write_json(judgments.nested, out)
+        else:
+            frame = judgments.frame if judgments.subtopics is None else _subtopic_frame(judgments)
+            _write_table(frame.rename({"query": "query_id", "doc": "doc_id", "grade": "relevance"}), out, kind)
+
+
+def _subtopic_frame(judgments: Judgments) -> pl.DataFrame:
+    import polars as pl
+
+    if judgments.subtopics is None:
+        raise BadInput("these judgments have no subtopics", file=judgments.source)
+    rows = [(q, *key.split("\t", 1), grade) for q, docs in judgments.subtopics.items() for key, grade in docs.items()]
+    return whole_grades(pl.DataFrame(rows, schema=["query", "subtopic", "doc", "grade"], orient="row"))
+
+
+def write_queries(queries: Mapping[str, str], tags: Mapping[str, Mapping[str, str]], path: str) -> None:
+    """Write queries as Parquet: `query`, `text`, and `tags` as JSON."""
+    import polars as pl
+
+    rows = [
+        (query, text.encode("utf-8", "replace").decode(), json.dumps(dict(tags.get(query, {}))))
+        for query, text in queries.items()
+    ]
+    with whole_file(path) as out:
+        write_parquet(pl.DataFrame(rows, schema=dict.fromkeys(("query", "text", "tags"), pl.String), orient="row"), out)
+
+
+def write_run(run: Run, path: str, format: str | None = None) -> None:
+    """Write a run; the default format is that of the file ending."""
+    kind = format or format_of(path)
+    if kind in ("beir", "rig", "subtopics"):
+        raise BadInput(f"a run cannot be written as {kind}", hint=f"one of {', '.join(FORMATS)}")
+    with whole_file(path) as out:
+        if kind == "trec":
+            trec.write_run(run.frames(), out, run.name)
+        elif kind == "json":
+            json_files.write_json(run.nested, out)
+        else:
+            _write_table(run.table.rename({"query": "query_id", "doc": "doc_id"}), out, kind)
+
+
+def _write_table(table: pl.DataFrame, out: IO[bytes], kind: str) -> None:
+    if kind == "parquet":
+        write_parquet(table, out)
+    elif kind == "jsonl":
+        out.write(table.write_ndjson().encode())
+    else:
+        write_text(table, out, separator="\t" if kind == "tsv" else ",", header=True, quoting=True)

@@ -1,0 +1,158 @@
+"""Fusion of the rankings of one query, as in a live retriever, and of all queries of several runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ragauge.core.errors import BadInput, MissingEvidence
+from ragauge.core.records import Nested
+from ragauge.fusion.methods import Method, default_norm, find_method
+from ragauge.fusion.normalisation import Ranking, Rankings, best_first, checked, find_norm, in_order
+from ragauge.fusion.trained_methods import Hits, Trained
+
+
+def fuse_query(
+    rankings: Sequence[Mapping[str, float]],
+    method: str = "rrf",
+    norm: str | None = None,
+    *,
+    trained: Trained | None = None,
+    **params: Any,
+) -> dict[str, float]:
+    """Fuse the rankings of one query; returns scores, best first.
+
+    Equal scores are ordered by document id, descending, as in trec_eval. An empty ranking is a retriever without
+    hits. Without `norm`, `default_norm` chooses the normalisation.
+
+    >>> fuse_query([{"a": 12.1, "b": 9.4}, {"b": 0.83, "c": 0.79}], "wsum", weights=[0.4, 0.6])
+    {'b': 0.6, 'a': 0.4, 'c': 0.0}
+    """
+    how, scale, settings = _settled(method, norm, trained, params, len(rankings))
+    return in_order(how.function(prepared(rankings, how, scale), **settings))
+
+
+def fuse_runs(
+    runs: Sequence[Nested],
+    method: str = "rrf",
+    norm: str | None = None,
+    *,
+    trained: Trained | None = None,
+    depth: int | None = None,
+    **params: Any,
+) -> dict[str, dict[str, float]]:
+    """Fuse every query of any run.
+
+    A query missing from a run is an empty ranking there. `missing_queries` counts those. `depth` is the maximum
+    number of documents per query.
+
+    >>> fuse_runs([{"q1": {"a": 2.0}}, {"q1": {"a": 0.5}, "q2": {"b": 0.7}}], "isr")
+    {'q1': {'a': 4.0}, 'q2': {'b': 1.0}}
+    """
+    how, scale, settings = _settled(method, norm, trained, params, len(runs))
+    return {
+        query: cut(in_order(how.function(prepared(rankings, how, scale, query), **settings)), depth)
+        for query, rankings in by_query(runs).items()
+    }
+
+
+def train(
+    method: str, qrels: Nested, runs: Sequence[Nested], norm: str | None = None, *, rel: float = 1, **params: Any
+) -> Trained:
+    """Train a method on judged queries; grades of at least `rel` are relevant.
+
+    Scores of the same queries fused with the result are too optimistic; `cross_validate` avoids that. Raises
+    `MissingEvidence` without judged queries.
+
+    >>> train("mapfuse", {"q": {"a": 1}}, [{"q": {"b": 2.0, "a": 1.0}}, {"q": {"a": 1.0}}]).rows
+    ((0.5,), (1.0,))
+    """
+    how = find_method(method)
+    if how.training is None:
+        raise BadInput(f"{how.name} learns nothing", hint="leave the training out, or tune its parameters")
+    if not qrels:
+        raise MissingEvidence(f"{how.name} learns from judged queries, and there are none")
+    scale = find_norm(norm or default_norm(method)).name
+    settings = how.settled(params, len(runs), trains=True)
+    seen = {query: prepared([run.get(query, {}) for run in runs], how, scale, query) for query in qrels}
+    return Trained(how.name, scale, learn(how, qrels, seen, len(runs), settings, rel), settings, len(qrels))
+
+
+def learn(
+    how: Method, qrels: Nested, seen: Mapping[str, Rankings], runs: int, settings: Mapping[str, Any], rel: float
+) -> tuple[Sequence[float], ...]:
+    """Compute the learned values of each run from prepared rankings."""
+    if how.training is None:
+        return ()
+    relevant = {query: {doc for doc, grade in docs.items() if grade >= rel} for query, docs in qrels.items()}
+    rows = []
+    for at in range(runs):
+        lists = [np.array([doc in right for doc in seen[query][at]], np.float64) for query, right in relevant.items()]
+        rows.append(how.training(Hits(lists, list(map(len, relevant.values()))), **settings))
+    return tuple(rows)
+
+
+def missing_queries(runs: Sequence[Nested]) -> list[int]:
+    """Count the queries that each run lacks and another run has.
+
+    >>> missing_queries([{"q1": {"a": 2.0}}, {"q1": {"a": 0.5}, "q2": {"b": 0.7}}])
+    [1, 0]
+    """
+    every = {query for run in runs for query in run}
+    return [len(every - run.keys()) for run in runs]
+
+
+def by_query(runs: Sequence[Nested]) -> dict[str, list[Mapping[str, float]]]:
+    """Collect the rankings of each query, in order of first appearance."""
+    every = dict.fromkeys(query for run in runs for query in run)
+    return {query: [run.get(query, {}) for run in runs] for query in every}
+
+
+def prepared(rankings: Sequence[Mapping[str, float]], how: Method, norm: str, query: str | None = None) -> Rankings:
+    """Normalise the rankings of a query, sorted best first if ranks are needed."""
+    scale = find_norm(norm)
+    try:
+        read = best_first if how.sees != "scores" or scale.uses_ranks else checked
+        return scale.function([read(ranking) for ranking in rankings])
+    except BadInput as error:
+        if query is None:
+            raise
+        raise BadInput(f"query `{query}`: {error.message}", hint=error.hint) from None
+
+
+def cut(ranking: Ranking, depth: int | None) -> Ranking:
+    """Keep the first `depth` documents; None keeps all."""
+    if depth is None:
+        return ranking
+    if depth < 1:
+        raise BadInput(f"a depth of {depth} keeps nothing", hint="a depth is at least 1")
+    return dict(list(ranking.items())[:depth])
+
+
+def _settled(
+    method: str, norm: str | None, trained: Trained | None, params: Mapping[str, Any], runs: int
+) -> tuple[Method, str, dict[str, Any]]:
+    """Resolve method, normalisation and parameters.
+
+    Raises if they do not fit together.
+    """
+    how = find_method(method)
+    if runs == 0:
+        raise BadInput("there is nothing to fuse", hint="give at least one ranking")
+    settings = how.settled(params, runs)
+    if how.training is None:
+        if trained is not None:
+            raise BadInput(f"{how.name} learns nothing, and is given what {trained.method} learned")
+        return how, norm or default_norm(method), settings
+    if trained is None:
+        raise MissingEvidence(
+            f"{how.name} must first learn from judged queries",
+            hint=f'give trained=train("{how.name}", qrels, runs), or tune it with cross-validation (--tune QRELS)',
+        )
+    if trained.method != how.name or len(trained.rows) != runs:
+        raise BadInput(
+            f"what {trained.method} learned about {len(trained.rows)} runs is given to {how.name} for {runs} runs"
+        )
+    return how, norm or trained.norm, settings | {"rows": trained.rows}

@@ -1,0 +1,123 @@
+"""Result types of a gate: rules, their checks, and the overall result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ragauge.core.errors import CheckFailed
+from ragauge.core.run_dates import AnswerDate
+from ragauge.evaluation.indicators import Figure
+
+TESTED = ("not worse", "better", "non-inferior")
+"""Kinds of rules that are decided by a statistical test."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One condition on a run; `str` gives the text of the rule."""
+
+    figure: Figure
+    kind: str
+    """`limit`, `drop`, `rise`, `not worse`, `better`, `non-inferior`."""
+    sign: str = ""
+    """`>=`, `>`, `<=` or `<`; empty if no number follows."""
+    limit: float = 0.0
+    percent: bool = False
+    """Whether the limit is a percentage: of the baseline's value, or for a count of all queries."""
+    tag: str = ""
+    """Tag by which the queries are split; empty for all queries."""
+    value: str | None = None
+    """Value of the tag; None for every value."""
+
+    @property
+    def needs_baseline(self) -> bool:
+        """Whether the rule compares two runs."""
+        return self.kind != "limit"
+
+    def __str__(self) -> str:
+        number = f"{self.limit:.12g}" + "%" * self.percent
+        words = {
+            "limit": f"{self.sign} {number}",
+            "drop": f"drop {self.sign} {number}",
+            "rise": f"rise {self.sign} {number}",
+            "non-inferior": f"non-inferior by {number}",
+        }
+        where = "" if not self.tag else f" by {self.tag}" if self.value is None else f" in {self.tag}={self.value}"
+        return f"{self.figure.name} {words.get(self.kind, self.kind)}{where}"
+
+
+@dataclass(frozen=True)
+class Check:
+    """Result of checking a rule on a run."""
+
+    rule: Rule
+    passed: bool
+    reason: str = ""
+    """Reason for the failure."""
+    value: float = math.nan
+    limit: float = math.nan
+    """Limit that the value was compared with; NaN if a test decides or the value is undefined."""
+    n: int = 0
+    """Number of queries behind the value."""
+    baseline: float = math.nan
+    difference: float = math.nan
+    """Value of the run minus that of the baseline."""
+    ci: tuple[float, float] = (math.nan, math.nan)
+    """Confidence interval of the difference that matches the one-sided test: 90% for alpha 0.05."""
+    p: float = math.nan
+    """One-sided p-value, corrected if requested; NaN without a test."""
+    detectable: float = math.nan
+    """True loss at which `not worse` fails with 80% power."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gate:
+    """Result of a gate: the checks of all rules.
+
+    It is true only if every check passed.
+    """
+
+    run: str
+    checks: Sequence[Check]
+    baseline: str | None = None
+    convention: str = ""
+    alpha: float = 0.05
+    correction: str = "none"
+    notes: Sequence[str] = ()
+    answers: Mapping[str, AnswerDate] = field(default_factory=dict)
+    """Dates of the results of `run` and `baseline`, as far as known."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check passed; False without checks."""
+        return bool(self.checks) and not self.failed
+
+    @property
+    def failed(self) -> list[Check]:
+        """Checks that did not pass."""
+        return [check for check in self.checks if not check.passed]
+
+    def raise_if_failed(self) -> None:
+        """Raise CheckFailed with one line per failed check."""
+        __tracebackhide__ = True  # pytest then reports the caller's line.
+        if not self.passed:
+            lines = [f"{check.rule}: {check.reason}" for check in self.failed]
+            raise CheckFailed(f"{self.run}: {len(lines)} of {len(self.checks)} checks failed\n  " + "\n  ".join(lines))
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __iter__(self) -> Iterator[Check]:
+        return iter(self.checks)
+
+    def __len__(self) -> int:
+        return len(self.checks)
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{'pass' if check.passed else 'FAIL'} {check.rule}" + (f": {check.reason}" if check.reason else "")
+            for check in self.checks
+        ]
+        return "\n".join(lines)

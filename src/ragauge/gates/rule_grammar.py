@@ -1,0 +1,269 @@
+"""Grammar of gate rules: `ndcg@10 >= 0.40`, `recall@100 drop <= 1%`, `mrr not worse by topic`.
+
+A rule is an indicator, a condition, and optionally the queries that it applies to. Case and blanks do not matter.
+Text in brackets belongs to the indicator.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.evaluation.indicators import Figure
+from ragauge.files.serialization import read_settings
+from ragauge.gates.results import TESTED, Rule
+
+NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?", re.I)
+SIGN = re.compile(r"[<>=!≥≤]+")
+WORD = re.compile(r"(?<![\w-])(?:drops?|rises?|not\s+worse|better|non[-\s]?inferior)(?![\w-])", re.I)
+START = re.compile(f"{SIGN.pattern}|{WORD.pattern}", re.I)
+SIGNS = {">=": ">=", "≥": ">=", ">": ">", "<=": "<=", "≤": "<=", "<": "<"}
+CONDITIONS = ">= x, > x, <= x, < x, drop <= x, rise <= x, not worse, better or non-inferior by x"
+TABLE = {
+    "at_least": ">=",
+    "above": ">",
+    "at_most": "<=",
+    "below": "<",
+    "drop": "drop <=",
+    "rise": "rise <=",
+    "noninferior": "non-inferior by",
+}
+FLAGS = {"not_worse": "not worse", "better": "better"}
+SCOPES = ("in", "by")
+
+
+class _Text:
+    """Text of a rule with the position of the parser."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at, self.understood = text, 0, ""
+
+    def take(self, pattern: re.Pattern[str]) -> str | None:
+        """Consume and return the next token if it matches a pattern, else None."""
+        blanks = len(self.text) - len(self.text[self.at :].lstrip())
+        found = pattern.match(self.text, blanks)
+        if found is None:
+            return None
+        self.at = found.end()
+        self.understood = self.text[: self.at].strip()
+        return found[0]
+
+    @property
+    def rest(self) -> str:
+        """The text that is not parsed yet."""
+        return self.text[self.at :].strip()
+
+    def refuse(self, expected: str) -> NoReturn:
+        """Raise BadInput with the parsed part and what is expected next."""
+        where = f"from `{self.rest}` on" if self.rest else "to its end"
+        raise BadInput(
+            f"the rule `{self.text.strip()}` cannot be read {where}",
+            hint=(f"after `{self.understood}` comes " if self.understood else "") + expected,
+        )
+
+
+def parse(text: str, figure_of: Callable[[str], Figure]) -> Rule:
+    """Parse a rule.
+
+    >>> from ragauge.measures.conventions import PRESETS
+    >>> from ragauge.evaluation.indicators import find
+    >>> read = lambda text: str(parse(text, lambda name: find(name, PRESETS["default"])))
+    >>> read("nDCG@10>=.40"), read("p95_ms RISE <= 10 % in topic = files")
+    ('ndcg@10 >= 0.4', 'p95_ms rise <= 10% in topic=files')
+    """
+    written = _Text(text)
+    hidden = re.sub(r"\([^()]*\)", lambda found: "_" * len(found[0]), text)
+    begins = START.search(hidden)
+    name = text[: begins.start()] if begins else text
+    if not name.strip():
+        written.refuse("a rule begins with a figure, as in `ndcg@10 >= 0.4`")
+    figure = figure_of(name.strip())
+    written.at, written.understood = len(name), name.strip()
+    kind, sign, limit, percent = _condition(written)
+    _refuse_more(written, figure, kind)
+    tag, value = _scope(written)
+    rule = Rule(figure, kind, sign, limit, percent, tag, value)
+    _refuse_nonsense(rule)
+    return rule
+
+
+def _condition(written: _Text) -> tuple[str, str, float, bool]:
+    """Parse the kind, the sign, the number, and whether it is a percentage."""
+    before = written.at
+    sign = written.take(SIGN)
+    if sign is not None:
+        if sign not in SIGNS:
+            written.at, written.understood = before, written.text[:before].strip()
+            written.refuse(CONDITIONS)
+        return "limit", SIGNS[sign], *_number(written)
+    word = written.take(WORD)
+    if word is None:
+        written.refuse(CONDITIONS)
+    kind = re.sub(r"\s+", " ", word.lower())
+    if kind in ("not worse", "better"):
+        return kind, "", 0.0, False
+    if kind.startswith("non"):
+        _refuse_baseline(written)
+        if written.take(re.compile(r"by\b", re.I)) is None:
+            written.refuse("`by` and the margin, as in `non-inferior by 0.02` or `by 2%`")
+        return "non-inferior", "", *_number(written)
+    sign = written.take(re.compile(r"<=|≤|<"))
+    if sign is None:
+        written.refuse("<= and a number, as in `drop <= 0.01` or `drop <= 2%`")
+    return kind.removesuffix("s"), SIGNS[sign], *_number(written)
+
+
+def _refuse_baseline(written: _Text) -> None:
+    """Raise BadInput for a baseline in the rule, such as `not worse than bm25`."""
+    named = re.match(r"(?:than|from|to|against|vs\.?)\s+(.+)", written.rest, re.I)
+    if named:
+        name = re.sub(r"\s+(?:by|in)\s.*", "", named[1])
+        written.refuse(f"no baseline: it is given apart from the rules, by `--baseline {name}` (-b), or as baseline=")
+
+
+def _refuse_more(written: _Text, figure: Figure, kind: str) -> None:
+    """Raise BadInput for a baseline or a forbidden margin: `not worse by 0.02`."""
+    _refuse_baseline(written)
+    found = re.match(rf"by\s+({NUMBER.pattern}\s*%?(?:\s.*)?)$", written.rest, re.I)
+    if found is None or kind not in ("not worse", "better"):
+        return
+    change, name, margin = "rise" if figure.lower_is_better else "drop", figure.name, found[1].lstrip("+-")
+    raise BadInput(
+        f"the rule `{written.text.strip()}` has a margin, which `{kind}` has not",
+        hint=f"`{name} non-inferior by {margin}`"
+        if kind == "not worse"
+        else f"`{name} {change} <= -{margin}` asks for a mean that is better by so much, `{name} better` for a test",
+    )
+
+
+def _number(written: _Text) -> tuple[float, bool]:
+    number = written.take(NUMBER)
+    if number is None or not math.isfinite(float(number)):
+        written.refuse("a number, as in 0.4")
+    return float(number), written.take(re.compile("%")) is not None
+
+
+def _scope(written: _Text) -> tuple[str, str | None]:
+    """Parse the tag and its value; None for every value."""
+    word = written.take(re.compile(r"(?:in|by)\b", re.I))
+    if word is None:
+        if written.rest:
+            written.refuse("nothing, or `in TAG=VALUE`, or `by TAG`")
+        return "", None
+    tag, equals, value = (part.strip() for part in written.rest.partition("="))
+    if not tag or (word.lower() == "in") != bool(equals and value):
+        written.refuse("a tag, as in `by topic`" if word.lower() == "by" else "TAG=VALUE, as in `in topic=files`")
+    return tag, value if equals else None
+
+
+def _refuse_nonsense(rule: Rule) -> None:
+    """Raise BadInput for a rule that can be parsed but makes no sense."""
+    figure, name = rule.figure, rule.figure.name
+    if rule.needs_baseline and not figure.direction_known:
+        raise BadInput(
+            f"rule `{rule}`: the direction of `{name}` is unknown",
+            hint=f"add `--lower-is-better {name}` or `--higher-is-better {name}` (in Python `lower_is_better=[...]`), "
+            "or a column `lower_is_better` (true or false) to the table",
+        )
+    wrong = "rise" if not figure.lower_is_better else "drop"
+    if rule.kind == wrong:
+        right, better = ("rise", "lower") if figure.lower_is_better else ("drop", "higher")
+        number = str(rule).removeprefix(f"{name} {wrong} ")
+        raise BadInput(
+            f"the rule `{rule}` limits an improvement: {name} is a {better}-is-better measure",
+            hint=f"`{name} {right} {number}`",
+        )
+    if rule.percent and rule.kind == "limit" and (figure.source != "count" or name == "queries"):
+        raise BadInput(
+            f"the rule `{rule}` holds a figure against a percentage of nothing",
+            hint=f"`{name} {rule.sign} {rule.limit / 100:g}`; percentages are for changes, and for failed, missing and "
+            "unscored",
+        )
+    if rule.kind == "non-inferior" and not rule.limit > 0:
+        raise BadInput(f"the margin of `{rule}` is not above 0", hint="a margin is a loss that does not matter")
+    if rule.kind in TESTED and not figure.paired:
+        raise BadInput(
+            f"the rule `{rule}` cannot be tested: {name} is no mean of values that each query has",
+            hint=f"`{name} {'rise' if figure.lower_is_better else 'drop'} <= 5%`",
+        )
+    if rule.tag and not figure.splits:
+        raise BadInput(
+            f"the rule `{rule}` asks for a part of a figure of the whole run", hint=f"`{replace(rule, tag='')}`"
+        )
+
+
+def texts_of(rules: Any) -> list[str]:
+    """Return the texts of rules given as one text, several, or a table.
+
+    A table has the form `{indicator: {"at_least": 0.4, "drop": "2%"}}`.
+    """
+    if isinstance(rules, str):
+        return [rules]
+    if isinstance(rules, Mapping):
+        return [text for name, table in rules.items() for text in _of_table(str(name), table)]
+    found: list[Any] = list(rules) if isinstance(rules, Iterable) else [None]
+    if not all(isinstance(one, str) for one in found):
+        raise BadInput(f"rules cannot be read from {type(rules).__name__}", hint='["ndcg@10 >= 0.4", "mrr not worse"]')
+    return found
+
+
+def _of_table(name: str, table: Any) -> list[str]:
+    if not isinstance(table, Mapping):
+        raise BadInput(f"the rules of `{name}` are {table!r}, not a table", hint="{at_least = 0.4, drop = 0.01}")
+    known = [*TABLE, *FLAGS, *SCOPES]
+    where = "".join(f" {word} {table[word]}" for word in SCOPES if word in table)
+    found = []
+    for key, value in table.items():
+        if key not in known:
+            raise UnknownName(f"rule of `{name}`", str(key), known, hint=f"there are {', '.join(known)}")
+        if key in FLAGS:
+            if value is not True:
+                raise BadInput(f"`{key}` of `{name}` is {value!r}, not true", hint="leave it out where it is not asked")
+            found.append(f"{name} {FLAGS[key]}{where}")
+        elif key in TABLE:
+            if isinstance(value, bool) or not isinstance(value, int | float | str):
+                raise BadInput(f"`{key}` of `{name}` is {value!r}, not a number", hint=f'{key} = 0.4, or "2%"')
+            found.append(f"{name} {TABLE[key]} {value}{where}")
+    if not found:
+        raise BadInput(f"nothing is asked of `{name}`", hint="at_least = 0.4")
+    return found
+
+
+KINDS: dict[str, tuple[type, ...]] = {
+    "rules": (list,),
+    "measures": (dict,),
+    "baseline": (str,),
+    "alpha": (int, float),
+    "correction": (str,),
+    "least": (int,),
+    "convention": (str,),
+    "set": (dict,),
+    "tags": (str,),
+    "targets": (str,),
+    "versions": (str,),
+    "lower_is_better": (list,),
+    "higher_is_better": (list,),
+    "allow_changed_corpus": (bool,),
+}
+PATHS = ("baseline", "tags", "targets", "versions")
+
+
+def read_gate(path: str) -> dict[str, Any]:
+    """Read the arguments of `gate` from a file.
+
+    `measures` is a table per indicator and is converted to rules. Paths may be relative to the file.
+    """
+    data = read_settings(path, KINDS)
+    try:
+        rules = [*texts_of(data.get("rules", [])), *texts_of(data.pop("measures", {}))]
+    except BadInput as error:
+        raise BadInput(error.message, file=path, hint=error.hint) from None
+    for key in PATHS:
+        if key in data and (Path(path).parent / data[key]).exists():
+            data[key] = str(Path(path).parent / data[key])
+    return {**data, "rules": rules}

@@ -1,1 +1,0 @@
-"""Judging of samples by a model or by word overlap: prompts, replies, reply cache and costs."""

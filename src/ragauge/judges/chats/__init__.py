@@ -1,1 +1,0 @@
-"""Chat models: OpenAI-compatible endpoints, local models, recordings, and scripted replies for tests."""

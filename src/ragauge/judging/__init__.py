@@ -1,0 +1,271 @@
+"""Judging of samples: collect verdicts from a judge and compute scores from them.
+
+Verdicts cost calls; scores can be recomputed from them without any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragauge.compute.event_loops import in_a_loop
+from ragauge.core.errors import BadInput, MissingEvidence
+from ragauge.core.protocols import Chat
+from ragauge.core.records import Scores
+from ragauge.core.samples import LEXICAL, Sample
+from ragauge.files.sample_fields import names_of, not_read
+from ragauge.files.samples import called
+from ragauge.files.serialization import as_record
+from ragauge.files.workspace import hold_folder
+from ragauge.judging.model_judge import Model
+from ragauge.judging.prompt_injection import attempts
+from ragauge.judging.reply_cache import FILE, key_of
+from ragauge.judging.results import Estimate, Judged
+from ragauge.judging.results_folder import read_judged, refuse_others, write_folder
+from ragauge.judging.sample_loading import open_samples
+from ragauge.judging.session import Estimating, Judging, Office
+from ragauge.judging.tasks import Judge, verdicts_of
+from ragauge.measures.answers import MAIN, AnswerMeasure, asks, check_evidence, lack, parse_all, score
+from ragauge.measures.conventions import Convention
+from ragauge.measures.conventions import convention as find_convention
+from ragauge.measures.grounding import GIVEN
+from ragauge.models.chats import open_chat
+from ragauge.runs.folder import circumstances, now
+from ragauge.stats.intervals import mean_intervals
+
+FEWEST = 5
+"""Minimum number of values for a confidence interval; they must not all be equal."""
+SHOWN = 6
+"""Maximum number of unread field names listed in a note."""
+
+
+def judge(
+    samples: Any,
+    measures: Sequence[str] | None = None,
+    *,
+    chat: str | Chat | Judge = LEXICAL,
+    folder: str | Path | None = None,
+    **how: Any,
+) -> Judged:
+    """Judge samples and compute scores from the verdicts.
+
+    `samples` is a file, a run folder, a list of Samples or mappings, or a dataset of ragas or DeepEval. `measures`
+    defaults to the main measures (`MAIN`) for which the samples have the required fields. `chat` is `lexical`,
+    `openai:MODEL@URL`, `local:FILE.gguf`, `replay:FILE`, or an object with `complete`. With a `folder`, every reply
+    is saved there as it arrives, so that the same call resumes where the last one stopped. Verdicts, scores and a
+    report are written there at the end. An `executor` makes the calls, or runs the lexical judge; the results are
+    the same. Further settings are those of `JudgingSettings`. Also works inside a running event loop; `judge_async`
+    is the awaitable variant.
+    """
+    return in_a_loop(judge_async(samples, measures, chat=chat, folder=folder, **how))
+
+
+async def judge_async(
+    samples: Any,
+    measures: Sequence[str] | None = None,
+    *,
+    chat: str | Chat | Judge = LEXICAL,
+    folder: str | Path | None = None,
+    **how: Any,
+) -> Judged:
+    """Judge samples and compute scores, as a coroutine.
+
+    The arguments are those of `judge`.
+    """
+    with contextlib.nullcontext() if folder is None else hold_folder(folder):
+        found = await _judged(samples, measures, chat, folder, as_record(Judging, how), written=folder is not None)
+        if folder is None:
+            return found
+        _, missing = await asyncio.to_thread(write_folder, found, folder)
+    return replace(found, notes=[*found.notes, *missing])
+
+
+def judge_only(
+    samples: Any,
+    measures: Sequence[str] | None = None,
+    *,
+    chat: str | Chat | Judge = LEXICAL,
+    folder: str | Path | None = None,
+    **how: Any,
+) -> Judged:
+    """Judge samples without writing results; only replies are saved in the folder."""
+    return in_a_loop(_judged(samples, measures, chat, folder, as_record(Judging, how), written=False))
+
+
+def recount(
+    judged: Judged | str | Path,
+    measures: Sequence[str] | None = None,
+    *,
+    convention: str | Convention | None = None,
+    confidence: float | None = None,
+) -> Judged:
+    """Compute scores again from saved verdicts.
+
+    Measures, depths and convention may differ. No judge is called. Raises MissingEvidence if a measure needs tasks
+    that were not judged.
+    """
+    before = judged if isinstance(judged, Judged) else read_judged(judged)
+    rules = find_convention(before.scores.convention if convention is None else convention)
+    chosen = parse_all(before.scores.measures if measures is None else measures, rules)
+    put = {one for verdicts in before.verdicts.values() for one in verdicts.asked}
+    for measure in chosen:
+        if not measure.asks <= put:
+            raise MissingEvidence(
+                f"{measure} needs what the judge was not asked", hint="judge the samples again, with --chat"
+            )
+    scores = score(before.samples, before.verdicts, chosen, rules, run=before.name, judge=before.judge)
+    sure = before.confidence if confidence is None else confidence
+    return replace(before, scores=scores, intervals=_intervals(scores, sure), confidence=sure)
+
+
+def estimate(
+    samples: Any,
+    measures: Sequence[str] | None = None,
+    *,
+    chat: str | Chat | Judge = LEXICAL,
+    folder: str | Path | None = None,
+    **how: Any,
+) -> list[Estimate]:
+    """Estimate the calls, tokens and cost of judging by step, without cached replies.
+
+    No model is called. Claims are unknown before judging, so each sentence counts as one; a token is four
+    characters. The lexical judge makes no calls.
+    """
+    settings = as_record(Judging, how)
+    given, _ = _given(samples, settings)
+    chosen, _ = _chosen(measures, given, find_convention(settings.convention), chat)
+    there = folder if folder is not None and (Path(folder) / FILE).is_file() else None
+
+    async def work() -> list[Estimate]:
+        async with Office(chat, there, settings) as office:
+            if not isinstance(office.judge, Model):
+                return []
+            counting = Estimating(office.judge, office.price, local=office.local)
+            for sample in given:
+                await verdicts_of(sample, counting, asks(chosen), settings.questions)
+            if settings.canaries:
+                await attempts(counting, settings.questions)
+            return counting.estimates()
+
+    return in_a_loop(work())
+
+
+def missing_key(chat: str, options: Mapping[str, Any]) -> str:
+    """Return the unset environment variable of a chat model's key.
+
+    Empty if no key is missing.
+    """
+    found = open_chat(chat, options) if chat.startswith("openai:") else None
+    return str(getattr(found, "missing_key", ""))
+
+
+async def _judged(
+    samples: Any,
+    measures: Sequence[str] | None,
+    chat: str | Chat | Judge,
+    folder: str | Path | None,
+    settings: Judging,
+    *,
+    written: bool,
+) -> Judged:
+    rules = find_convention(settings.convention)
+    given, fewer = _given(samples, settings)
+    chosen, left_out = _chosen(measures, given, rules, chat)
+    if written and folder is not None:
+        refuse_others(folder, given)
+    async with Office(chat, folder, settings) as office:
+        verdicts = await office.verdicts(given, asks(chosen))
+        canaries = await attempts(office.judge, settings.questions) if settings.canaries else ()
+        identity = office.identity(asks(chosen))
+        name = f"{office.judge.name} [{key_of(identity)[:8]}]"
+        scores = score(given, verdicts, chosen, rules, run=settings.name or _name_of(samples), judge=name)
+        found = Judged(
+            name=scores.run,
+            judge=name,
+            identity=identity,
+            samples=given,
+            verdicts=verdicts,
+            scores=scores,
+            intervals=_intervals(scores, settings.confidence),
+            confidence=settings.confidence,
+            ledger=office.ledger.steps(),
+            robustness=canaries,
+            stopped=getattr(office.judge, "stopped", ""),
+            notes=[*scores.notes, *left_out, *office.notes, *fewer],
+            circumstances={"made": now(), **circumstances()},
+            folder=None if folder is None else Path(folder),
+        )
+    if found.unreadable and any(found.scores.n.values()):
+        return replace(found, notes=["the judge gave no readable reply; the values need none", *found.notes])
+    return found
+
+
+def _given(samples: Any, settings: Judging) -> tuple[list[Sample], list[str]]:
+    """Load the samples, with a note if only the first ones are used."""
+    there = open_samples(samples, answers=settings.answers, k=settings.k)
+    if not there:
+        raise BadInput("there are no samples")
+    given = there[: settings.limit]
+    fewer = f"only the first {len(given):,} of {len(there):,} samples were judged"
+    return given, [fewer] if len(given) < len(there) else []
+
+
+def _chosen(
+    measures: Sequence[str] | None, samples: Sequence[Sample], rules: Convention, chat: str | Chat | Judge
+) -> tuple[list[AnswerMeasure], list[str]]:
+    """Select the measures, with notes on default measures that are left out.
+
+    A requested measure raises MissingEvidence if no sample has its required fields. Single samples may lack fields
+    and are then unscored. Checked before any paid call.
+    """
+    wanted = parse_all(MAIN if measures is None else measures, rules)
+    lacking = {str(one): what for one in wanted if (what := lack(one, samples))}
+    if measures is not None or len(lacking) == len(wanted):
+        try:
+            check_evidence(wanted, samples)
+        except MissingEvidence as error:
+            error.hint = "; ".join([str(error.hint), *_misnamed(list(lacking.values())[:1], samples)])
+            raise
+    notes = [f"{name} is left out: there are no {what}" for name, what in lacking.items()]
+    notes += _misnamed(list(lacking.values()), samples)
+    chosen = [one for one in wanted if str(one) not in lacking]
+    if measures is None and chat == LEXICAL:
+        modelled = [one for one in chosen if "questions" in one.asks]
+        notes += [f"{one} is left out: it needs a model that generates questions (--chat)" for one in modelled]
+        chosen = [one for one in chosen if one not in modelled]
+    return chosen, notes
+
+
+def _misnamed(lacking: Sequence[str], samples: Sequence[Sample]) -> list[str]:
+    """Name the fields that were not read, and the accepted names of missing fields."""
+    unread = list(not_read(samples))
+    if not unread or not lacking:
+        return []
+    some = ", ".join(unread[:SHOWN]) + (", …" if len(unread) > SHOWN else "")
+    fields = [field for field, what in GIVEN.items() if what in lacking]
+    return [f"not read: {some}; {'; '.join(map(names_of, fields))}"]
+
+
+def _intervals(scores: Scores, confidence: float) -> dict[str, tuple[float, float]]:
+    """Compute the confidence interval of each mean; none for few or equal values."""
+    told = {}
+    for name, column in scores.values.items():
+        known = column[~np.isnan(column)]
+        if len(known) >= FEWEST and known.min() < known.max():
+            told[name] = column
+    if not told:
+        return {}
+    lows, highs = mean_intervals(np.column_stack(list(told.values())), confidence).tolist()
+    ends = zip(told, lows, highs, strict=True)
+    return {name: (low, high) for name, low, high in ends if not math.isnan(low)}
+
+
+def _name_of(samples: Any) -> str:
+    return called(samples) if isinstance(samples, str | Path) else "answers"

@@ -1,0 +1,214 @@
+"""Costs of judging: tokens, cost and latency by step, and budgets that are checked before each request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragauge.core.errors import BadInput
+from ragauge.core.protocols import Reply
+from ragauge.core.samples import STEPS
+from ragauge.files.serialization import read_toml
+from ragauge.judging.reply_cache import Kept, Spent
+from ragauge.judging.results import Step
+from ragauge.models.chats.calls import Enough
+
+
+@dataclass(frozen=True)
+class Price:
+    """Price of a million tokens, in US dollars."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    """Price of prompt tokens cached by the endpoint; None uses the input price."""
+
+    def of(self, prompt: int, completion: int, cached: int = 0) -> float:
+        """Compute the cost of a number of tokens in US dollars.
+
+        >>> Price(1.0, 4.0, 0.5).of(1_000_000, 250_000, 500_000)
+        1.75
+        """
+        less = self.input if self.cached is None else self.cached
+        return ((prompt - cached) * self.input + cached * less + completion * self.output) / 1e6
+
+
+def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
+    """Find the price of a model by name or pattern (`gpt-4o*`, `*`).
+
+    The exact name comes first, then the first matching pattern. None if there is no match.
+    """
+    if model in prices:
+        return prices[model]
+    return next((price for pattern, price in prices.items() if fnmatch(model, pattern)), None)
+
+
+@dataclass
+class Limits:
+    """Budget of all requests of a folder, over all sessions.
+
+    Probes, retries and failures count.
+    """
+
+    calls: int | None = None
+    cost: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("calls", self.calls), ("cost", self.cost)):
+            if value is not None and not value >= 0:
+                raise BadInput(f"the most {name} is {value:g}", hint="0 or more")
+
+
+@dataclass
+class _Row:
+    seconds: list[float] = field(default_factory=list)
+    kept: int = 0
+    retries: int = 0
+    unread: int = 0
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+
+
+class Ledger:
+    """Ledger of requests and tokens that checks the budget before each request."""
+
+    def __init__(self, price: Price | None = None, limits: Limits | None = None, before: Spent | None = None) -> None:
+        self.limits = limits or Limits()
+        self._price = price
+        self._rows = {step: _Row() for step in STEPS}
+        self._tokens = list(before[1:]) if before is not None else [0, 0, 0]
+        """Tokens used over all sessions: prompt, completion and cached prompt tokens."""
+        self._calls = before.calls if before is not None else 0
+        """Number of requests made or in flight, over all sessions."""
+        self._reserved = 0.0
+        self._seen: set[str] = set()
+        self._unread: set[str] = set()
+        self._dearer = 1.0
+        """Largest ratio of actual to expected cost of a request so far."""
+        self.unsure = self.limits.cost is not None
+        """Whether a cost budget is set and no request has shown the actual cost yet."""
+        if self.limits.cost is not None and price is None:
+            raise BadInput("a cost can be limited only where the price is known", hint="--price IN,OUT, --prices FILE")
+
+    @property
+    def spent(self) -> float:
+        """Cost of all requests so far, over all sessions, in US dollars."""
+        return 0.0 if self._price is None else self._price.of(*self._tokens)
+
+    def reserve(self, size: Callable[[], tuple[int, int]]) -> float:
+        """Reserve a request before it is made, and return its expected cost.
+
+        `size` estimates its tokens. Raises `BudgetReached` if the request exceeds the budget.
+        """
+        if self.limits.calls is not None and self._calls >= self.limits.calls:
+            raise Enough(f"the limit of {self.limits.calls:,} request{'s' * (self.limits.calls != 1)} is reached")
+        cost = 0.0
+        if self._price is not None and self.limits.cost is not None:
+            cost = self._dearer * self._price.of(*size())
+        if self.limits.cost is not None and self.spent + self._reserved + cost > self.limits.cost:
+            raise Enough(f"the limit of {self.limits.cost:g} is reached")
+        self._calls += 1
+        self._reserved += cost
+        return cost
+
+    def paid(self, reserved: float, reply: Reply) -> None:
+        """Replace the reserved cost of a request by the tokens that it used."""
+        self._reserved = max(0.0, self._reserved - reserved)
+        tokens = (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
+        self._tokens = [before + more for before, more in zip(self._tokens, tokens, strict=True)]
+        self.unsure = False
+        if self._price is not None and reserved > 0:
+            self._dearer = max(self._dearer, self._dearer * self._price.of(*tokens) / reserved)
+
+    def note(self, step: str, key: str, kept: Kept, *, fresh: bool) -> None:
+        """Record the use of a reply, new (`fresh`) or cached; each reply is counted once."""
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        row, reply = self._rows[step], kept.reply
+        row.seconds.append(kept.seconds)
+        row.retries += kept.attempts - 1
+        row.prompt += reply.prompt_tokens
+        row.completion += reply.completion_tokens
+        row.cached += reply.cached_tokens
+        row.kept += not fresh
+
+    def unread(self, step: str, key: str) -> None:
+        """Record a reply that could not be parsed completely."""
+        self._rows[step].unread += key not in self._unread
+        self._unread.add(key)
+
+    def failed(self, step: str, attempts: int) -> None:
+        """Record a call that failed after `attempts` attempts."""
+        self._rows[step].retries += attempts
+
+    def steps(self) -> list[Step]:
+        """Return one row per step with calls."""
+        return [self._step(name, row) for name, row in self._rows.items() if row.seconds or row.retries]
+
+    def _step(self, name: str, row: _Row) -> Step:
+        p50, p95 = _percentiles(row.seconds)
+        cost = None if self._price is None else self._price.of(row.prompt, row.completion, row.cached)
+        return Step(
+            name, len(row.seconds), row.kept, row.retries, row.unread, row.prompt, row.completion, row.cached,
+            sum(row.seconds), p50, p95, cost,
+        )  # fmt: skip
+
+
+def _percentiles(seconds: Sequence[float]) -> tuple[float, float]:
+    if not seconds:
+        return float("nan"), float("nan")
+    p50, p95 = np.percentile(np.asarray(seconds) * 1000, [50, 95])
+    return float(p50), float(p95)
+
+
+def tokens_of(text: str) -> int:
+    """Estimate the number of tokens of a text.
+
+    A token is four characters, or 1.5 in scripts without spaces.
+
+    >>> tokens_of("Twenty-four characters. ")
+    6
+    """
+    wide = 0 if text.isascii() else sum(1 for one in text if one > "\u2e80")
+    return round((len(text) - wide) / 4 + wide / 1.5)
+
+
+_HINT = '["gpt-4o-mini"] with input = 0.15, output = 0.6 and maybe cached = 0.075, for a million tokens'
+
+
+def as_prices(given: Any) -> dict[str, Price]:
+    """Parse prices by model; raises BadInput if a price is invalid.
+
+    `given` is `{model: (input, output)}`, `{model: {"input": …, "output": …}}`, or a TOML file of the latter.
+
+    >>> as_prices({"small": (0.15, 0.6)})["small"].output
+    0.6
+    """
+    if given is None:
+        return {}
+    file = str(given) if isinstance(given, str | Path) else None
+    table = given if file is None else read_toml(file)
+    if not isinstance(table, Mapping):
+        raise BadInput(f"prices are {given!r}", hint=_HINT)
+    return {str(model): _price(str(model), said, file) for model, said in table.items()}
+
+
+def _price(model: str, said: Any, file: str | None) -> Price:
+    if isinstance(said, Price):
+        return said
+    parts = dict(said) if isinstance(said, Mapping) else None
+    if isinstance(said, tuple | list) and len(said) in (2, 3):
+        parts = dict(zip(("input", "output", "cached"), said, strict=False))
+    if parts is None or not {"input", "output"} <= parts.keys() <= {"input", "output", "cached"}:
+        raise BadInput(f"the price of `{model}` is {said!r}", file=file, hint=_HINT)
+    for name, value in parts.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+            raise BadInput(f"the {name} price of `{model}` is {value!r}, not a number", file=file, hint=_HINT)
+    return Price(**parts)

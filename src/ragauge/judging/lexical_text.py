@@ -1,0 +1,410 @@
+"""Claims of a sentence by its words: its phrases, without refusals, courtesies and questions."""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from html import unescape
+from typing import NamedTuple
+
+
+def _listed(text: str) -> list[str]:
+    return text.split()
+
+
+STOP = frozenset(
+    _listed("""
+    a about above after again all also although am an and any anyone anything are as at be became because become
+    becomes been before being below between both but by can could d did do does doing done down due during each
+    either else especially etc even ever every for from further get gets getting give given go goes going got
+    had has have having he hence her here hers herself him himself his how however if in including indeed
+    instead into is it its itself just let like ll m made make makes many may maybe might more moreover most
+    much must need of off often oh ok okay on once one only or other others otherwise out over own per perhaps
+    quite rather re really s same shall she should since so some someone something such t than that the their
+    theirs them themselves then there therefore these they thing things this those though through thus to
+    together too toward towards under until up upon use used uses using usually ve very via was way ways well
+    were what whatever when where whereas whether which while who whom whose why will with within would yes yet
+    """)
+)
+"""Function words without content."""
+
+PERSONAL = frozenset(_listed("i me my mine myself we us our ours ourselves you your yours yourself yourselves"))
+"""Words for the speaker or the reader: rare in retrieved texts, frequent in small talk."""
+
+GENERAL = _listed("""
+    able access accord accordance accordingly achieve across act actively activity actual actually add addition
+    additional additionally address adjust affect aid aim allow almost along already alternatively always amount
+    another answer appear apply approach appropriate area around article aspect assist associated attempt
+    available avoid aware based basic basis begin benefit bring broad broadly call carry case category cause
+    certain certainly change characteristic choice choose clear clearly combination common commonly complete
+    completely comprehensive concern condition connection consequently consider considerable consist contain
+    context continue contribute correct corresponding cover create creation crucial current currently depend
+    describe description design designed despite detail detailed determine develop differ different directly
+    discuss discussion distinct diverse documents earlier easily easy effect effective effectively effort
+    element emphasize enable encounter end enhance enough ensure entire entirely essential essentially establish
+    eventually exact exactly example except exist experience explain explanation extensive extent face fact
+    factor far feature few final finally find first focus follow following form fully function furthermore
+    general generally group guidance guide handle happen help helpful high highlight highly identify impact
+    implement important importantly improve include increase indicate individual influence inform information
+    initial initially instance intend involve issue item keep key kind known lack large largely late later lead
+    learn least less level likely limit list long low main mainly maintain major manage manner matter mean
+    meaning meant mention method mind minor multiple name namely necessary new notable notably note now number
+    numerous obtain occur offer option order original originally overall part particular particularly passage
+    perform period person place play point popular portion possible possibly potential potentially practice
+    present prevent previous previously primarily primary prior problem process produce proper properly provide
+    purpose put quality question quick quickly range reach ready real reason receive recent recently recommend
+    reduce refer reference regard regarding regardless regular regularly relate related relation relevant remain
+    remember report represent require requirement resource respective respectively respond response rest result
+    role section seem select selection separate serve set several show significant significantly similar
+    similarly simple simply single situation slightly small sole solely solution sometimes soon source specific
+    specifically standard start state statement step still strong style subject subsequent subsequently suggest
+    suitable summary support system take task tend term text time today tool top topic total traditional turn
+    type typical typically ultimately understand unique unless useful user usual utilize value variety various
+    vary version view whole wide widely work worth year
+    """)
+"""Words of any topic, which paraphrases use freely."""
+
+NEGATIONS = frozenset(
+    _listed("""
+    no not never none neither nor nobody nothing nowhere cannot cant dont doesnt didnt isnt arent wasnt werent
+    wont wouldnt shouldnt couldnt hasnt havent hadnt mustnt neednt
+    """)
+)
+
+NUMBERS = {
+    word: number
+    for number, word in enumerate(
+        _listed("""
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+    seventeen eighteen nineteen twenty
+    """)
+    )
+} | {word: 10 * tens for tens, word in enumerate(_listed("thirty forty fifty sixty seventy eighty ninety"), 3)}
+"""Numbers written as words; `one` is more often a pronoun and is a stop word first."""
+
+ORDINALS = {
+    word: number
+    for number, word in enumerate(
+        _listed("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"), 1
+    )
+}
+
+
+WEIGHTS = {"number": 3.0, "name": 2.0, "word": 1.0, "personal": 1.0, "general": 0.5, "stop": 0.25}
+"""Weight of a word by its kind. A missing number or name counts most against a claim."""
+
+WORD = re.compile(
+    r"""\d+(?:,\d{3})+(?:\.\d+)?(?!\d) | \d+\.\d+(?![.\d]) | \d+(?:st|nd|rd|th)\b  # 1,000 and 3.5 and 2nd
+      | [\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]                                    # no spaces between words: signs
+      | [^\W_]+(?:['\u2019][^\W\d_]+)*
+    """,
+    re.VERBOSE,
+)
+NUMBER = re.compile(r"(\d[\d,]*)(\.\d+)?(?:st|nd|rd|th)?")
+
+
+class Word(NamedTuple):
+    """A word of a text, normalised for comparison."""
+
+    key: str
+    """Normalised form used for comparison."""
+    text: str
+    """Original spelling."""
+    kind: str
+    """Kind of the word, a key of `KIND_WEIGHTS`."""
+    negates: bool = False
+
+    @property
+    def weight(self) -> float:
+        """Weight of the word by its kind."""
+        return WEIGHTS[self.kind]
+
+    @property
+    def tells(self) -> bool:
+        """Whether the word has content, i.e. is not a stop word."""
+        return self.kind != "stop"
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def stem(word: str) -> str:
+    """Remove the most common endings of a word.
+
+    Words with equal stems are treated as equal.
+
+    >>> [stem(word) for word in ("companies", "company", "stopped", "stops", "boxes", "glass", "quickly", "used")]
+    ['company', 'company', 'stop', 'stop', 'box', 'glass', 'quick', 'us']
+    """
+    if len(word) <= 3 or not word.isascii():
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        word = word[:-3] + "y"
+    elif word.endswith(("sses", "shes", "ches", "xes")):
+        word = word[:-2]
+    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for ending in ("ingly", "edly", "ing", "ed", "ly"):
+        rest = word.removesuffix(ending)
+        if rest != word and len(rest) >= 2 and any(vowel in rest for vowel in "aeiouy"):
+            doubled = len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz"
+            word = rest[:-1] if doubled else rest
+            break
+    return word[:-1] if word.endswith("e") and len(word) > 3 else word
+
+
+def number(text: str) -> str | None:
+    """Normalise a number; None if the text is not a number.
+
+    >>> [number(text) for text in ("1,000", "1000.0", "2nd", "007", "3.50", "B52")]
+    ['1000', '1000', '2', '7', '3.5', None]
+    """
+    found = NUMBER.fullmatch(text)
+    if found is None:
+        return None
+    part = (found[2] or "").rstrip("0").rstrip(".")
+    return (found[1].replace(",", "").lstrip("0") or "0") + part
+
+
+def words(text: str) -> list[Word]:
+    """Split a text into words; a capital letter at its start does not mark a name.
+
+    >>> [(word.key, word.kind) for word in words("Three firms in Paris paid 1,000 dollars.")]
+    [('3', 'number'), ('firm', 'word'), ('in', 'stop'), ('paris', 'name'), ('paid', 'word'), ('1000', 'number'), \
+('dollar', 'word')]
+    """
+    found = [_word(one) for one in WORD.findall(unescape(text) if "&" in text else text)]
+    if found and found[0].kind == "name" and not any(sign.isdigit() for sign in found[0].text):
+        found[0] = found[0]._replace(kind="word")
+    return found
+
+
+def keys(found: list[Word]) -> frozenset[str]:
+    """Return the set of normalised forms of words."""
+    return frozenset(word.key for word in found)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _word(text: str) -> Word:
+    plain = _folded(text).replace("\u2019", "'")
+    figure = number(plain)
+    if figure is not None:
+        return Word(figure, text, "number")
+    base, _, tail = plain.partition("'")
+    if tail == "t" and base.endswith("n"):
+        return Word(base, text, "stop", negates=True)
+    plain = base if tail and len(tail) <= 2 else plain.replace("'", "")  # it's, they'll, Anna's
+    for kind, listed in (("stop", NEGATIONS), ("stop", STOP), ("personal", PERSONAL)):
+        if plain in listed:
+            return Word(plain, text, kind, negates=plain in NEGATIONS)
+    if plain in NUMBERS:
+        return Word(str(NUMBERS[plain]), text, "number")
+    if plain in ORDINALS:
+        return Word(str(ORDINALS[plain]), text, "word")
+    key = stem(plain)
+    if key in STOP or key in NEGATIONS or key in PERSONAL:
+        key = plain  # "noted" is not "not"
+    if key in _GENERAL:
+        return Word(key, text, "general")
+    return Word(key, text, "name" if text[:1].isupper() or any(sign.isdigit() for sign in text) else "word")
+
+
+def _folded(text: str) -> str:
+    if text.isascii():
+        return text.lower()
+    apart = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(sign for sign in apart if not unicodedata.combining(sign))
+
+
+_GENERAL = frozenset(stem(word) for word in GENERAL)
+
+
+LEAST = 2
+"""Minimum number of content words per claim, unless the sentence has fewer."""
+CUT = re.compile(
+    r"""[,;:\u2013\u2014()]\s+ | \s[-\u2013\u2014]\s
+      | \s(?=(?:and|but|or|while|which|who|whose|where|when|because|although|though|that|as\ well\ as|including|such\ as
+               |with|by|from|for|in|on|at|to|of|as|after|before|during)\s)
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Phrase boundaries: punctuation, and words that add a detail."""
+TURN = re.compile(r"(?<=[,;.])\s+(?=(?:but|however|yet|though|although|still)\b)|(?<=;)\s+|\s+(?=but\s)", re.IGNORECASE)
+"""Positions at which a sentence that began as a refusal may continue with a claim."""
+
+_SOURCE = r"(?:contexts?|documents?|passages?|texts?|sources?|articles?|information|excerpts?|contents?|materials?)"
+_SAY = (
+    r"(?:contain|mention|provide|specif|include|address|say|state|answer|discuss|cover|indicate|give|describe|detail)"
+)
+_NOT = r"(?:not|n't|cannot)"
+_LACKING = r"no (?:\w+ ){0,3}(?:information|mention|details?|data|answer|evidence)\b"
+REFUSALS = (
+    rf"\b(?:i|we) (?:\w+ )?(?:do|did|ca|can|could|am|are|was|were|would)?(?: ?{_NOT}|'m not|'re not) (?:\w+ ){{0,3}}"
+    r"(?:have|know|information|answer|sure|find|found|able|aware|familiar|certain|details?|data|access|help|assist"
+    r"|provide|determine|say|tell|confirm|knowledge|comment|understand|advise|explain|recommend|do (?:that|this|so))\b",
+    r"\b(?:i|we) neither (?:have|know)\b",
+    r"\b(?:i'm|i am|we're|we are) (?:\w+ )?(?:sorry|afraid|unable|unsure|unaware)\b",
+    r"\b(?:i|we) (?:\w+ )?(?:lack|have no|could find no|found no|apologi[sz]e)",
+    rf"^(?:\w+ ){{0,4}}{_SOURCE}(?: \w+){{0,4}} (?:do|does|did|is|are|was|were|has|have)?(?: )?{_NOT} (?:\w+ ){{0,3}}"
+    rf"(?:{_SAY}|enough|sufficient|clear\b)",
+    rf"\binformation(?: \w+){{0,4}} (?:is|are|was|were)(?: )?{_NOT} (?:\w+ ){{0,2}}available\b",
+    rf"{_NOT} (?:\w+ ){{0,2}}(?:mentioned|specified|stated|provided|available|given|clear|discussed|found|covered)"
+    rf" (?:\w+ ){{0,2}}(?:in|by|from) (?:\w+ ){{0,3}}{_SOURCE}",
+    rf"(?:^(?:and |so |because |since |that )?|\bthere (?:is|are|was|were|seems to be|appears to be) (?:\w+ ){{0,2}}"
+    rf"|\b{_SOURCE} (?:\w+ ){{0,3}}(?:contains?|provides?|has|have|gives?|offers?|makes?|includes?) ){_LACKING}",
+    rf"\b{_LACKING} (?:\w+ ){{0,6}}(?:in|by|from) (?:\w+ ){{0,3}}{_SOURCE}",
+    r"(?:^|\b(?:is|are|have|has|with|provides?|contains?) )(?:\w+ )?(?:insufficient|not enough) (?:\w+ )?"
+    r"(?:information|context|data|details?)\b",
+    r"\b(?:hard|difficult|impossible|not possible) to (?:say|tell|answer|determine|know)\b",
+    rf"\bcan(?:not|'t| not) be (?:answered|determined)(?: (?:\w+ ){{0,4}}{_SOURCE}|\W*$)",
+    r"\b(?:it|this|that|question|query) is unanswerable\b|^unanswerable\W*$",
+    r"(?:^|\b(?:i|we) (?:\w+ )?(?:have|had) )no (?:idea|clue)\b",
+)
+"""Patterns of clauses that give no answer, matched in lower case without quotations."""
+_OFFER = r"(?: (?:if|should|whether|when|about|on|with|regarding|for|in case|how|what|which|where|more|so)\b[^,;:()]*)?"
+_HELP = r"(?:help|assist)(?: you)?(?: (?:further|more|today|any ?time))?"
+COURTESIES = (
+    r"let (?:me|us) know(?: what you think)?",
+    r"(?:please )?feel free to (?:ask|contact|reach out|message|share|let me know|clarify|specify|rephrase|elaborate)"
+    r"(?: (?:me|us|them|out|away|again|anything|any questions?|(?:any )?(?:\w+ )?questions?))*",
+    r"(?:please )?do(?:n't| not) hesitate to (?:ask|contact|reach out)(?: (?:me|us|out|again))*",
+    r"(?:i |we )?(?:really )?hope (?:this|that|it) (?:\w+ )?(?:helps|helped|answers your question|is helpful)",
+    rf"(?:(?:i am|i'm|i'd be|i will be|i'll be|i would be|we are|we're|we'd be|always) )?"
+    rf"(?:(?:more than|always|very) )?(?:happy|glad) to {_HELP}",
+    rf"how (?:can|may) (?:i|we) {_HELP}",
+    r"(?:many )?(?:thank you|thanks)(?: (?:so|very) much| a lot| again)?"
+    r"(?: for (?:asking|your|the (?:question|clarification|information)|reaching|contacting|sharing)\b[^,;:()]*)?",
+    r"(?:you're|you are) (?:very |most )?welcome",
+    r"(?:i'm|i am|we're|we are) (?:very |so |really )?(?:sorry|afraid)(?: (?:about|for) \w+(?: \w+)?)?",
+    r"(?:i|we) apologi[sz]e(?: (?:about|for) \w+(?: \w+)?)?",
+    r"(?:(?:that's|that is|this is|what) )?an? (?:\w+ )?(?:great|good|excellent|interesting) question",
+    r"(?:great|good|excellent|interesting) question",
+    r"(?:hi|hello|hey|goodbye|bye)(?: \w+)?",
+    r"(?:sure|certainly|of course|sorry|apologies|my apologies)(?: thing)?(?: (?:about|for) (?:that|this|the \w+))?",
+    r"(?:(?:could|can|would) you (?:please |kindly )?|please )(?:\w+ )?(?:(?:clarify|rephrase|elaborate)\b[^,;:()]*"
+    r"|specify(?: (?:what|which|who|whom|where|when|how|whether|if|more|your|further)\b[^,;:()]*)?)",
+    r"please (?:provide|share|give) (?:me )?(?:with )?(?:more|further|additional) (?:information|contexts?|details?)",
+)
+"""Patterns of polite clauses without a claim, matched in lower case; an offer (`if …`) may follow."""
+_LEAD = r"(?:(?:and|but|so|also|well|yes|no|ok|okay|again|please|then|as always|otherwise) )*"
+REFUSAL = re.compile("|".join(REFUSALS))
+COURTESY = re.compile(rf"\W*{_LEAD}(?:{'|'.join(COURTESIES)}){_OFFER}\W*")
+INVITED = re.compile(r"\W*(?:and |but |so )?if (?:you|there)(?:'d|'ve| \w+)\b[^,;:()]*\W*")
+"""Condition before a courtesy: `If you need anything else, let me know`."""
+QUOTED = re.compile(r"[\"\u201c][^\"\u201d]*[\"\u201d]")
+_VERB = (
+    r"(?:is|are|was|were|has|have|had|does|do|did|can|could|will|would|may|might|must|should|\w{2,}ed|became|began|built"
+    r"|came|gave|held|left|led|lost|made|met|put|said|sold|took|went|won|wrote)"
+)
+_OPENING = (
+    r"(?:if|as|in|on|at|for|from|with|without|by|to|of|since|when|while|although|though|given|based|according|after"
+    r"|before|what|how|who|whom|whose|which|where|why|do|does|did|is|are|was|were|can|could|will|would|have|has|i|we)"
+)
+"""Words that begin a fragment, a question or a remark by the speaker."""
+_SUBJECT = (
+    r"(?:it|he|she|they|you|this|that|these|those|there|the|an?|his|her|its|their|my|our|your|[A-Z][\w'.-]*|\d[\d,.]*)"
+)
+SEGMENT = re.compile(
+    rf"(?<=[,;:!?\u2013\u2014)])\s+|\s+(?=[-\u2013\u2014(]\s?)"
+    rf"|\s+(?=(?i:and|so|since|as|although|though|while)\s{_SUBJECT}\b)|\s+(?=because\s(?!of\b))"
+)
+"""Clause boundaries in a sentence with a refusal or a courtesy."""
+MAIN = re.compile(
+    rf"\W*(?:(?:and|so|because|since|as|although|though|while)\s)?(?!(?i:(?:\w+\s){{0,3}}{_SOURCE}\b|{_OPENING}\b))"
+    rf"(?:{_SUBJECT}|(?i:it|he|she|they|you|this|these|there|the)|(?<=because\s)\w+)"
+    rf"(?:'s\s|\s(?:(?!(?:it|he|she|they|that|who|which|where|when|I|we|you)\b)[\w'.-]+\s){{0,6}}?{_VERB}\b)"
+)
+"""Clause with its own verb and its own subject, which is not the source."""
+INTERJECTION = re.compile(
+    r"^\s*(?:yes|no|yeah|well|sure|ok|okay|indeed|certainly|not really|actually)\s*[,.!:]\s+", re.IGNORECASE
+)
+"""Interjections at the start of a sentence; `No, she did` negates a question, not itself."""
+TOLD = re.compile(r"\b(?:do|did) you know\b|\bdid you hear\b")
+"""Questions that make a statement."""
+
+
+def refuses(text: str) -> bool:
+    """Return whether a clause of a text gives no answer.
+
+    >>> refuses("I'm sorry, I do not have any information on that."), refuses("The plan does not include dental care.")
+    (True, False)
+    """
+    return any(_is_refusal(segment) for segment in SEGMENT.split(text))
+
+
+def commits(sentence: str) -> bool:
+    """Return whether a sentence contains a claim.
+
+    Refusals, questions, courtesies and a bare `Yes.` do not.
+    """
+    return bool(_claiming_parts(sentence))
+
+
+def claims(sentence: str) -> list[str]:
+    """Return the claims of a sentence: phrases with at least two content words each.
+
+    >>> claims("Arthur's Magazine was a literary periodical published in Philadelphia in the 19th century.")
+    ["Arthur's Magazine was a literary periodical published", 'in Philadelphia in the 19th century.']
+    >>> claims("I do not know, but it was built in 1987."), claims("Yes.")
+    (['but it was built in 1987.'], [])
+    >>> claims("Thanks for asking, it was built in 1987."), claims("I am sorry, the museum was closed in 1987.")
+    (['it was built in 1987.'], ['the museum was closed in 1987.'])
+    """
+    bare = INTERJECTION.sub("", sentence)
+    return [phrase for part in TURN.split(bare) for rest in _claiming_parts(part) for phrase in _phrases(rest)]
+
+
+def _claiming_parts(part: str) -> list[str]:
+    """Return the parts of a sentence without questions, courtesies and refusals.
+
+    A segment next to a refusal or a question belongs to it (`Based on the text, I cannot say`), unless it is a main
+    clause (`It was built in 1887, is there more?`).
+    """
+    plain = _plain(part)
+    segments = SEGMENT.split(part)
+    if plain.rstrip("\"' )").endswith(("?", "\uff1f")) and not TOLD.search(plain):
+        return [one for one in segments[:-1] if MAIN.match(one) and not _is_refusal(one) and not _is_courtesy(one)]
+    refused = any(_is_refusal(segment) for segment in segments)
+    polite = any(_is_courtesy(segment) for segment in segments)
+    if not refused and not polite:
+        return [part] if _has_content(part) else []
+    found: list[list[str]] = [[]]
+    for segment in segments:
+        begins = not refused or MAIN.match(segment) is not None
+        if _is_refusal(segment) or _is_courtesy(segment) or (polite and INVITED.fullmatch(_plain(segment))):
+            found.append([])
+        elif begins or found[-1]:
+            found[-1].append(segment)
+    return [rest for rest in map(" ".join, found) if _has_content(rest)]
+
+
+def _is_refusal(segment: str) -> bool:
+    return (
+        not _is_courtesy(segment)
+        and REFUSAL.search(_plain(QUOTED.sub(" ", segment)).lstrip("-\u2013\u2014( ")) is not None
+    )
+
+
+def _is_courtesy(segment: str) -> bool:
+    return COURTESY.fullmatch(_plain(segment)) is not None
+
+
+def _has_content(text: str) -> bool:
+    return any(word.kind != "stop" for word in words(text))
+
+
+def _phrases(part: str) -> list[str]:
+    edges = [0, *(match.end() for match in CUT.finditer(part)), len(part)]
+    found: list[str] = []
+    begun = 0
+    for edge in edges[1:]:
+        if sum(word.tells for word in words(part[begun:edge])) >= LEAST:
+            found.append(part[begun:edge])
+            begun = edge
+    if begun < len(part):
+        rest = part[begun:]
+        found = [*found[:-1], found[-1] + rest] if found else [rest]
+    return [one.strip() for one in found]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().replace("\u2019", "'").split())

@@ -1,0 +1,363 @@
+"""Judge that calls a chat model: builds prompts, parses replies strictly and retries missing items."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, NamedTuple
+
+from ragauge.compute.event_loops import together
+from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.core.protocols import Chat, Message, Reply
+from ragauge.core.samples import STEPS, Support, Unscored
+from ragauge.judging import prompts
+from ragauge.judging.costs import Ledger, tokens_of
+from ragauge.judging.prompts import Read
+from ragauge.judging.reply_cache import Kept, Replies, key_of
+from ragauge.judging.tasks import Reading, Task
+from ragauge.models.chats.calls import Caller, Enough
+
+KINDS = ("json", "tokens")
+LAST_WORDS = ("refusal", "content_filter", "tool")
+"""Finish reasons for which a retry would end the same way."""
+_PER_ITEM = {"claims": 40, "support": 55, "useful": 40, "questions": 80}
+"""Approximate number of reply tokens per item."""
+
+
+@dataclass(frozen=True)
+class Manner:
+    """Settings of the prompts and calls of a model judge."""
+
+    verdicts: str = "json"
+    """`json`: all claims of a sample in one call, with reasons; `tokens`: one word per claim, with its probability."""
+    batch: int = 20
+    """Maximum number of claims, sentences or chunks per call."""
+    again: int = 2
+    """Number of retries for items missing from a reply."""
+    anew: bool = False
+    """Whether to retry items that are still without a verdict, with new calls."""
+    replicate: int = 0
+    """Number of the replicate; each has its own cached replies."""
+
+    def __post_init__(self) -> None:
+        if self.verdicts not in KINDS:
+            raise BadInput(f"verdicts are asked for as `{self.verdicts}`", hint=f"one of {', '.join(KINDS)}")
+        for name, least in (("batch", 1), ("again", 0), ("replicate", 0)):
+            if getattr(self, name) < least:
+                raise BadInput(f"`{name}` is {getattr(self, name)}, not at least {least}")
+
+
+class Ask(NamedTuple):
+    """One call of the judge, with the cache key of its reply."""
+
+    task: Task
+    word: bool
+    schema: Mapping[str, Any]
+    key: str
+
+    def messages(self) -> list[Message]:
+        """Build the messages with a new random tag."""
+        return prompts.messages(self.task, prompts.new_tag(self.task), word=self.word)
+
+    def size(self) -> tuple[int, int]:
+        """Estimate the numbers of prompt and completion tokens."""
+        text = "".join(one["content"] for one in prompts.messages(self.task, prompts.CANONICAL, word=self.word))
+        if self.word:
+            return tokens_of(text), 1
+        own = sum(map(tokens_of, self.task.asked.values())) if self.task.step == "claims" else 0
+        return tokens_of(text), own + _PER_ITEM[self.task.step] * len(self.task.asked)
+
+
+class _Outcome(NamedTuple):
+    read: Reading
+    over: bool
+    """Whether retrying the missing items is useless."""
+
+
+class Model:
+    """Judge that calls a chat model.
+
+    Cached replies are reused, and equal calls in flight are shared.
+    """
+
+    def __init__(self, caller: Caller, replies: Replies, ledger: Ledger, manner: Manner) -> None:
+        self._caller = caller
+        self._chat: Chat = caller.chat
+        self._replies = replies
+        self._ledger = ledger
+        self._manner = manner
+        self._first = asyncio.Lock()
+        self._flying: dict[str, asyncio.Future[Kept]] = {}
+        self.models: set[str] = set()
+        """Names of the models that replied."""
+        self.stopped = ""
+        """Description of the budget that was reached; empty if none was."""
+        self.guessed = False
+        """Whether token counts are estimated, because an endpoint did not report them."""
+
+    @property
+    def name(self) -> str:
+        """Name of the chat model."""
+        return self._chat.name
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Identity of the chat model, with the rubrics and the prompt settings."""
+        used = [f"{step}_word" if self._by_word(step) else step for step in STEPS]
+        return {
+            "chat": dict(self._chat.identity),
+            "rubrics": {name: prompts.rubric_hash(name) for name in used},
+            "verdicts": self._manner.verdicts,
+            "batch": self._manner.batch,
+            "replied": sorted(self.models),
+        }
+
+    async def answer(self, task: Task) -> Reading:
+        """Return a verdict on every item of a task, or the reason for a missing one."""
+        if not task.asked:
+            return Reading({}, {})
+        if self._by_word(task.step):
+            return await self._in_words(task)
+        return _joined(await together(self._asked(part) for part in split(task, self._manner.batch)))
+
+    def first_asks(self, task: Task) -> list[Ask]:
+        """Return the first calls of a task, for cost estimates."""
+        if self._by_word(task.step):
+            return [self._ask(one, 0, word=True) for one in single(task)]
+        return [self._ask(one, 0) for one in split(task, self._manner.batch)]
+
+    def _by_word(self, step: str) -> bool:
+        return self._manner.verdicts == "tokens" and step in ("support", "useful")
+
+    def kept(self, ask: Ask) -> Kept | None:
+        """Return the cached reply to a call, if any."""
+        return self._replies.find(ask.key)
+
+    async def _asked(self, task: Task, *, word: bool = False) -> Reading:
+        """Judge the items of a task, and retry missing items.
+
+        Several missing items are retried in two halves. Cached replies are always read in the same order, however
+        many there are, so that a final verdict is not requested again. When the budget is reached, the verdicts so
+        far are returned.
+        """
+        said: dict[str, Any] = {}
+        why: dict[str, Unscored] = {}
+        over: set[str] = set()
+        """Items for which a retry is useless."""
+        parts, more = [task], self._manner.again + 1 if self._manner.anew else 0
+        for attempt in count():
+            asks = [self._ask(part, attempt, word=word) for part in parts]
+            if attempt > self._manner.again:
+                known = [ask for ask in asks if self._replies.find(ask.key) is not None]
+                if len(known) < len(asks) and more:
+                    more -= 1
+                else:
+                    asks = known
+            if not asks:
+                break
+            for found in await together(map(self._once, asks)):
+                said |= found.read.said
+                why |= found.read.unscored
+                over |= found.read.unscored.keys() if found.over else set()
+            left = [name for name in task.asked if name not in said and name not in over]
+            half = (len(left) + 1) // 2
+            parts = [_only(task, some) for some in (left[:half], left[half:]) if some]
+        return Reading(said, {name: why[name] for name in task.asked if name not in said})
+
+    async def _in_words(self, task: Task) -> Reading:
+        """Judge each item in a call of its own.
+
+        For claims, contexts and the other text are separate calls.
+        """
+        parts = single(task)
+        found = await together(self._asked(part, word=True) for part in parts)
+        said: dict[str, Any] = {}
+        why: dict[str, Unscored] = {}
+        for part, one in zip(parts, found, strict=True):
+            why |= one.unscored
+            for name, verdict in one.said.items():
+                said[name] = _both(said.get(name), verdict, chunks=_has_chunks(part))
+        return Reading({name: verdict for name, verdict in said.items() if name not in why}, why)
+
+    async def _once(self, ask: Ask) -> _Outcome:
+        asked = ask.task.asked
+        try:
+            kept = await self._reply(ask)
+        except Enough as limit:
+            self.stopped = self.stopped or str(limit)
+            return _Outcome(Reading({}, dict.fromkeys(asked, Unscored(f"not asked: {limit}"))), over=True)
+        except BackendFailed as failure:
+            if failure.final or (failure.passing and not self.models):
+                # Not one reply has arrived and retries did not help, so the other calls would fail as well.
+                failure.final = True
+                raise
+            why = Unscored(f"the call failed: {failure.message}")
+            return _Outcome(Reading({}, dict.fromkeys(asked, why)), over=True)
+        reply = kept.reply
+        self.models.add(reply.model)
+        found: Read = prompts.read_word(ask.task, reply) if ask.word else prompts.read(ask.task, reply)
+        if found.missing:
+            self._ledger.unread(ask.task.step, ask.key)
+        missing = {name: Unscored(reason, reply.text) for name, reason in found.missing.items()}
+        return _Outcome(Reading(found.said, missing), over=reply.finish in LAST_WORDS)
+
+    def _ask(self, task: Task, attempt: int, *, word: bool = False) -> Ask:
+        schema = prompts.WORDS if word else prompts.schema(task)
+        plain = prompts.messages(task, prompts.CANONICAL, word=word)
+        # Include the texts themselves: one of them could contain the canonical tag and look like two.
+        texts = [list(task.asked.items()), list(task.sources.items()), task.question, list(task.history)]
+        key = key_of(dict(self._chat.identity), plain, texts, schema, self._manner.replicate, attempt)
+        return Ask(task, word, schema, key)
+
+    async def _reply(self, ask: Ask) -> Kept:
+        """Return the reply to a call: cached, in flight, or new."""
+        kept = self._replies.find(ask.key)
+        if kept is not None:
+            self._ledger.note(ask.task.step, ask.key, kept, fresh=False)
+            return kept
+        if ask.key in self._flying:
+            return await asyncio.shield(self._flying[ask.key])
+        future: asyncio.Future[Kept] = asyncio.get_running_loop().create_future()
+        self._flying[ask.key] = future
+        try:
+            kept = await self._call(ask)
+        except BaseException as error:
+            if not future.done():
+                future.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
+                future.exception()  # retrieved, since there may be no other waiter
+            raise
+        else:
+            future.set_result(kept)
+        finally:
+            del self._flying[ask.key]
+        return kept
+
+    async def _call(self, ask: Ask) -> Kept:
+        """Request a reply.
+
+        The first request runs alone, so that the cost of the next ones is known.
+        """
+        if self._ledger.unsure:
+            async with self._first:
+                if self._ledger.unsure:
+                    return await self._call_now(ask)
+        return await self._call_now(ask)
+
+    async def _call_now(self, ask: Ask) -> Kept:
+        step = ask.task.step
+        account = _Requests(ask, self._ledger, self._replies)
+        try:
+            called = await self._caller.call(ask.messages(), ask.schema, account)
+        except BackendFailed as error:
+            if error.attempts:
+                self._ledger.failed(step, error.attempts - 1)
+            if account.limit:
+                self.stopped = self.stopped or account.limit
+            raise
+        own = called.reply
+        if not own.prompt_tokens and not own.completion_tokens:
+            self.guessed = True
+            own = own._replace(prompt_tokens=ask.size()[0], completion_tokens=tokens_of(own.text))
+        reply = own._replace(
+            prompt_tokens=own.prompt_tokens + called.prompt_tokens,
+            completion_tokens=own.completion_tokens + called.completion_tokens,
+        )
+        kept = Kept(reply, called.seconds, called.attempts)
+        self._replies.keep(ask.key, step, ask.task.sample, kept, own)
+        self._ledger.paid(account.reserved, own)
+        self._ledger.note(step, ask.key, kept, fresh=True)
+        return kept
+
+
+class _Requests:
+    """Recorder of the requests of one call in the ledger and the reply cache."""
+
+    def __init__(self, ask: Ask, ledger: Ledger, replies: Replies) -> None:
+        self._ask = ask
+        self._ledger = ledger
+        self._replies = replies
+        self.reserved = 0.0
+        self.limit = ""
+        """Description of the budget that prevented a request."""
+
+    def begin(self) -> None:
+        """Reserve a request and its expected cost.
+
+        Raises `BudgetReached` if the budget is spent.
+        """
+        try:
+            self.reserved = self._ledger.reserve(self._ask.size)
+        except Enough as limit:
+            self.limit = str(limit)
+            raise
+
+    def fail(self, failure: BackendFailed) -> None:
+        """Record a failed request.
+
+        Without a response, its expected cost counts, as it may be billed.
+        """
+        tokens = (failure.prompt_tokens, failure.completion_tokens)
+        spent = Reply("", *(self._ask.size() if failure.unanswered and not any(tokens) else tokens))
+        self._ledger.paid(self.reserved, spent)
+        self._replies.failed(self._ask.task.step, failure.message, spent)
+
+
+def split(task: Task, most: int) -> list[Task]:
+    """Split a task into parts of at most `most` items.
+
+    >>> task = Task("useful", "s1", {"k1": "a", "k2": "b", "k3": "c"}, {})
+    >>> [list(part.asked) for part in split(task, 2)]
+    [['k1', 'k2'], ['k3']]
+    """
+    names = list(task.asked)
+    return [_only(task, names[at : at + most]) for at in range(0, len(names), most)]
+
+
+def single(task: Task) -> list[Task]:
+    """Split a task into single items.
+
+    For claims, chunks and the other text are separate tasks.
+    """
+    parts: list[Task] = []
+    for name in task.asked:
+        one = _only(task, [name])
+        if task.step == "useful":
+            parts.append(one)
+            continue
+        choices = task.choices(name)
+        groups = ([c for c in choices if c.startswith("k")], [c for c in choices if not c.startswith("k")])
+        parts += [replace(one, sources={c: task.sources[c] for c in group}) for group in groups if group]
+    return parts
+
+
+def _only(task: Task, names: Sequence[str]) -> Task:
+    return replace(task, asked={name: task.asked[name] for name in names})
+
+
+def _has_chunks(task: Task) -> bool:
+    return any(name.startswith("k") for name in task.sources)
+
+
+def _both(before: Any, now: Any, *, chunks: bool) -> Any:
+    """Merge two verdicts on one claim by different sources.
+
+    The probability is that of the contexts.
+    """
+    if not isinstance(now, Support):
+        return now
+    now = now if chunks else now._replace(probability=None)
+    if before is None:
+        return now
+    sure = before.probability if before.probability is not None else now.probability
+    return Support((*before.by, *now.by), (*before.against, *now.against), probability=sure)
+
+
+def _joined(parts: Sequence[Reading]) -> Reading:
+    said: dict[str, Any] = {}
+    unscored: dict[str, Unscored] = {}
+    for part in parts:
+        said |= part.said
+        unscored |= part.unscored
+    return Reading(said, unscored)

@@ -1,0 +1,174 @@
+"""Reply cache: every reply is saved as it arrives, so that an interrupted run resumes without paying again.
+
+One SQLite file in the chosen folder, open in one process at a time. The key of a reply covers everything that could
+change it: endpoint, model, parameters, messages, schema and replicate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ragauge.core.errors import BadInput, words_of
+from ragauge.core.protocols import Reply
+from ragauge.core.records import Floats
+from ragauge.core.secrets import redact_data
+from ragauge.core.structured_text import parse_json
+
+FILE = "replies.sqlite"
+_TABLES = """
+CREATE TABLE IF NOT EXISTS replies (
+  key TEXT PRIMARY KEY, step TEXT, sample TEXT, text TEXT, prompt_tokens INTEGER, completion_tokens INTEGER,
+  cached_tokens INTEGER, finish TEXT, model TEXT, probabilities TEXT, how TEXT, seconds REAL, attempts INTEGER,
+  made TEXT
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS calls (
+  step TEXT, model TEXT, prompt_tokens INTEGER, completion_tokens INTEGER, cached_tokens INTEGER, failure TEXT,
+  made TEXT
+);
+CREATE TABLE IF NOT EXISTS vectors (key TEXT PRIMARY KEY, vector BLOB) WITHOUT ROWID;
+"""
+_COLUMNS = "text, prompt_tokens, completion_tokens, cached_tokens, finish, model, probabilities, how"
+
+
+class Spent(NamedTuple):
+    """Totals of all requests of a folder, including those that failed."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+
+class Kept(NamedTuple):
+    """A cached reply, with its duration in seconds and its number of attempts."""
+
+    reply: Reply
+    seconds: float
+    attempts: int
+
+
+def key_of(*parts: Any) -> str:
+    """Hash all values that a cached item depends on."""
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Replies:
+    """Reply cache of one folder; in memory without a folder."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._file = None if folder is None else folder / FILE
+        try:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+            self._base = sqlite3.connect(self._file or ":memory:", isolation_level=None, check_same_thread=False)
+            # The process holds the lock as long as it lives; a commit is handed to the operating system at once.
+            for line in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=0"):
+                self._base.execute(f"PRAGMA {line}")
+            self._base.executescript(_TABLES)
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise BadInput("another process is at work here", file=str(folder)) from None
+            raise BadInput(f"cannot be written ({error})", file=str(folder)) from None
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            raise BadInput(f"holds no replies ({error})", file=str(self._file), hint="move it away") from None
+        except OSError as error:
+            raise BadInput(f"cannot be written ({error.strerror})", file=str(folder)) from None
+
+    def find(self, key: str) -> Kept | None:
+        """Return the cached reply of a key; None if there is none."""
+        with self._errors("cannot be read"):
+            row = self._base.execute(
+                f"SELECT {_COLUMNS}, seconds, attempts FROM replies WHERE key = ?",  # noqa: S608 - a constant
+                (key,),
+            ).fetchone()
+            if row is None:
+                return None
+            *reply, seconds, attempts = row
+            if not all(isinstance(text, str) for text in (reply[0], *reply[4:8])):
+                raise TypeError("a reply is not text")
+            if not all(isinstance(number, int | float) for number in (*reply[1:4], seconds, attempts)):
+                raise TypeError("a count is not a number")
+            reply[6] = dict(parse_json(reply[6]))
+            return Kept(Reply(*reply), seconds, attempts)
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        """Convert SQLite errors and invalid contents to BadInput with the file name."""
+        try:
+            yield
+        except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:
+            hint = "free some space" if "full" in str(error) else "move the file away to start without saved replies"
+            raise BadInput(f"{what} ({words_of(error)})", file=str(self._file), hint=hint) from None
+
+    def keep(self, key: str, step: str, sample: str, kept: Kept, own: Reply | None = None) -> None:
+        """Save a reply and its request.
+
+        `own` has the tokens of that request only, without those of failed attempts.
+        """
+        reply, now = kept.reply, datetime.now(UTC).isoformat()
+        probabilities = json.dumps(dict(reply.probabilities))
+        values = (*reply[:6], probabilities, reply.how, kept.seconds, kept.attempts, now)
+        columns = f"key, step, sample, {_COLUMNS}, seconds, attempts, made"
+        row = tuple(map(_storable, (key, step, sample, *values)))
+        with self._errors("cannot be written"):
+            self._base.execute("BEGIN")
+            self._base.execute(f"INSERT OR REPLACE INTO replies ({columns}) VALUES ({', '.join('?' * 14)})", row)  # noqa: S608 - constants
+            self._pay(step, own or reply, "", now)
+            self._base.execute("COMMIT")
+
+    def failed(self, step: str, words: str, reply: Reply) -> None:
+        """Save that a request failed, and the tokens that it used."""
+        with self._errors("cannot be written"):
+            self._pay(step, reply, words, datetime.now(UTC).isoformat())
+
+    def spent(self) -> Spent:
+        """Return the totals of all requests, over all sessions."""
+        sums = "count(*), sum(prompt_tokens), sum(completion_tokens), sum(cached_tokens)"
+        with self._errors("cannot be read"):
+            found = self._base.execute(f"SELECT {sums} FROM calls").fetchone()  # noqa: S608 - a constant
+            return Spent(*(int(value or 0) for value in found))
+
+    def _pay(self, step: str, reply: Reply, failure: str, now: str) -> None:
+        tokens = (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
+        row = tuple(map(_storable, (step, reply.model, *tokens, failure, now)))
+        self._base.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def vectors(self, keys: Sequence[str]) -> dict[str, Floats]:
+        """Return the cached vectors of these keys."""
+        found: dict[str, Floats] = {}
+        with self._errors("cannot be read"):
+            for key in keys:
+                row = self._base.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
+                if row is not None:
+                    found[key] = np.frombuffer(row[0], np.float32).astype(np.float64)
+        return found
+
+    def keep_vectors(self, vectors: Mapping[str, Any]) -> None:
+        """Save vectors."""
+        rows = [(key, np.asarray(vector, np.float32).tobytes()) for key, vector in vectors.items()]
+        with self._errors("cannot be written"):
+            self._base.execute("BEGIN")
+            self._base.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
+            self._base.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._base.close()
+
+
+def _storable(value: Any) -> Any:
+    """Make text storable in SQLite.
+
+    Secrets are redacted, and unpaired surrogates become question marks.
+    """
+    return redact_data(value.encode("utf-8", "replace").decode()) if isinstance(value, str) else value

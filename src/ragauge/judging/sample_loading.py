@@ -1,0 +1,174 @@
+"""Loading of samples: from files and objects, or from a run folder with its corpus and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragauge.core.errors import BadInput, MissingEvidence
+from ragauge.core.records import Run
+from ragauge.core.samples import Sample
+from ragauge.files.judged_folders import SAMPLES, is_judged
+from ragauge.files.parquet import read_parquet
+from ragauge.files.sample_fields import FIELDS
+from ragauge.files.samples import samples_of
+from ragauge.files.source import Source
+from ragauge.files.table_files import QUERY, TABLES, find
+from ragauge.files.table_rows import read_rows
+from ragauge.runs import folder as runs_folder
+from ragauge.runs.inputs import Texts, texts_of_runs
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+ANSWERS = tuple(f"answers{ending}" for ending in TABLES)
+"""Names of files with answers in a run folder."""
+
+
+def open_samples(source: Any, *, answers: str | None = None, k: int | None = None) -> list[Sample]:
+    """Load samples from a file, a run folder, a judged folder, or objects.
+
+    `answers` is only allowed for a run folder. `k` truncates the contexts of each sample.
+    """
+    if k is not None and k < 1:
+        raise BadInput(f"the first {k} contexts are none", hint="k is at least 1")
+    if isinstance(source, str | Path) and Path(source).is_dir():
+        if not is_judged(source):
+            return samples_from_run(str(source), answers=answers, k=k)
+        source = str(Path(source) / SAMPLES)
+    if answers is not None:
+        raise BadInput("answers of their own are for the folder of a run", hint="samples have their answers in them")
+    found = samples_of(source)
+    if k is None:
+        return found
+    return [
+        one if one.contexts is None else replace(one, contexts=one.contexts[:k], context_ids=one.context_ids[:k])
+        for one in found
+    ]
+
+
+def samples_from_run(
+    folder: str, *, answers: str | None = None, k: int | None = None, dataset: str | None = None
+) -> list[Sample]:
+    """Build one sample for each query of a run.
+
+    The folder is that of one system (`runs/NAME/SYSTEM`), or of an experiment with one system. Contexts are the
+    texts of its first `k` documents, best first; a failed query has an empty list of contexts. Answers come from a
+    table with a query and an answer column: `answers`, or `answers.jsonl` (or .csv, …) in the folder. A query
+    without one has no answer. `dataset` names the dataset if its documents have moved. Raises MissingEvidence if the
+    texts are unknown.
+    """
+    place = _run_folder(Path(folder))
+    run = runs_folder.read(place)
+    texts = _texts(run, place, dataset)
+    if texts.documents is None:
+        why = texts.absent.get("documents") or "nothing tells where they are"
+        raise MissingEvidence(f"the texts of what {folder} found are not known: {why}")
+    asked = _asked(run, texts)
+    written = _answers(place, answers, asked)
+    by_id = {document.id: document.whole for document in texts.documents}
+    found = _found(run, k)
+    strange = next((doc for docs in found.values() for doc in docs if doc not in by_id), None)
+    if strange is not None:
+        raise BadInput(f"the run found `{strange}`, and no document has that id", file=str(place))
+    return [
+        Sample(
+            query,
+            question,
+            written.get(query),
+            tuple(by_id[doc] for doc in found.get(query, ())),
+            texts.answers.get(query),
+            tuple(found.get(query, ())),
+            metadata={"system": run.name},
+        )
+        for query, question in asked.items()
+    ]
+
+
+def _run_folder(folder: Path) -> Path:
+    """Return the folder of one run: this one, or the only one inside it."""
+    if runs_folder.has_run(folder):
+        return folder
+    inside = runs_folder.run_folders(folder)
+    if len(inside) == 1:
+        return inside[0]
+    raise BadInput(
+        f"{len(inside)} runs are here" if inside else "no finished run is here",
+        file=str(folder),
+        hint=f"name one: {', '.join(str(one) for one in inside)}" if inside else "`ragauge run` writes such folders",
+    )
+
+
+def _texts(run: Run, folder: Path, dataset: str | None) -> Texts:
+    """Load the documents and queries of a run, and reference answers."""
+    queries: dict[str, str] | None = None
+    kept = folder.resolve().parent / "queries.parquet"
+    if kept.exists():
+        queries = {row["query"]: row["text"] for row in _table(kept).iter_rows(named=True)}
+    manifest: dict[str, Any] = dict(run.manifest)
+    if dataset is not None:
+        here = Path(dataset)
+        manifest["origin"] = str(here.resolve()) if here.is_dir() else dataset
+    name = str((manifest.get("dataset") or {}).get("name", ""))
+    return texts_of_runs([manifest], Texts(None, queries), "" if dataset is not None else name)
+
+
+def _table(path: Path) -> pl.DataFrame:
+    return read_parquet(path, columns={"query": "text"})
+
+
+def _asked(run: Run, texts: Texts) -> dict[str, str]:
+    """Return the texts of the queries that were run, in the order of the dataset."""
+    source = run.table if run.timings is None else run.timings
+    asked = dict.fromkeys(source["query"].to_list())
+    known = texts.queries or {}
+    unknown = next((query for query in asked if query not in known), None)
+    if unknown is not None:
+        raise MissingEvidence(
+            f"the text of the query `{unknown}` is not known", hint="queries.parquet is beside the run"
+        )
+    return {query: known[query] for query in known if query in asked}
+
+
+def _found(run: Run, k: int | None) -> dict[str, Sequence[str]]:
+    """Return the first k documents of each query, best first."""
+    order = "rank" if "rank" in run.table.columns else "score"
+    ranked = run.table.sort(order, descending=order == "score", maintain_order=True)
+    found: dict[str, list[str]] = {}
+    for query, doc in ranked.select("query", "doc").iter_rows():
+        found.setdefault(query, []).append(doc)
+    return {query: docs[:k] for query, docs in found.items()}
+
+
+def _answers(folder: Path, given: str | None, asked: Mapping[str, str]) -> dict[str, str]:
+    """Read the answers by query id; empty without a table of answers."""
+    path = given or next((str(folder / name) for name in ANSWERS if (folder / name).exists()), None)
+    if path is None:
+        return {}
+    source = Source(path)
+    rows = read_rows(source, TABLES.get(source.ending, "jsonl"))
+    query, answer = find(rows.names, (*QUERY, *FIELDS["id"])), find(rows.names, FIELDS["answer"])
+    if query is None or answer is None:
+        raise BadInput(
+            f"answers need a query and an answer; found {', '.join(rows.names) or 'nothing'}",
+            file=source.label,
+            hint="columns such as query_id, answer",
+        )
+    found: dict[str, str] = {}
+    for at, text in enumerate(rows.columns[answer]):
+        name = rows.id(query, at, "query")
+        if name in found:
+            raise BadInput(f"the query `{name}` is answered twice", file=source.label, line=rows.line(at))
+        if text is not None:
+            found[name] = str(text)
+    if not set(found) & set(asked):
+        first = next(iter(found), "")
+        raise BadInput(
+            f"no answer here is to a query of the run (`{first[:60]}` is none)",
+            file=source.label,
+            hint="queries are named by their ids",
+        )
+    return found

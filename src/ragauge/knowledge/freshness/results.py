@@ -1,0 +1,235 @@
+"""Result types of freshness: versions, stale hits and version conflicts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ragauge.core.documents import NOTHING
+from ragauge.core.records import ByMeasure, Scores
+
+BY_VERSIONS = "versions "
+"""Prefix of the judge name of freshness scores; the fingerprint of the versions follows."""
+
+
+class Version(NamedTuple):
+    """Version of a document. Documents with one key are versions of the same content."""
+
+    doc: str
+    key: str | None = None
+    effective: float | None = None
+    """Time from which the version is valid, in seconds since 1970. Only the order matters."""
+    superseded_by: str | None = None
+
+
+class StaleHit(NamedTuple):
+    """Document in a ranking that a newer version replaces."""
+
+    doc: str
+    rank: int
+    """Rank, counted from 1."""
+    newer: str
+    """Id of the newest document in the chain of replacements."""
+    newer_rank: int | None = None
+    """Rank of the newer document within the top k; None if it is not there."""
+    why: str = ""
+    """`superseded` if the versions name a successor, `older` if another document of its key is newer."""
+
+
+class Conflict(NamedTuple):
+    """Two or more versions of the same content in one ranking."""
+
+    key: str
+    docs: tuple[str, ...]
+    """Document ids, in ranking order."""
+    excerpts: tuple[str, ...] = ()
+    """Words around the first difference, one excerpt per document; empty if a text is unknown."""
+
+
+@dataclass(frozen=True)
+class QueryFreshness:
+    """Stale hits and version conflicts in the top k of one query."""
+
+    query: str
+    considered: int
+    """Number of hits checked: k, or fewer if fewer were returned. At least 1."""
+    versioned: int
+    """Number of these hits that have a version."""
+    stale: Sequence[StaleHit] = ()
+    conflicts: Sequence[Conflict] = ()
+    """Groups of versions whose texts differ."""
+    copies: Sequence[Conflict] = ()
+    """Groups of versions with identical text; these are not conflicts."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if a count exceeds the number of hits checked."""
+        if self.considered < 1:
+            raise ValueError(f"query `{self.query}` looked at {self.considered} documents; one without any is unscored")
+        if not max(self.versioned, len(self.stale), self.conflicting) <= self.considered:
+            raise ValueError(f"query `{self.query}` has more that is versioned, stale or in conflict than documents")
+        if any(not 1 <= hit.rank <= self.considered for hit in self.stale):
+            raise ValueError(f"query `{self.query}` has a stale document beyond its {self.considered} documents")
+
+    @property
+    def conflicting(self) -> int:
+        """Number of hits that conflict with another hit."""
+        return sum(len(one.docs) for one in self.conflicts)
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """Freshness of a run.
+
+    All rates are over queries that returned at least one document.
+    """
+
+    run: str
+    k: int
+    queries: Sequence[QueryFreshness]
+    unscored: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    """`{query: reason}` of queries that have no freshness, such as those without results."""
+    versions: int = 0
+    """Number of documents that have a version."""
+    compared: bool = False
+    """Whether texts were compared to separate conflicts from copies. Scores with and without texts are not comparable.
+    """
+    fingerprint: str = ""
+    """Short hash of the versions. Rates computed with other versions are not comparable."""
+    texts: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    """`{query: text}` of the queries with a stale hit or a conflict, if the texts are known."""
+    notes: Sequence[str] = ()
+    circumstances: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if a query has more than k hits."""
+        for one in self.queries:
+            if one.considered > self.k:
+                raise ValueError(f"query `{one.query}` has {one.considered} documents; expected at most k = {self.k}")
+
+    @property
+    def judge(self) -> str:
+        """Name of the versions and text comparison used.
+
+        Scores with different judges are not comparable.
+        """
+        texts = "texts compared" if self.compared else "texts not compared"
+        return f"{BY_VERSIONS}{self.fingerprint} ({texts})" if self.fingerprint else ""
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """Ids of all queries, unscored ones included."""
+        return frozenset(one.query for one in self.queries) | frozenset(self.unscored)
+
+    @property
+    def query_count(self) -> int:
+        """Number of queries that returned at least one document."""
+        return len(self.queries)
+
+    @property
+    def total_considered(self) -> int:
+        """Number of hits checked, over all queries."""
+        return sum(one.considered for one in self.queries)
+
+    @property
+    def versioned_count(self) -> int:
+        """Number of checked hits that have a version."""
+        return sum(one.versioned for one in self.queries)
+
+    @property
+    def stale_hit_count(self) -> int:
+        """Number of checked hits that are stale."""
+        return sum(len(one.stale) for one in self.queries)
+
+    @property
+    def stale_query_count(self) -> int:
+        """Number of queries with at least one stale hit."""
+        return sum(bool(one.stale) for one in self.queries)
+
+    @property
+    def stale_rate(self) -> float:
+        """Share of the checked hits that are stale; NaN if there are none."""
+        return _part(self.stale_hit_count, self.total_considered)
+
+    @property
+    def stale_query_rate(self) -> float:
+        """Share of the queries with at least one stale hit; NaN if there are none."""
+        return _part(self.stale_query_count, self.query_count)
+
+    @property
+    def conflict_group_count(self) -> int:
+        """Number of version conflicts, over all queries."""
+        return sum(len(one.conflicts) for one in self.queries)
+
+    @property
+    def conflicting_doc_count(self) -> int:
+        """Number of hits that are part of a version conflict."""
+        return sum(one.conflicting for one in self.queries)
+
+    @property
+    def conflict_query_count(self) -> int:
+        """Number of queries with at least one version conflict."""
+        return sum(bool(one.conflicts) for one in self.queries)
+
+    @property
+    def conflict_rate(self) -> float:
+        """Share of the checked hits that are part of a version conflict.
+
+        NaN if there are none.
+        """
+        return _part(self.conflicting_doc_count, self.total_considered)
+
+    @property
+    def conflict_query_rate(self) -> float:
+        """Share of the queries with at least one version conflict; NaN if there are none."""
+        return _part(self.conflict_query_count, self.query_count)
+
+    def only(self, some: Collection[str] | None) -> Freshness:
+        """Restrict the result to some queries; None keeps all of them."""
+        if some is None:
+            return self
+        return replace(
+            self,
+            queries=[one for one in self.queries if one.query in some],
+            unscored={query: why for query, why in self.unscored.items() if query in some},
+        )
+
+    def scores(self) -> Scores:
+        """Compute `stale@k` and `conflict@k`: for each query, the share of its hits.
+
+        Their means are over queries, while the rates are over hits. Both are equal if every query has the same number
+        of hits.
+        """
+        known = {one.query: one for one in self.queries}
+        chosen = [*known, *self.unscored]
+        counts = {
+            f"stale@{self.k}": {query: len(one.stale) / one.considered for query, one in known.items()},
+            f"conflict@{self.k}": {query: one.conflicting / one.considered for query, one in known.items()},
+        }
+        columns = {
+            name: np.array([values.get(query, math.nan) for query in chosen], np.float64)
+            for name, values in counts.items()
+        }
+        return Scores(
+            run=self.run,
+            convention="default",
+            queries=chosen,
+            values=ByMeasure(columns, str),
+            means=ByMeasure({name: _mean(column) for name, column in columns.items()}, str),
+            unscored=ByMeasure(dict.fromkeys(columns, self.unscored), str),
+            notes=self.notes,
+            lower_is_better=frozenset(columns),
+            judge=self.judge,
+        )
+
+
+def _part(some: int, whole: int) -> float:
+    return some / whole if whole else math.nan
+
+
+def _mean(column: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+    scored = column[~np.isnan(column)]
+    return float(scored.mean()) if len(scored) else math.nan

@@ -1,0 +1,416 @@
+"""Gain of a corpus from added documents, overall, per query and per document."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ragauge.compute.progress import unseen
+from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.core.records import Dataset, Floats, Judgments, Nested
+from ragauge.core.samples import LEXICAL, Sample
+from ragauge.evaluation import count
+from ragauge.files.serialization import as_record
+from ragauge.files.workspace import cache_folder, temporary_folder
+from ragauge.judging import judge_only
+from ragauge.judging.results import Judged
+from ragauge.knowledge.gain.attribution import (
+    ByChunks,
+    ByWords,
+    Fading,
+    Fixed,
+    Pool,
+    contenders,
+    cut_short,
+    dropped,
+    greedy,
+    worths,
+)
+from ragauge.knowledge.gain.changes import (
+    Changes,
+    batch_failed,
+    entered,
+    judged_among,
+    lost_in_building,
+    notes,
+    pushed_out,
+    too_short,
+)
+from ragauge.knowledge.gain.results import Choice, DocumentWorth, Gain, Term
+from ragauge.knowledge.gain.snapshot_systems import Answers, Shadow, without_each
+from ragauge.knowledge.gain.snapshots import Gaining, Snapshot, Snapshots, snapshots
+from ragauge.knowledge.gain.terms import CONTEXT_RECALL, NOVELTY, Hearing, Ranking, Values, measures_of, read_weights
+from ragauge.knowledge.novelty import measure as measure_novelty
+from ragauge.measures.conventions import Convention
+from ragauge.measures.conventions import convention as find_convention
+from ragauge.measures.names import Measure
+from ragauge.measures.scoring import score
+from ragauge.runs.folder import circumstances, fingerprint, now
+
+REBUILT_AT_MOST = {"bm25": 1_000_000}
+SELDOM = 200_000
+"""Maximum number of documents indexed in total if rebuilding per document was not requested."""
+
+
+def gain(
+    before: Any = None, after: Any = None, *, add: Any = None, dataset: Any = None, system: Any = "bm25", **how: Any
+) -> Gain:
+    """Measure the gain from one corpus to another, or from documents added to it.
+
+    A corpus is a file, a folder, a dataset's name, a Dataset or Documents. `before` and `after` can also both be
+    objects that search. The queries are those of `dataset`, otherwise of `after`, otherwise of `before`. They are run
+    on `system`, built on both corpora. `system` is a description, or a function from documents to an object that
+    searches. Neither corpus is changed. Further settings are the fields of `GainSettings`: weights, k, chat, embedder,
+    attribution, batch and others.
+    """
+    settings = as_record(Gaining, how)
+    rules = find_convention(settings.convention)
+    weights = read_weights(settings.weights, settings.k, rules)
+    sides = snapshots(
+        before,
+        after,
+        add,
+        dataset,
+        split=settings.split,
+        before_run=settings.before_run,
+        after_run=settings.after_run,
+    )
+    if settings.chat == LEXICAL or "folder" in settings.judging:
+        return _Inquiry(sides, system, settings, weights, rules).gain()
+    # Claims of a reference are extracted once. Otherwise before and after would be judged by different claims.
+    with temporary_folder("gain") as kept:
+        settings = replace(settings, judging={**settings.judging, "folder": str(kept)})
+        return _Inquiry(sides, system, settings, weights, rules).gain()
+
+
+class _Inquiry:
+    """Computation of one gain, with its intermediate results."""
+
+    def __init__(
+        self, sides: Snapshots, system: Any, settings: Gaining, weights: dict[str, float], rules: Convention
+    ) -> None:
+        self.sides, self.settings, self.weights, self.rules = sides, settings, weights, rules
+        self.progress = settings.progress or unseen
+        self.grades = sides.data.judgments.nested
+        asked = [(query, text) for query, text in sides.data.queries.items() if query in self.grades]
+        self.queries = dict(asked[: settings.limit])
+        if not self.queries:
+            raise BadInput(f"the dataset {sides.data.name} has no query with judgments")
+        self.built = all(side.live is None and side.rankings is None for side in (sides.before, sides.after))
+        self.shadow = Shadow(
+            system, self.queries, sides.data.judgments, settings.workers, settings.timeout, self.progress
+        )
+        if self.built:
+            self.shadow.check()
+        self.added = [one.id for one in sides.added]
+        self.embedder = ""
+        self.why: dict[str, str] = {}
+        self.asides: list[str] = []
+        self.hearing = self._hearing()
+        self.values = Values(
+            sides.data.judgments,
+            weights,
+            measures_of(weights, rules),
+            self._counted,
+            k=settings.k,
+            judge=self.hearing,
+        )
+
+    @property
+    def exact(self) -> bool:
+        """Whether removing documents from a ranking is exact for this system."""
+        return self.built and self.shadow.exact
+
+    def gain(self) -> Gain:
+        """Compute all parts of the gain."""
+        settings, sides = self.settings, self.sides
+        depth = self.values.depth
+        before = self._answers(sides.before, depth, "before")
+        # Deep enough to fill the top after any of the added documents are left out.
+        after = self._answers(sides.after, depth + len(self.added), "after")
+        failed = {**before.failed, **after.failed}
+        queries = [query for query in self.queries if query not in failed]
+        if not queries:
+            raise BadInput("every query failed on a side", hint=next(iter(failed.values())))
+        self.progress("counting", 0, 1)
+        changes = self._changes(queries, before, after)
+        self._heard(changes)
+        fading, novelty = self._novelty()
+        terms = self._terms(changes, novelty)
+        asked = changes.total(changes.mean(changes.gaps))
+        low, high = changes.interval(settings.confidence)
+        new = next((one for one in terms if one.name == NOVELTY and not math.isnan(one.value)), None)
+        shift = 0.0 if new is None else new.weight * new.value
+        added = frozenset(self.added)
+        relevant = {
+            query: frozenset(doc for doc, grade in self.grades[query].items() if grade >= self.rules.rel)
+            for query in queries
+        }
+        way = self._way()
+        found = Gain(
+            total=shift if math.isnan(asked) and new is not None else asked + shift,
+            low=low + shift,
+            high=high + shift,
+            confidence=settings.confidence,
+            terms=terms,
+            k=settings.k,
+            added=len(self.added),
+            removed=sides.removed,
+            changed=sides.changed,
+            known=sides.known,
+            queries=len(queries),
+            moved=changes.moved(
+                self.queries,
+                entered({query: after.rankings[query] for query in queries}, added, settings.k),
+                pushed_out({query: before.rankings[query] for query in queries}, after.rankings, relevant, settings.k),
+            ),
+            asked=asked,
+            asked_low=low,
+            asked_high=high,
+            p=changes.p(),
+            attribution=way,
+            exact=self.exact,
+            novelty_of=settings.novelty,
+            system=self._system(),
+            dataset=sides.data.name,
+            judge=self.hearing.judge if self.hearing else "",
+            embedder=self.embedder,
+            before=sides.before.name,
+            after=sides.after.name,
+            circumstances=self._circumstances(before, after),
+        )
+        if self.added:
+            pool = self._pool(changes, after, novelty)
+            found = replace(found, documents=self._documents(pool, after, way), **self._batch(pool, fading, before))
+        said = notes(found, judged_among(self.added, self.grades), failed, built=self.built)
+        return replace(found, notes=[*said, *self.asides])
+
+    def _answers(self, side: Snapshot, k: int, name: str) -> Answers:
+        documents = side.documents or ()
+        if side.rankings is not None:
+            absent = {query: f"the run {name} does not have it" for query in self.queries if query not in side.rankings}
+            return Answers({query: side.rankings.get(query, ())[:k] for query in self.queries}, absent)
+        if side.live is not None:
+            return self.shadow.live(side.live, documents, k, name)
+        if side.documents is None:
+            raise BadInput(f"nothing says what was {name}", hint=f"--{name} KNOWLEDGE-BASE")
+        return self.shadow.answers(documents, k, name)
+
+    def _counted(self, judgments: Judgments, run: Nested, measures: Sequence[Measure]) -> Floats:
+        # Every query was run on both sides, regardless of how the convention treats missing queries.
+        rules = replace(self.rules, missing="zero")
+        scores = score(count(judgments, run, measures, rules), measures, rules)
+        return np.column_stack([scores.values[str(one)] for one in measures])
+
+    def _hearing(self) -> Hearing | None:
+        """Return the judge of context recall, or None with the reason in `why`."""
+        answers = self.sides.data.answers
+        if CONTEXT_RECALL not in self.weights:
+            return None
+        if not any(query in answers for query in self.queries):
+            self.why[CONTEXT_RECALL] = "no query has a reference answer"
+            return None
+        if any(side.documents is None for side in (self.sides.before, self.sides.after)):
+            self.why[CONTEXT_RECALL] = "the texts of the documents are not known"
+            return None
+
+        def ask(samples: Sequence[Sample]) -> Judged:
+            how = dict(self.settings.judging)
+            if self.settings.chat != LEXICAL or len(samples) > 100:
+                how["progress"] = lambda done, total: self.progress("judging", done, total)
+            return judge_only(samples, [CONTEXT_RECALL], chat=self.settings.chat, **how)
+
+        return Hearing(ask, self.queries, answers)
+
+    def _heard(self, changes: Changes) -> None:
+        """Add the judge's notes, and the reason if it scored no query."""
+        if self.hearing is None:
+            return
+        gaps = changes.gaps[:, self.values.names.index(CONTEXT_RECALL)]
+        chat = self.settings.chat != LEXICAL
+        said, why = self.hearing.verdict(changes.queries, gaps, chat=chat)
+        self.asides += said
+        if why:
+            self.why[CONTEXT_RECALL] = why
+        if chat and self.hearing.judge and self.added:
+            self.asides.append(
+                "the judge was asked about before and after only: no document's part has context_recall in it"
+            )
+
+    def _changes(self, queries: Sequence[str], before: Answers, after: Answers) -> Changes:
+        sides = [
+            self.values.of([(query, side.rankings[query]) for query in queries], snapshot.texts)
+            for side, snapshot in ((before, self.sides.before), (after, self.sides.after))
+        ]
+        return Changes(queries, self.values.names, self.values.weights, self.values.signs, *sides)
+
+    def _novelty(self) -> tuple[Fading, dict[str, float]]:
+        """Measure the novelty of each added document.
+
+        Return also how it fades as others are taken.
+        """
+        settings = self.settings
+        if NOVELTY not in self.weights:
+            return Fixed({}), {}
+        if self.sides.before.documents is None:
+            self.why[NOVELTY] = "what was known before is not known as documents"
+        elif not self.added:
+            self.why[NOVELTY] = "nothing was added"
+        else:
+            fading: Fading
+            try:
+                if settings.novelty == "lexical":
+                    fading = ByWords(self.sides.added, self.sides.before.documents)
+                else:
+                    found = measure_novelty(
+                        list(self.sides.added),
+                        list(self.sides.before.documents),
+                        embedder=settings.embedder,
+                        cache=cache_folder(),
+                        progress=self.progress,
+                    )
+                    self.embedder = found.embedder.name
+                    fading = ByChunks(found.chunks, found.vectors, found.highest, settings.novelty)
+            except MissingExtra as error:
+                if settings.weights is not None:
+                    raise
+                self.why[NOVELTY] = f"{error.message}: {error.hint}"
+                return Fixed({}), {}
+            return fading, dict(fading.now())
+        return Fixed({}), {}
+
+    def _terms(self, changes: Changes, novelty: Mapping[str, float]) -> list[Term]:
+        by_name = {one.name: one for one in changes.terms(self.settings.confidence, self.why)}
+        known = [one for one in novelty.values() if not math.isnan(one)]
+        for name, weight in self.weights.items():
+            if name == NOVELTY and known:
+                by_name[name] = Term(name, weight, math.fsum(known) / len(known), n=len(known))
+            elif name == NOVELTY:
+                by_name[name] = Term(name, weight, math.nan, why=self.why.get(name, "no added document has any words"))
+        return [by_name[name] for name in self.weights]
+
+    def _way(self) -> str:
+        """Choose how the contribution of each document is found."""
+        wanted = self.settings.attribution
+        if wanted == "rebuilt" and not self.built:
+            raise BadInput(
+                "a system that is not built here cannot be built anew without a document", hint="--attribution dropped"
+            )
+        if wanted != "auto":
+            return wanted
+        spec = self.shadow.spec
+        most = REBUILT_AT_MOST.get(spec.name if spec else "", SELDOM)
+        much = len(self.sides.after.documents or ()) * len(self.added) > most
+        return "dropped" if self.exact or not self.built or much else "rebuilt"
+
+    def _pool(self, changes: Changes, after: Answers, novelty: Mapping[str, float]) -> Pool:
+        free = self.settings.chat == LEXICAL
+        added = frozenset(self.added)
+        rankings = {query: contenders(after.rankings[query], added, self.values.depth) for query in changes.queries}
+        given = self.sides.after.rankings  # searches run here return all there is
+        ends = given is not None and max(map(len, given.values()), default=0) < self._needed
+        return Pool(
+            self.added,
+            rankings,
+            self.values if free else self.values.without_judge(),
+            self.sides.after.texts,
+            changes,
+            novelty,
+            self.weights.get(NOVELTY, 0.0),
+            cut_short(rankings, added, self.values.depth) if ends and self.values.names else frozenset(),
+        )
+
+    @property
+    def _needed(self) -> int:
+        """Ranking depth that suffices after any of the added documents are left out."""
+        deep = self.values.depth + len(self.added)
+        return deep if self.sides.after.documents is None else min(deep, len(self.sides.after.documents))
+
+    def _documents(self, pool: Pool, after: Answers, way: str) -> list[DocumentWorth]:
+        without = dropped(pool) if way == "dropped" else self._rebuilt(pool, after) if way == "rebuilt" else None
+        if pool.short:
+            lacking = 0 if without is None else len(pool.added) - len(without)
+            self.asides.append(too_short(len(pool.short), lacking, self._needed))
+        return worths(pool, without, self.grades, self.rules.rel, self.settings.k)
+
+    def _rebuilt(self, pool: Pool, after: Answers) -> dict[str, dict[str, Ranking]]:
+        """Return, by document, the rankings that change if the system is built without it.
+
+        A document is left out if a query failed without it, because its effect on that query is unknown.
+        """
+        depth = self.values.depth
+        found: dict[str, dict[str, Ranking]] = {}
+        lost: dict[str, str] = {}
+        for doc, answers in without_each(self.shadow, self.sides.after.documents or (), pool.added, depth):
+            failed = [answers.failed[query] for query in pool.rankings if query in answers.failed]
+            if failed:
+                lost[doc] = failed[0]
+                continue
+            found[doc] = {
+                query: answers.rankings[query]
+                for query in pool.rankings
+                if answers.rankings[query] != after.rankings[query][:depth]
+            }
+        if lost:
+            self.asides.append(lost_in_building(lost, len(pool.added)))
+        return found
+
+    def _batch(self, pool: Pool, fading: Fading, before: Answers) -> dict[str, Any]:
+        """Choose the best batch and measure its gain by retrieval."""
+        if not self.settings.batch or pool.short:
+            return {}
+        self.progress("choosing the best batch", 0, 1)
+        batch = greedy(pool, self.settings.batch, fading)
+        return {"batch": batch, "batch_measured": self._measured(pool, batch, before) if batch else math.nan}
+
+    def _measured(self, pool: Pool, batch: Sequence[Choice], before: Answers) -> float:
+        """Return the gain if only the batch is added; NaN if it cannot be measured."""
+        if not self.built or self.sides.removed or self.sides.changed:
+            return math.nan
+        if self.exact:
+            return batch[-1].total
+        others = pool.all - {one.id for one in batch}
+        documents = [one for one in self.sides.after.documents or () if one.id not in others]
+        queries = pool.changes.queries
+        try:
+            real = self.shadow.answers(documents, self.values.depth, "the best batch")
+        except BackendFailed as error:
+            self.asides.append(batch_failed(error.message))
+            return math.nan
+        if failed := [real.failed[query] for query in queries if query in real.failed]:
+            self.asides.append(batch_failed(f"{len(failed):,} of its queries failed, the first with: {failed[0]}"))
+            return math.nan
+        rows = [
+            pool.values.of([(query, side.rankings[query]) for query in queries], pool.texts) for side in (real, before)
+        ]
+        means = pool.changes.mean(pool.gaps(rows[0], rows[1]))
+        return float(
+            sum(means[at] * pool.changes.weights[at] for at in pool.told)
+            + sum(one.changes.get(NOVELTY, 0.0) for one in batch)
+        )
+
+    def _system(self) -> str:
+        if not self.built:
+            return "what was returned" if self.sides.after.rankings is not None else self.sides.after.name
+        system = self.shadow.system
+        return system if isinstance(system, str) else getattr(system, "__name__", type(system).__name__)
+
+    def _circumstances(self, before: Answers, after: Answers) -> dict[str, Any]:
+        def snapshot(side: Snapshot) -> dict[str, Any] | None:
+            if side.documents is None:
+                return None
+            known = fingerprint(Dataset(side.name, side.documents, self.queries, self.sides.data.judgments))
+            return {name: known[name] for name in ("name", "documents", "documents_hash")}
+
+        return {
+            "made": now(),
+            "before": snapshot(self.sides.before),
+            "after": snapshot(self.sides.after),
+            "convention": self.rules.name,
+            "seconds": {"before": round(before.seconds, 3), "after": round(after.seconds, 3)},
+            **circumstances(),
+        }

@@ -1,0 +1,375 @@
+"""Contribution of each added document to a gain, and the best batch of documents.
+
+A document's contribution is measured by removing it, by adding it alone, and by its judgments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ragauge.core.documents import Document
+from ragauge.core.protocols import Vectors
+from ragauge.core.records import Floats, Nested
+from ragauge.core.text import shingles
+from ragauge.knowledge.gain.changes import NOTHING_LESS, Changes
+from ragauge.knowledge.gain.results import Choice, DocumentWorth
+from ragauge.knowledge.gain.terms import NOVELTY, Ranking, Rankings, Values
+from ragauge.knowledge.novelty.chunks import Chunks, least, means, novelties, raised
+
+
+def contenders(ranking: Ranking, added: frozenset[str], depth: int) -> Ranking:
+    """Trim a ranking to what matters if any of the added documents are left out.
+
+    It ends with the document number `depth` that was not added.
+
+    >>> contenders(("new1", "a", "new2", "b", "new3", "c"), frozenset({"new1", "new2", "new3"}), 2)
+    ('new1', 'a', 'new2', 'b')
+    """
+    found: list[str] = []
+    others = 0
+    for doc in ranking:
+        if others == depth:
+            break
+        found.append(doc)
+        others += doc not in added
+    return tuple(found)
+
+
+def with_only(ranking: Ranking, added: frozenset[str], kept: frozenset[str], depth: int) -> Ranking:
+    """Return the top `depth` of a ranking with only some of the added documents.
+
+    >>> with_only(("new1", "a", "new2", "b"), frozenset({"new1", "new2"}), frozenset({"new2"}), 2)
+    ('a', 'new2')
+    """
+    return tuple(doc for doc in ranking if doc not in added or doc in kept)[:depth]
+
+
+def cut_short(rankings: Rankings, added: frozenset[str], depth: int) -> frozenset[str]:
+    """Return the queries with fewer than `depth` documents that were not added.
+
+    >>> sorted(cut_short({"p": ("new1", "a"), "q": ("a", "b")}, frozenset({"new1"}), 2))
+    ['p']
+    """
+    return frozenset(query for query, ranking in rankings.items() if sum(doc not in added for doc in ranking) < depth)
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Added documents and the rankings in which they compete."""
+
+    added: Sequence[str]
+    rankings: Rankings
+    """Trimmed ranking of each query."""
+    values: Values
+    texts: Mapping[str, str]
+    changes: Changes
+    novelty: Mapping[str, float]
+    """Novelty by document, if known."""
+    weight: float
+    """Weight of novelty."""
+    short: frozenset[str] = frozenset()
+    """Queries whose rankings are too short to know what would move up."""
+
+    @property
+    def all(self) -> frozenset[str]:
+        """All added documents."""
+        return frozenset(self.added)
+
+    @property
+    def told(self) -> list[int]:
+        """Indices of the terms that can be computed per document."""
+        return [at for at in self.changes.told if at in self.values.told]
+
+    def kept(self, query: str, some: frozenset[str]) -> Ranking:
+        """Return the top of a query's ranking with only some of the added documents."""
+        return with_only(self.rankings[query], self.all, some, self.values.depth)
+
+    def queries_of(self) -> dict[str, list[str]]:
+        """Return, by document, the queries in whose trimmed rankings it is."""
+        found: dict[str, list[str]] = {doc: [] for doc in self.added}
+        for query, ranking in self.rankings.items():
+            for doc in ranking:
+                if doc in found:
+                    found[doc].append(query)
+        return found
+
+    def gaps(self, better: Floats, worse: Floats) -> Floats:
+        """Return the improvement from one row of values to another, by term."""
+        return np.asarray(self.values.signs * (better - worse))
+
+
+def dropped(pool: Pool) -> dict[str, dict[str, Ranking]]:
+    """Return, by document, the rankings that change without it.
+
+    Lower documents move up. A document is left out if it is unknown what would move up.
+    """
+    found: dict[str, dict[str, Ranking]] = {doc: {} for doc in pool.added}
+    depth = pool.values.depth
+    for query, ranking in pool.rankings.items():
+        for doc in ranking[:depth]:
+            if doc in found:
+                found[doc][query] = tuple(one for one in ranking if one != doc)[:depth]
+    unknown = {doc for query in pool.short if len(pool.rankings[query]) <= depth for doc in pool.rankings[query]}
+    return {doc: mine for doc, mine in found.items() if doc not in unknown}
+
+
+def worths(
+    pool: Pool, without: Mapping[str, Mapping[str, Ranking]] | None, judged: Nested, rel: float, k: int
+) -> list[DocumentWorth]:
+    """Return the contributions of the added documents, largest first.
+
+    `without` has, by document, the rankings that change without it. The causal contribution of a document that is not
+    in `without` is NaN.
+    """
+    labels = _labelled(pool.changes, judged, rel, pool.all)
+    alone = _alone(pool)
+    causes = {} if without is None else _causes(pool, without)
+    entered: dict[str, int] = {}
+    for ranking in pool.rankings.values():
+        for doc in ranking[:k]:
+            entered[doc] = entered.get(doc, 0) + 1
+    found = []
+    for doc in pool.added:
+        causal, changes, helped, harmed = causes.get(doc, (math.nan, {}, (), ()))
+        sum_of, relevant = labels.get(doc, (0.0, 0))
+        found.append(
+            DocumentWorth(
+                doc,
+                causal,
+                sum_of,
+                pool.novelty.get(doc, math.nan),
+                alone[doc],
+                changes,
+                helped,
+                harmed,
+                relevant,
+                entered.get(doc, 0),
+            )
+        )
+    return sorted(found, key=_order)
+
+
+def _order(one: DocumentWorth) -> tuple[bool, float, float, str]:
+    unknown = math.isnan(one.causal)
+    first = one.alone if unknown else one.causal
+    return (unknown, math.inf if math.isnan(first) else -round(first, 12), -round(one.labelled, 12), one.id)
+
+
+Cause = tuple[float, dict[str, float], list[str], list[str]]
+
+
+def _causes(pool: Pool, without: Mapping[str, Mapping[str, Ranking]]) -> dict[str, Cause]:
+    """Compute the gain of each document, by term, and the queries affected.
+
+    The queries are those that the document helped and those that it harmed.
+    """
+    variants = [(query, ranking) for mine in without.values() for query, ranking in mine.items()]
+    rows = pool.values.of(variants, pool.texts)
+    place = {query: at for at, query in enumerate(pool.changes.queries)}
+    found: dict[str, Cause] = {}
+    start = 0
+    for doc, others in without.items():
+        queries = list(others)
+        mine = rows[start : start + len(queries)]
+        start += len(queries)
+        gaps = pool.gaps(pool.changes.after[[place[one] for one in queries]], mine)
+        means = pool.changes.mean(gaps)
+        gains = pool.changes.weighed(gaps)  # terms that the judge did not score are NaN and add nothing
+        changes = {name: float(means[at]) for at, name in enumerate(pool.changes.names) if at in pool.told}
+        causal = sum(float(means[at] * pool.changes.weights[at]) for at in pool.told)
+        share = novelty_share(pool, doc)
+        if share is not None:
+            changes[NOVELTY] = share
+            causal += pool.weight * share
+        helped = [query for query, gain in zip(queries, gains.tolist(), strict=True) if gain > NOTHING_LESS]
+        harmed = [query for query, gain in zip(queries, gains.tolist(), strict=True) if gain < -NOTHING_LESS]
+        found[doc] = (causal if changes else math.nan, changes, helped, harmed)
+    return found
+
+
+def novelty_share(pool: Pool, doc: str) -> float | None:
+    """Return a document's share of the mean novelty of all added documents.
+
+    None if unknown.
+    """
+    known = [one for one in pool.novelty.values() if not math.isnan(one)]
+    mine = pool.novelty.get(doc, math.nan)
+    return None if math.isnan(mine) else mine / len(known)
+
+
+def _labelled(changes: Changes, judged: Nested, rel: float, added: frozenset[str]) -> dict[str, tuple[float, int]]:
+    """Sum, by document, grade times weighted mean change of the query.
+
+    Also count the queries. The mean is over absolute weights, so that a negative weight counts against without
+    inverting the sign of the others.
+    """
+    found: dict[str, tuple[float, int]] = {}
+    for row, query in enumerate(changes.queries):
+        known = ~np.isnan(changes.gaps[row])
+        weight = float(np.abs(changes.weights[known]).sum())
+        gain = float(changes.gaps[row, known] @ changes.weights[known]) / weight if weight else 0.0
+        for doc, grade in judged.get(query, {}).items():
+            if doc in added and grade >= rel:
+                before, n = found.get(doc, (0.0, 0))
+                found[doc] = (before + grade * gain, n + 1)
+    return found
+
+
+def _alone(pool: Pool) -> dict[str, float]:
+    """Compute, by document, its gain if no other is added.
+
+    NaN if a ranking is too short. Its novelty counts in full.
+    """
+    if pool.short:
+        return dict.fromkeys(pool.added, math.nan)
+    nobody: frozenset[str] = frozenset()
+    pairs = [(doc, query) for doc, queries in pool.queries_of().items() for query in queries]
+    with_it = pool.values.of([(query, pool.kept(query, frozenset({doc}))) for doc, query in pairs], pool.texts)
+    base = pool.values.of([(query, pool.kept(query, nobody)) for _, query in pairs], pool.texts)
+    gaps: dict[str, list[int]] = {}
+    for at, (doc, _) in enumerate(pairs):
+        gaps.setdefault(doc, []).append(at)
+    rows = pool.gaps(with_it, base)
+    found = {}
+    for doc in pool.added:
+        means = pool.changes.mean(rows[gaps.get(doc, [])])
+        parts = [float(means[at] * pool.changes.weights[at]) for at in pool.told]
+        novelty = pool.novelty.get(doc, math.nan)
+        parts += [] if math.isnan(novelty) else [pool.weight * novelty]
+        found[doc] = sum(parts) if parts else math.nan
+    return found
+
+
+class Fading(Protocol):
+    """Novelty of documents, which decreases as similar documents are taken."""
+
+    def now(self) -> Mapping[str, float]:
+        """Return each document's novelty against the corpus and the documents taken.
+
+        NaN if undefined.
+        """
+        ...
+
+    def take(self, doc: str) -> None:
+        """Add a document to those that are known."""
+        ...
+
+
+class Fixed:
+    """Novelty that stays constant."""
+
+    def __init__(self, novelty: Mapping[str, float]) -> None:
+        self._novelty = novelty
+
+    def now(self) -> Mapping[str, float]:
+        """Return the novelty of each document."""
+        return self._novelty
+
+    def take(self, doc: str) -> None:
+        """Do nothing; the novelty stays constant."""
+
+
+def greedy(pool: Pool, size: int, fading: Fading) -> list[Choice]:
+    """Choose the best batch of up to `size` documents greedily.
+
+    Stop if none adds anything. Ties are broken by id, so that the order of the added documents does not matter.
+    """
+    left = sorted(pool.added)
+    where = pool.queries_of()
+    queries = list(pool.rankings)
+    place = {query: at for at, query in enumerate(queries)}
+    taken: frozenset[str] = frozenset()
+    now = pool.values.of([(query, pool.kept(query, taken)) for query in queries], pool.texts)
+    adds: dict[str, dict[str, Floats]] = {doc: {} for doc in left}
+    stale = {doc: list(where[doc]) for doc in left}
+    told = sum(not math.isnan(one) for one in pool.novelty.values())
+    chosen: list[Choice] = []
+    total = 0.0
+    while left and len(chosen) < size:
+        pairs = [(doc, query) for doc in left for query in stale[doc]]
+        rows = pool.values.of([(query, pool.kept(query, taken | {doc})) for doc, query in pairs], pool.texts)
+        for (doc, query), row in zip(pairs, rows, strict=True):
+            adds[doc][query] = pool.gaps(row, now[place[query]])
+        stale = {doc: [] for doc in left}
+        novelty = fading.now()
+        options = [_marginal(pool, adds[doc], novelty.get(doc, math.nan), told) for doc in left]
+        best = max(range(len(left)), key=lambda at: (round(sum(options[at].values()), 12), -at))
+        marginal = sum(options[best].values())
+        if marginal <= NOTHING_LESS:
+            break
+        doc = left.pop(best)
+        total += marginal
+        chosen.append(Choice(doc, marginal, total, options[best]))
+        taken |= {doc}
+        fading.take(doc)
+        touched = set(where[doc])
+        fresh = sorted(touched)
+        now[[place[query] for query in fresh]] = pool.values.of(
+            [(query, pool.kept(query, taken)) for query in fresh], pool.texts
+        )
+        stale = {one: [query for query in where[one] if query in touched] for one in left}
+    return chosen
+
+
+def _marginal(pool: Pool, gaps: Mapping[str, Floats], novelty: float, told: int) -> dict[str, float]:
+    """Return the weighted gain by term that a document adds to those taken.
+
+    Its novelty is divided by the number of documents with a known novelty.
+    """
+    changes = pool.changes
+    rows = np.array(list(gaps.values())) if gaps else np.zeros((0, len(changes.names)))
+    means = changes.mean(rows)
+    found = {changes.names[at]: float(means[at] * changes.weights[at]) for at in pool.told}
+    if not math.isnan(novelty):
+        found[NOVELTY] = pool.weight * novelty / told
+    return found
+
+
+class ByChunks:
+    """Novelty by the similarity of chunks to the nearest known or taken chunk."""
+
+    def __init__(self, chunks: Chunks, vectors: Vectors, highest: Floats, definition: str) -> None:
+        self._ids = [one.id for one in chunks.documents]
+        self._owner = chunks.owner
+        self._vectors = vectors
+        self._highest = highest
+        self._definition = least if definition == "least" else means
+
+    def now(self) -> Mapping[str, float]:
+        """Return the current novelty of each document."""
+        found = self._definition(novelties(self._highest), self._owner, len(self._ids))
+        return dict(zip(self._ids, found.tolist(), strict=True))
+
+    def take(self, doc: str) -> None:
+        """Add a document to those that are known."""
+        mine = self._vectors[self._owner == self._ids.index(doc)]
+        if len(mine):
+            self._highest = raised(self._highest, self._vectors, mine)
+
+
+class ByWords:
+    """Novelty by the share of 3-word shingles that are not yet known.
+
+    >>> fading = ByWords([Document("a", "to be or not"), Document("b", "be or not")], [])
+    >>> fading.take("a")
+    >>> dict(fading.now())["b"]
+    0.0
+    """
+
+    def __init__(self, added: Sequence[Document], known: Sequence[Document]) -> None:
+        self._all = {one.id: shingles(one.whole) for one in added}
+        asked = frozenset().union(*self._all.values()) if self._all else frozenset()
+        self._known = {one for document in known for one in shingles(document.whole) if one in asked}
+
+    def now(self) -> Mapping[str, float]:
+        """Return the share of each document that is new; NaN if it has no words."""
+        return {name: len(mine - self._known) / len(mine) if mine else math.nan for name, mine in self._all.items()}
+
+    def take(self, doc: str) -> None:
+        """Add a document to those that are known."""
+        self._known |= self._all[doc]

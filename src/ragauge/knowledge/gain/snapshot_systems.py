@@ -1,0 +1,203 @@
+"""Systems built on snapshots of a corpus to run the same queries on each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ragauge.compute.progress import Progress, Unwatched, unseen
+from ragauge.core.documents import Document
+from ragauge.core.errors import BackendFailed
+from ragauge.core.protocols import Retriever
+from ragauge.core.records import Dataset, Judgments
+from ragauge.core.specs import Spec, parse
+from ragauge.files.workspace import cache_folder
+from ragauge.runs.execution import Answer, Job, Plan, ask, perform
+from ragauge.runs.system_run import Work
+from ragauge.systems.adapters import as_retriever
+from ragauge.systems.bm25 import BM25
+from ragauge.systems.builder import Workshop
+
+Ranking = tuple[str, ...]
+OTHER_WORD = "\0"
+"""Placeholder for all words that are not in a query; it is not a word of any text."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Rankings of all queries on one snapshot."""
+
+    rankings: Mapping[str, Ranking]
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Errors by query."""
+    seconds: float = 0.0
+    """Time in seconds to build the system and run the queries."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shadow:
+    """System description and the queries run on every snapshot."""
+
+    system: Any
+    """Description, or a function from documents to an object that searches."""
+    queries: Mapping[str, str]
+    judgments: Judgments
+    workers: int = 1
+    timeout: float | None = None
+    progress: Progress = unseen
+
+    def check(self) -> None:
+        """Raise for unknown names in the description before anything is built."""
+        if isinstance(self.system, str):
+            Workshop([]).check(self.system)
+
+    @property
+    def spec(self) -> Spec | None:
+        """Parsed description; None if the system is a function."""
+        return parse(self.system) if isinstance(self.system, str) else None
+
+    @property
+    def exact(self) -> bool:
+        """Whether removing documents from a ranking is exact.
+
+        If so, the result equals that of a system built without them. True if a document's score depends on that
+        document alone, and all documents are compared.
+        """
+        spec = self.spec
+        store = spec.options.get("store", "exact") if spec else None
+        return (
+            spec is not None and spec.name == "dense" and (store.name if isinstance(store, Spec) else store) == "exact"
+        )
+
+    def own(self, documents: Sequence[Document]) -> frozenset[str]:
+        """Return the queries that are documents themselves.
+
+        Each is left out of its own ranking.
+        """
+        data = Dataset("", documents, self.queries, self.judgments)
+        return Work("", "", data, Plan(), {}, Workshop([]), None, Unwatched()).own
+
+    def answers(self, documents: Sequence[Document], k: int, name: str) -> Answers:
+        """Run the queries on the system built on these documents."""
+
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Retriever]:
+            if not isinstance(self.system, str):
+                yield as_retriever(self.system(documents))
+                return
+            workshop = Workshop(
+                documents,
+                cache=cache_folder(),
+                progress=lambda done, total: self.progress(f"{name}: embedding documents", done, total),
+            )
+            try:
+                async with workshop.opened(self.system) as retriever:
+                    # Queries may run after this context ends, so the system is closed by the caller.
+                    yield retriever
+            finally:
+                closing.append(workshop.close)
+
+        closing: list[Callable[[], None]] = []
+        try:
+            return self._asked(opened, self.own(documents), k, name)
+        finally:
+            for one in closing:
+                one()
+
+    def live(self, retriever: Any, documents: Sequence[Document], k: int, name: str) -> Answers:
+        """Run the queries on a retriever given by the user."""
+
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Retriever]:
+            yield as_retriever(retriever)
+
+        return self._asked(opened, self.own(documents), k, name)
+
+    def _asked(
+        self, opened: Callable[[], AbstractAsyncContextManager[Retriever]], own: frozenset[str], k: int, name: str
+    ) -> Answers:
+        began = time.perf_counter()
+        answers: list[Answer] = []
+
+        def keep(answer: Answer) -> None:
+            answers.append(answer)
+            self.progress(f"{name}: asking queries", len(answers), len(jobs))
+
+        plan = Plan(k=k + bool(own), warmup=0, workers=self.workers, timeout=self.timeout)
+        jobs = [Job(query, text, 0) for query, text in self.queries.items()]
+        self.progress(f"{name}: building", 0, 1)
+        perform(opened, jobs, plan, [], keep)
+        found = collected(answers, own, k)
+        if found.failed and len(found.failed) == len(jobs):
+            query, why = next(iter(found.failed.items()))
+            raise BackendFailed(f"{name}: every query failed, the first ({query}) with: {why}")
+        return replace(found, seconds=time.perf_counter() - began)
+
+
+def collected(answers: Sequence[Answer], own: frozenset[str], k: int) -> Answers:
+    """Collect rankings without duplicates and without the query itself."""
+    rankings, failed = {}, {}
+    for one in answers:
+        docs = [doc for doc in dict.fromkeys(one.docs) if not (one.query in own and doc == one.query)]
+        rankings[one.query] = tuple(docs[:k])
+        if one.status != "ok":
+            failed[one.query] = one.error
+    return Answers(rankings, failed)
+
+
+class WithoutEach:
+    """BM25 over all documents but one, with the scores of a rebuilt index.
+
+    It is faster than a rebuild. A score depends only on document lengths and on the query words. Texts are therefore
+    tokenized once, and all other words are replaced by one placeholder. This changes neither lengths nor scores.
+    """
+
+    def __init__(self, shadow: Shadow, documents: Sequence[Document], k: int) -> None:
+        self._documents = documents
+        self._own = shadow.own(documents)
+        self._jobs = [Job(query, text, 0) for query, text in shadow.queries.items()]
+        self._plan = Plan(k=k + bool(self._own), warmup=0)
+        self._k = k
+        options = dict(shadow.spec.options) if shadow.spec else {}
+        words = BM25([], **options)._words  # tokenized exactly as by the system itself
+        asked = {word for text in shadow.queries.values() for word in words(text)}
+        cut: dict[str, list[str]] = {text: words(text) for text in shadow.queries.values()}
+        for one in documents:
+            cut[one.whole] = [word if word in asked else OTHER_WORD for word in words(one.whole)]
+
+        class Cut(BM25):
+            def _words(self, text: str) -> list[str]:
+                return cut[text]
+
+        self._build: Callable[[Sequence[Document]], BM25] = lambda some: Cut(some, **options)
+
+    def answers(self, left_out: str) -> Answers:
+        """Run the queries without this document."""
+        retriever = self._build([one for one in self._documents if one.id != left_out])
+        answers: list[Answer] = []
+        ask(retriever, self._jobs, self._plan, answers.append)
+        return collected(answers, self._own, self._k)
+
+
+def without_each(
+    shadow: Shadow, documents: Sequence[Document], left_out: Sequence[str], k: int
+) -> Iterator[tuple[str, Answers]]:
+    """Yield some documents, each with the results of the system built without it.
+
+    If the system cannot be built or every query fails, all queries are marked as failed.
+    """
+    quick = WithoutEach(shadow, documents, k) if shadow.spec is not None and shadow.spec.name == "bm25" else None
+    quiet = replace(shadow, progress=unseen)
+    for done, name in enumerate(left_out):
+        shadow.progress("without each document", done, len(left_out))
+        if quick is not None:
+            yield name, quick.answers(name)
+            continue
+        try:
+            found = quiet.answers([one for one in documents if one.id != name], k, f"without {name}")
+        except BackendFailed as error:
+            found = Answers({}, dict.fromkeys(shadow.queries, error.message))
+        yield name, found

@@ -1,0 +1,226 @@
+"""Terms of a gain: their weights, and their values for rankings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.core.records import Floats, Judgments, Nested
+from ragauge.core.samples import Sample
+from ragauge.judging.results import Judged
+from ragauge.measures.conventions import Convention
+from ragauge.measures.names import Measure, parse
+from ragauge.measures.registry import mean
+
+CONTEXT_RECALL, NOVELTY = "context_recall", "novelty"
+DEFINITIONS = ("mean", "least", "lexical")
+"""Definitions of the novelty of a document; see DocumentNovelty."""
+HEAVIEST = 1e9
+"""Largest absolute weight; larger ones would make sums lose precision."""
+
+
+def read_weights(given: Mapping[str, float] | None, k: int, rules: Convention) -> dict[str, float]:
+    """Return weights by canonical term name.
+
+    By default a third for each of three terms. A measure with an optional cutoff and none given is cut at k. BadInput
+    is raised for invalid weights.
+
+    >>> from ragauge.measures.conventions import PRESETS
+    >>> read_weights({"Recall@5": 0.5, "MRR": 0.5}, 10, PRESETS["default"])
+    {'recall@5': 0.5, 'mrr@10': 0.5}
+    """
+    if given is None:
+        return dict.fromkeys((f"recall@{k}", CONTEXT_RECALL, NOVELTY), 1 / 3)
+    found: dict[str, float] = {}
+    for text, weight in given.items():
+        name = _name(text, k, rules)
+        if name in found:
+            raise BadInput(f"`{name}` has two weights", hint="one for each term")
+        number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        if not number or (isinstance(weight, float) and math.isnan(weight)):
+            raise BadInput(f"the weight of {name} is {weight!r}, not a number", hint="--weight recall@10=0.5")
+        if abs(weight) > HEAVIEST:
+            raise BadInput(f"the weight of {name} is more than {HEAVIEST:,.0f}", hint="--weight recall@10=0.5")
+        found[name] = float(weight)
+    if not any(found.values()):
+        raise BadInput("no term has a weight", hint="--weight recall@10=0.5 --weight novelty=0.5")
+    return found
+
+
+def _name(text: str, k: int, rules: Convention) -> str:
+    plain = text.strip().lower().replace("-", "_")
+    if plain in (CONTEXT_RECALL, NOVELTY):
+        return plain
+    if plain.startswith(f"{CONTEXT_RECALL}@"):
+        raise BadInput("context_recall is that of the first k documents", hint="-k says how many")
+    measure = _averaged(parse(text, rules))
+    return str(replace(measure, cutoff=k) if measure.cutoff is None and measure.spec.cutoff == "rank?" else measure)
+
+
+def _averaged(measure: Measure) -> Measure:
+    """Return the measure; raise BadInput unless it is averaged over queries."""
+    if measure.spec.aggregate is not mean or dict(measure.options).get("of") == "means":
+        raise BadInput(
+            f"{measure} is no mean over queries, so that no query has a part in it", hint="a measure such as recall@10"
+        )
+    return measure
+
+
+def measures_of(weights: Mapping[str, float], rules: Convention) -> list[Measure]:
+    """Return the terms that are measures of rankings, in order."""
+    return [parse(name, rules) for name in weights if name not in (CONTEXT_RECALL, NOVELTY)]
+
+
+class Hearing:
+    """Context recall of queries with the texts they retrieved; NaN if unscored."""
+
+    def __init__(
+        self, ask: Callable[[Sequence[Sample]], Judged], queries: Mapping[str, str], answers: Mapping[str, str]
+    ) -> None:
+        self.judge = ""
+        """Name of the judge; empty before the first call."""
+        self._ask, self._queries, self._answers = ask, queries, answers
+        self._why: dict[str, str] = {}
+        self._said: dict[str, None] = {}
+
+    def __call__(self, asked: Sequence[tuple[str, tuple[str, ...]]]) -> Floats:
+        """Judge the samples and collect the notes."""
+        samples = [
+            Sample(str(place), self._queries[query], contexts=texts, reference=self._answers[query])
+            for place, (query, texts) in enumerate(asked)
+            if query in self._answers
+        ]
+        found = np.full(len(asked), math.nan)
+        if not samples:
+            return found
+        told = self._ask(samples)
+        self.judge = told.judge
+        self._said.update(dict.fromkeys([*told.notes, *([told.stopped] if told.stopped else [])]))
+        for place, why in told.scores.unscored[CONTEXT_RECALL].items():
+            self._why.setdefault(asked[int(place)][0], why)
+        found[[int(one.id) for one in samples]] = told.scores.values[CONTEXT_RECALL]
+        return found
+
+    def verdict(self, queries: Sequence[str], gaps: Floats, *, chat: bool) -> tuple[list[str], str]:
+        """Return the notes on both snapshots, and the reason if no query was scored.
+
+        BackendFailed is raised if a `chat` model was requested and scored no query.
+        """
+        able = [query for query in queries if query in self._answers]
+        told = {query for query, gap in zip(queries, gaps.tolist(), strict=True) if not math.isnan(gap)}
+        lacking = [query for query in able if query not in told]
+        if not lacking:
+            return list(self._said), ""
+        first = next((self._why[query] for query in lacking if query in self._why), "it gave no number")
+        if len(lacking) < len(able):
+            note = f"{len(lacking):,} of {len(able):,} queries are unscored by the judge: {first}"
+            return [note, *self._said], ""
+        if chat:
+            raise BackendFailed(f"the judge scored none of {len(able):,} queries on both sides: {first}")
+        return list(self._said), f"the judge scored no query on both sides: {first}"
+
+
+Ranking = tuple[str, ...]
+"""Document ids, best first."""
+Rankings = Mapping[str, Ranking]
+"""Rankings by query."""
+Variant = tuple[str, Ranking]
+"""A query and a possible ranking of it."""
+Count = Callable[[Judgments, Nested, Sequence[Measure]], Floats]
+"""Function from judgments, a run and measures to values: one row per query, one column per measure."""
+Judge = Callable[[Sequence[tuple[str, tuple[str, ...]]]], Floats]
+"""Function from queries with their retrieved texts to context recalls; NaN if unscored."""
+
+
+class Values:
+    """Scorer of rankings by the terms of a gain.
+
+    Each ranking of a query is scored once and cached.
+    """
+
+    def __init__(
+        self,
+        judgments: Judgments,
+        weights: Mapping[str, float],
+        measures: Sequence[Measure],
+        count: Count,
+        *,
+        k: int,
+        judge: Judge | None = None,
+    ) -> None:
+        self.names = [name for name in weights if name != NOVELTY]
+        """Names of the terms that have a value per query."""
+        self.weights = np.array([weights[name] for name in self.names])
+        less = {str(one): one.spec.lower_is_better for one in measures}
+        self.signs = np.array([-1.0 if less.get(name) else 1.0 for name in self.names])
+        """-1 for terms with lower-is-better measures, 1 for the others."""
+        cut = [one for one in measures if one.cutoff is not None and one.spec.cutoff != "level"]
+        self.depth = max([k, *(int(one.cutoff or 0) for one in cut)])
+        """Number of documents used of a ranking."""
+        self._judgments = judgments
+        uncut = [one for one in measures if one not in cut]
+        self._groups = [(depth, some) for depth, some in ((self.depth, cut), (k, uncut)) if some]
+        """Depths and their measures; measures that cannot have a cutoff are computed at depth k."""
+        self._count = count
+        self._judge = judge
+        self._k = k
+        self._counted: dict[Variant, Floats] = {}
+        self._judged: dict[tuple[str, tuple[str, ...]], float] = {}
+
+    def of(self, variants: Sequence[Variant], texts: Mapping[str, str]) -> Floats:
+        """Score variants: one row per variant, one column per term.
+
+        `texts` are the document texts of that snapshot.
+        """
+        found = np.full((len(variants), len(self.names)), math.nan)
+        cut = [(query, ranking[: self.depth]) for query, ranking in variants]
+        if not cut:
+            return found
+        if self._groups:
+            self._count_new([one for one in dict.fromkeys(cut) if one not in self._counted])
+            columns = [self.names.index(str(one)) for _, some in self._groups for one in some]
+            found[:, columns] = [self._counted[one] for one in cut]
+        if self._judge is not None and CONTEXT_RECALL in self.names:
+            got = [(query, tuple(texts.get(one, "") for one in ranking[: self._k])) for query, ranking in cut]
+            fresh = [one for one in dict.fromkeys(got) if one not in self._judged]
+            if fresh:
+                self._judged.update(zip(fresh, self._judge(fresh).tolist(), strict=True))
+            found[:, self.names.index(CONTEXT_RECALL)] = [self._judged[one] for one in got]
+        return found
+
+    @property
+    def told(self) -> list[int]:
+        """Indices of the terms that can be computed for a new ranking."""
+        return [at for at, name in enumerate(self.names) if name != CONTEXT_RECALL or self._judge is not None]
+
+    def without_judge(self) -> Values:
+        """Return a copy that no longer calls the judge but keeps its cached scores."""
+        other = object.__new__(Values)
+        other.__dict__.update(self.__dict__, _judge=None)
+        return other
+
+    def _count_new(self, variants: Sequence[Variant]) -> None:
+        if not variants:
+            return
+        mine = self._judgments
+        places = {str(place): variant for place, variant in enumerate(variants)}
+        grades = mine.nested
+        judgments = Judgments(
+            {place: grades.get(query, {}) for place, (query, _) in places.items()},
+            subtopics=mine.subtopics and {place: mine.subtopics.get(query, {}) for place, (query, _) in places.items()},
+            targets=mine.targets,
+            source=mine.source,
+        )
+        columns = [
+            self._count(judgments, {place: _scored(ranking[:depth]) for place, (_, ranking) in places.items()}, some)
+            for depth, some in self._groups
+        ]
+        self._counted.update(zip(variants, np.hstack(columns), strict=True))
+
+
+def _scored(ranking: Ranking) -> dict[str, float]:
+    return {doc: float(len(ranking) - rank) for rank, doc in enumerate(ranking)}

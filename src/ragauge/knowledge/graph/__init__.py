@@ -1,0 +1,337 @@
+"""Analysis of a corpus as a graph: whether its links lead to relevant documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragauge.core.composition import GRAPH, check, made, parts_of
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput
+from ragauge.core.findings import Bar
+from ragauge.core.graphs import Graph
+from ragauge.core.plugins import check_installed
+from ragauge.core.protocols import Embedder, Linker
+from ragauge.core.records import Dataset, Ints, Judgments
+from ragauge.core.specs import parse_several
+from ragauge.core.structured_text import parse_json
+from ragauge.datasets import folders, load
+from ragauge.datasets.queries import asked, themselves
+from ragauge.files.workspace import cache_folder
+from ragauge.knowledge.graph.distances import Asked, clustering, components, counted, following, reaches
+from ragauge.knowledge.graph.results import Degrees, Hub, Kind, QueryReach, Shared, Web
+from ragauge.measures.conventions import convention
+from ragauge.models.embedders import Cached, InPieces, open_embedder
+from ragauge.models.embedders.directions import unit
+from ragauge.runs.folder import circumstances, fingerprint, now
+from ragauge.runs.inputs import documents_of
+from ragauge.systems.graph_corpus import Terrain
+from ragauge.systems.graph_links import UNKNOWN, Links, naming
+
+SEEDS = 10
+"""Number of seeds, the default of graph retrievers."""
+HUBS = 10
+TITLE = 80
+"""Number of characters of the text shown for a document without a title."""
+LARGEST = 5
+"""Number of largest components whose sizes are listed."""
+BARS = 24
+"""Maximum number of regular bars in the degree histogram; one more bar holds the rest."""
+USUAL = 0.99
+"""Quantile of the degrees covered by regular bars of the histogram."""
+FIRST = 1000
+"""Number of corpus lines scanned for links outside `metadata`."""
+AT_A_TIME = 256
+"""Number of queries whose similarities to all documents are in memory at once."""
+
+
+def graph(
+    dataset: Any,
+    graph: Any = GRAPH,
+    *,
+    embedder: str | Embedder = "wordllama",
+    seeds: int = SEEDS,
+    limit: int | None = None,
+    split: str | None = None,
+    confidence: float = 0.95,
+    tell: Callable[[str], None] | None = None,
+) -> Web:
+    """Analyse a corpus as a graph: links, components, hubs and distances.
+
+    `dataset` is the name of a dataset, a BEIR folder, a Dataset, or a corpus without queries: a file, a folder of
+    texts, or Documents. `graph` says what links documents, as for graph retrievers: descriptions joined by `+`
+    (`links+knn(neighbours=8)`), several descriptions, or objects with `name` and `link`. If there are judgments, the
+    `seeds` documents most similar to each query by the `embedder` are the start. The result has the distance in links
+    from there to the relevant documents and to all others. This is an analysis only; no system uses it.
+
+    >>> found = graph("synthetic:multihop(documents=60, queries=5)", "knn(neighbours=4)", embedder="words", seeds=2)
+    >>> found.documents, found.queries, [one.name for one in found.kinds]
+    (60, 5, ['knn(neighbours=4)'])
+    """
+    say = tell or (lambda _: None)
+    _refuse(seeds, limit, confidence)
+    linkers = _linkers(graph)
+    if isinstance(embedder, str):
+        check("embedders", embedder)
+        check_installed(parts_of("embedders", embedder))
+    elif not callable(getattr(embedder, "embed", None)):
+        raise BadInput(f"{type(embedder).__name__} is no embedder: it has no `embed`")
+    say("reading")
+    data = _read(dataset, split)
+    if not data.documents:
+        raise BadInput(f"there are no documents in {data.name}", hint="look whether this is what was meant")
+    terrain = _terrain(data.documents, embedder, say)
+    say("linking")
+    links = {one.name: one.link(data.documents, terrain.vectors) for one in linkers}
+    ids = [one.id for one in data.documents]
+    whole = Graph.of(ids, links)
+    alone = {name: Graph.of(ids, {name: one}) for name, one in links.items()}
+    say("counting")
+    sizes = np.sort(np.bincount(components(whole)))[::-1]
+    data, relevant, notes = _judged(data, terrain, limit)
+    some = {name: one for name, one in alone.items() if one.links}
+    graphs = {"": whole, **(some if len(some) > 1 else {})}
+    say("walking")
+    rows = counted(graphs, _asked(data, relevant, terrain, seeds)) if relevant else {}
+    return Web(
+        corpus=data.name,
+        documents=len(whole),
+        links=whole.links,
+        kinds=_kinds(alone),
+        degrees=_degrees(whole),
+        components=len(sizes),
+        largest=sizes[:LARGEST].tolist(),
+        clustering=clustering(whole),
+        hubs=_hubs(whole, data.documents),
+        shared=_shared(some),
+        embedder=terrain.embedder.name,
+        seeds=seeds,
+        queries=len(relevant),
+        confidence=confidence,
+        reach=reaches(rows, len(whole), confidence) if rows else [],
+        following=following(graphs, list(relevant.values())) if rows else [],
+        doubts=_doubts(linkers, data.documents, dataset),
+        notes=[*_skipped(whole, linkers), *notes, *_lost(rows.get("", ()))],
+        circumstances={
+            "made": now(),
+            "dataset": fingerprint(data),
+            "graph": whole.about(),
+            "embedder": terrain.embedder.name,
+            "seeds": seeds,
+            "confidence": confidence,
+            **circumstances(),
+        },
+    )
+
+
+def _refuse(seeds: int, limit: int | None, confidence: float) -> None:
+    for name, value in (("seeds", seeds), ("the limit", limit)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            verb = "are" if name == "seeds" else "is"
+            raise BadInput(f"{name} {verb} {value!r}, not a whole number of at least 1")
+    if not 0 < confidence < 1:
+        raise BadInput(f"the confidence is {confidence!r}", hint="a share, such as 0.95")
+
+
+def _linkers(given: Any) -> list[Linker]:
+    """Return the linkers; a mistake is raised before any data is read."""
+    several = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    found: list[Linker] = []
+    for one in several:
+        if not isinstance(one, str):
+            if not isinstance(one, Linker):
+                raise BadInput(
+                    f"{type(one).__name__} is no linker",
+                    hint="`link(documents, vectors)` gives Links, and it has a `name`",
+                )
+            found.append(one)
+            continue
+        for spec in parse_several(one, "graph"):
+            check("graphs", spec)
+            found.append(made("graphs", spec))
+    if not found:
+        raise BadInput("nothing says what links documents", hint=f"--graph {'+'.join(GRAPH)}")
+    names = [one.name for one in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BadInput(f"links of the kind `{twice}` are asked for twice")
+    return found
+
+
+def _read(what: Any, split: str | None) -> Dataset:
+    """Load a dataset, or a corpus as a dataset without queries."""
+    if isinstance(what, Dataset):
+        return what
+    name = "documents"
+    if isinstance(what, str | Path):
+        path = Path(what)
+        file = path.is_file() or (not path.exists() and bool(path.suffix) and ":" not in str(what))
+        if not file and not (path.is_dir() and _unasked(path)):
+            return load(what, split=split)
+        name = path.resolve().name
+    elif not isinstance(what, Iterable):
+        raise BadInput(
+            f"a corpus cannot be read from {type(what).__name__}",
+            hint="a file, a folder, the name of a dataset, a Dataset or Documents",
+        )
+    return Dataset(name, documents_of(what), {}, Judgments({}))
+
+
+def _unasked(folder: Path) -> bool:
+    """Return whether a folder has no queries or no judgments."""
+    found = folders.find(folder)
+    return found is None or not ((found / "qrels.txt").exists() or (found / "qrels").exists())
+
+
+def _terrain(documents: Sequence[Document], described: str | Embedder, say: Callable[[str], None]) -> Terrain:
+    """Embed the documents, using the cache for a described embedder.
+
+    Links are added later.
+    """
+
+    def heard(done: int, total: int) -> None:
+        say(f"embedding: {done:,} of {total:,}")
+
+    embedder = open_embedder(described, [one.whole for one in documents], heard)
+    known = Cached(embedder, cache_folder() / "embeddings") if isinstance(described, str) else embedder
+    return Terrain(documents, embedder, [], document_embedder=InPieces(known, heard))
+
+
+def _judged(data: Dataset, terrain: Terrain, limit: int | None) -> tuple[Dataset, dict[str, Ints], list[str]]:
+    """Return the dataset, the relevant rows by query, and notes.
+
+    Queries without a relevant document in the corpus are left out.
+    """
+    if not data.queries:
+        why = "there are no questions, so that nobody can tell how far answers are"
+        return data, {}, [why]
+    data, notes = asked(data, limit)
+    least, missing = convention("default").rel, 0
+    found: dict[str, Ints] = {}
+    for query in data.queries:
+        right = [doc for doc, grade in data.judgments.nested.get(query, {}).items() if grade >= least]
+        rows = [terrain.rows[doc] for doc in right if doc in terrain.rows]
+        missing += len(right) - len(rows)
+        if rows:
+            found[query] = np.array(rows, np.int64)
+    none = len(data.queries) - len(found)
+    if none:
+        notes.append(
+            f"queries without a relevant document in the corpus are left out: {none:,} of {len(data.queries):,}"
+        )
+    if missing:
+        notes.append(f"relevant documents that are not in the corpus are not counted: {missing:,}")
+    return data, found, notes
+
+
+def _asked(data: Dataset, relevant: Mapping[str, Ints], terrain: Terrain, seeds: int) -> Iterator[Asked]:
+    """Yield each query with all documents by descending similarity.
+
+    Ties are in corpus order.
+    """
+    own = themselves(data, data.queries)
+    names = list(relevant)
+    for first in range(0, len(names), AT_A_TIME):
+        some = names[first : first + AT_A_TIME]
+        vectors = unit(terrain.embedder.embed([data.queries[name] for name in some]))
+        for name, vector, alike in zip(some, vectors, vectors @ terrain.vectors.T, strict=True):
+            order = np.argsort(-alike, kind="stable")
+            if name in own:
+                order = order[order != terrain.rows[name]]
+            yield Asked(name, relevant[name], order, seeds if vector.any() else 0)
+
+
+def _lost(rows: Sequence[QueryReach]) -> list[str]:
+    lost = sum(not one.relevant[0] + one.others[0] for one in rows)
+    return [f"queries without a vector have no seeds, and reach nothing: {lost:,}"] if lost else []
+
+
+def _kinds(alone: Mapping[str, Graph]) -> list[Kind]:
+    keys = {name: _pairs(one) for name, one in alone.items()}
+    every, times = np.unique(np.concatenate(list(keys.values())), return_counts=True)
+    single = every[times == 1]
+    return [
+        Kind(name, one.links, int(np.isin(keys[name], single).sum()), int((one.degrees > 0).sum()))
+        for name, one in alone.items()
+    ]
+
+
+def _shared(alone: Mapping[str, Graph]) -> list[Shared]:
+    keys = {name: _pairs(one) for name, one in alone.items()}
+    return [
+        Shared(one, other, len(np.intersect1d(keys[one], keys[other], assume_unique=True)))
+        for one, other in combinations(keys, 2)
+    ]
+
+
+def _pairs(graph: Graph) -> Ints:
+    """Return a unique number for each pair of linked nodes."""
+    once = graph.sources < graph.ends
+    return graph.sources[once] * len(graph) + graph.ends[once]
+
+
+def _degrees(graph: Graph) -> Degrees:
+    degrees = graph.degrees
+    isolated = int((degrees == 0).sum())
+    return Degrees(float(degrees.mean()), float(np.median(degrees)), int(degrees.max()), isolated, _bars(degrees))
+
+
+def _bars(degrees: Ints) -> list[Bar]:
+    """Count nodes by degree.
+
+    The last bar holds the few hubs, so that the others stay distinct.
+
+    >>> _bars(np.array([0, 1, 1, 2]))
+    [Bar(low=0, high=1, n=1), Bar(low=1, high=2, n=2), Bar(low=2, high=3, n=1)]
+    """
+    most = int(degrees.max()) + 1
+    width = -(-(int(np.quantile(degrees, USUAL)) + 1) // BARS)
+    edges = [*range(0, most, width)[: BARS + 1], most]
+    counts = np.histogram(degrees, edges)[0].tolist()
+    return [Bar(low, high, n) for low, high, n in zip(edges, edges[1:], counts, strict=False)]
+
+
+def _hubs(graph: Graph, documents: Sequence[Document]) -> list[Hub]:
+    first = np.argsort(-graph.degrees, kind="stable")[:HUBS]
+    found = [(documents[row], int(graph.degrees[row])) for row in first.tolist()]
+    return [Hub(one.id, one.title or one.text[:TITLE], links) for one, links in found if links]
+
+
+def _doubts(linkers: Sequence[Linker], documents: Sequence[Document], given: Any) -> list[str]:
+    """Return possible problems with the links stored in documents."""
+    found = [line for one in linkers if isinstance(one, Links) for line in one.doubts(documents)]
+    field = _outside(documents, given) if found else None
+    if field is not None:
+        where = "at the top of the lines of the corpus, where it is not read"
+        found.append(f"`{field}` names documents, but stands {where}; it belongs in `metadata`.")
+    return found
+
+
+def _outside(documents: Sequence[Document], given: Any) -> str | None:
+    """Return a field that names documents outside `metadata`, or None.
+
+    Only the first lines of a JSONL corpus are scanned.
+    """
+    path = Path(given) if isinstance(given, str | Path) else Path()
+    if path.is_dir():
+        path = (folders.find(path) or path) / "corpus.jsonl"
+    if path.suffix != ".jsonl" or not path.is_file():
+        return None
+    with path.open(encoding="utf-8-sig", errors="replace") as lines:  # read before, so every line is JSON
+        rows = [parse_json(line) for line in islice(lines, FIRST) if line.strip()]
+    return naming({one.id: None for one in documents}, ({**row, "metadata": None} for row in rows))
+
+
+def _skipped(graph: Graph, linkers: Sequence[Linker]) -> list[str]:
+    """Return notes on links that were skipped, except those reported as doubts."""
+    told = {one.name for one in linkers if isinstance(one, Links)}
+    return [
+        f"{kind}: skipped are {why}: {count:,}"
+        for kind, whys in graph.skipped.items()
+        for why, count in whys.items()
+        if kind not in told or why != UNKNOWN
+    ]

@@ -1,0 +1,215 @@
+"""Evidence for the corpus checks: documents, judgments and thresholds."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ragauge.core.errors import MissingExtra
+from ragauge.core.records import Ints
+from ragauge.datasets.corpus_checks import NEAR, same
+from ragauge.files.documents import Reading
+
+FIRST = 160
+"""Number of characters used first; enough for most texts."""
+MORE = 1500
+"""Number of characters used if the first pass is uncertain or finds a minority language."""
+LIKELY, SURE = 0.5, 0.9
+"""Minimum probability of a guess: for the most frequent language of the corpus, and for others."""
+LETTERS = 60
+"""Minimum number of letters; a name or a formula has no identifiable language."""
+MIXED, MOST = 1 / 3, 2 / 3
+"""Shares of a text in the corpus's main language from which it is mixed, or in that language."""
+ASKED = 12
+"""Maximum number of sentences identified one by one, evenly spaced over the text."""
+WORDS = 12
+"""Minimum number of letters of a sentence."""
+SENTENCES = re.compile(r"[.!?;:\n\u3002\uff01\uff1f]+\s*")
+STEP = 1024
+"""Number of texts between two progress reports."""
+
+UNKNOWN = "?"
+
+
+def identify(texts: Sequence[str], progress: Callable[[int, int], None] | None = None) -> list[str]:
+    """Identify the language of each text as an ISO 639 code.
+
+    `?` if too short, mixed or uncertain.
+    """
+    model = _model()
+    first: list[tuple[str, float]] = []
+    for place, text in enumerate(texts):
+        if progress is not None and place % STEP == 0:
+            progress(place, len(texts))
+        first.append(_guess(model, text, FIRST))
+    usual = next((one for one, _ in Counter(one for one, sure in first if sure >= LIKELY).most_common(1)), UNKNOWN)
+    return [
+        one if one == usual and sure >= LIKELY else _second(model, texts[place], usual)
+        for place, (one, sure) in enumerate(first)
+    ]
+
+
+def _second(model: Any, text: str, usual: str) -> str:
+    language, sure = _guess(model, text, MORE)
+    if sure < (LIKELY if language == usual else SURE):
+        return UNKNOWN
+    return language if usual in (language, UNKNOWN) else _whole(model, text, usual, language)
+
+
+def _whole(model: Any, text: str, usual: str, other: str) -> str:
+    """Return the language of most sentences; `?` if the text is mixed."""
+    sentences = [one for one in SENTENCES.split(text) if sum(map(str.isalpha, one)) >= WORDS]
+    step = -(-len(sentences) // ASKED) or 1
+    sizes = {usual: 0, other: 0}
+    for one in sentences[::step]:
+        ranks = dict(model.rank(one[:FIRST]))
+        sizes[usual if ranks[usual] > ranks[other] else other] += len(one)
+    share = sizes[usual] / (sum(sizes.values()) or 1)
+    return usual if share >= MOST else UNKNOWN if share >= MIXED else other
+
+
+def _guess(model: Any, text: str, most: int) -> tuple[str, float]:
+    part = text[:most]
+    if sum(map(str.isalpha, part)) < _least(part):
+        return UNKNOWN, 0.0
+    language, sure = model.classify(part)
+    return str(language), float(sure)
+
+
+def _least(text: str) -> int:
+    """Return the minimum number of letters; a third for Chinese, Japanese and Korean."""
+    return LETTERS // 3 if any("\u3040" <= c <= "\ud7a3" for c in text[:LETTERS]) else LETTERS
+
+
+@functools.cache
+def _model() -> Any:
+    try:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    except ImportError:
+        raise MissingExtra("telling languages", "knowledge") from None
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def known_languages() -> list[str]:
+    """Return the codes of all languages that can be identified."""
+    return sorted(_model().labels)
+
+
+EXAMPLES = 5
+"""Maximum number of examples per finding."""
+BATCH = 1024
+"""Number of texts whose tokens are counted at a time."""
+CUT = 60
+"""Maximum number of characters of a text shown."""
+
+
+class Thresholds(NamedTuple):
+    """Thresholds of the corpus checks."""
+
+    tiny: int = 32
+    """Texts with fewer characters are tiny."""
+    giant: int = 4096
+    """Texts with more characters are giant."""
+    near: float = NEAR
+    """Minimum share of 3-word shingles that near-duplicates have in common."""
+    share: float = 0.01
+    """Share of the documents from which an otherwise tolerated finding is a problem."""
+    languages: tuple[str, ...] = ()
+    """Allowed languages; if empty, the most frequent language of the corpus."""
+
+
+class Judged(NamedTuple):
+    """Rows of a judgments file: query, document, grade."""
+
+    source: str
+    rows: Sequence[tuple[str, str, float]]
+
+
+class Tokens(NamedTuple):
+    """Token counter with the limit of its model."""
+
+    name: str
+    limit: int | None
+    """Maximum number of tokens that the model reads; None for no limit."""
+    counts: Callable[[Sequence[str]], Sequence[int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """All data for the corpus checks; expensive values are computed on first use."""
+
+    reading: Reading
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    judged: Sequence[Judged] = ()
+    tokens: Tokens | None = None
+    progress: Callable[[int, int], None] | None = field(default=None, repr=False)
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """Length of each stripped text, in characters."""
+        return np.fromiter((len(text.strip()) for text in self.reading.texts), np.int64, len(self.reading))
+
+    @cached_property
+    def copies(self) -> tuple[list[list[int]], list[int]]:
+        """Groups of documents with the same text, and the documents without text."""
+        return same(self.reading.texts)
+
+    @cached_property
+    def languages(self) -> list[str]:
+        """Language of each document; `?` if unknown."""
+        return identify(self.reading.texts, self.progress)
+
+    @cached_property
+    def by_language(self) -> dict[str, int]:
+        """Number of documents by language, most frequent first."""
+        return dict(Counter(self.languages).most_common())
+
+    @cached_property
+    def token_counts(self) -> Ints:
+        """Number of tokens of each text, regardless of the limit; empty without a counter."""
+        if self.tokens is None:
+            return np.zeros(0, np.int64)
+        found: list[int] = []
+        total = len(self.reading)
+        for start in range(0, total, BATCH):
+            part = self.reading.texts[start : start + BATCH]
+            # Lone surrogates cannot be encoded as UTF-8, and libraries fail on them.
+            found += self.tokens.counts([t if t.isascii() else t.encode("utf-8", "replace").decode() for t in part])
+            if self.progress is not None:
+                self.progress(min(start + BATCH, total), total)
+        return np.array(found, np.int64)
+
+    def many(self, count: int) -> bool:
+        """Return whether a number of documents reaches the share that makes a problem."""
+        return count > 0 and count >= self.thresholds.share * len(self.reading)
+
+    def some(self, places: Sequence[int]) -> tuple[str, ...]:
+        """Return the first few documents as text, for messages."""
+        return tuple(shown(self.reading.called(place)) for place in places[:EXAMPLES])
+
+
+def part(count: int, total: int) -> str:
+    """Format a share as percent; a positive share is never 0%.
+
+    >>> part(1, 3), part(1, 20_000), part(12, 1000)
+    ('33%', 'under 0.1%', '1.2%')
+    """
+    share = count / total
+    return "under 0.1%" if 0 < share < 0.0005 else f"{share:.1%}" if 0 < share < 0.1 else f"{share:.0%}"
+
+
+def shown(text: str, most: int | None = None) -> str:
+    r"""Format a text in one printable line, cut to `most` characters if given.
+
+    >>> shown("one\ntwo"), shown("a\x00b\ud800"), shown("abcdef", 4)
+    ('one two', 'a�b�', 'abc…')
+    """
+    line = " ".join("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text).split())
+    return line if most is None or len(line) <= most else f"{line[: most - 1]}…"

@@ -1,0 +1,42 @@
+"""knowledge.lint.results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragauge.core.findings import Bar, Finding
+
+
+@dataclass(frozen=True)
+class Lint:
+    """Problems of a corpus, found before its documents are embedded."""
+
+    corpus: str
+    documents: int
+    findings: Sequence[Finding]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """`{check: reason}` of checks that were not run."""
+    lengths: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """`{"characters": {"n": …, "min": …, "p50": …, …}, "tokens": …}`."""
+    bars: Mapping[str, Sequence[Bar]] = field(default_factory=dict)
+    """Histograms of these lengths; empty texts are in no bin."""
+    languages: Mapping[str, int] = field(default_factory=dict)
+    """`{"en": 4812, …}`: number of documents by language; `?` if the language is unknown."""
+    embedder: str = ""
+    limit: int | None = None
+    """Maximum number of tokens per text that the embedder reads; None if unlimited or if tokens were not counted."""
+    lost: Mapping[str, int] = field(default_factory=dict)
+    """`{"documents": truncated documents, "tokens": lost tokens, "of": all tokens}`; empty without a limit."""
+    thresholds: Mapping[str, Any] = field(default_factory=dict)
+    """Thresholds of the checks."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Duration of each check in seconds."""
+    notes: Sequence[str] = ()
+    circumstances: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def problems(self) -> list[Finding]:
+        """Findings that should be fixed."""
+        return [one for one in self.findings if one.problem]

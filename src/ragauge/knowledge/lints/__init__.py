@@ -1,1 +1,0 @@
-"""Checks of a corpus for problems in its documents."""

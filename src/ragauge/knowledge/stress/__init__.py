@@ -1,1 +1,0 @@
-"""Stress test of document stores: each stage runs in its own process."""

@@ -1,0 +1,235 @@
+"""Diversity measures: de-duplicated recall over targets, and coverage of the subtopics of a query.
+
+`dr` and `diversity_count` use a target map (document -> its targets). The subtopic measures need subtopic judgments
+(topic, subtopic, document, grade). They follow TREC's ndeval, which breaks ties by document id *ascending*, if the
+convention breaks ties by id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ragauge.core.errors import MissingEvidence
+from ragauge.core.records import Floats
+from ragauge.measures.judged_ranks import JudgedRanks, Top
+
+
+def _top(judged: JudgedRanks) -> Top:
+    if judged.top is None:
+        raise MissingEvidence("the first documents of each query were not kept", hint="ask `evaluate` for the measure")
+    return judged.top
+
+
+def _targets(judged: JudgedRanks, which: str, measure: str) -> Mapping[str, Sequence[str]]:
+    if which == "identity":
+        return {}
+    if judged.judgments.targets is None:
+        raise MissingEvidence(
+            f"{measure} needs a target map, which says what answers each document gives",
+            hint="give one with --targets FILE (evaluate(…, targets=…)), or ask for "
+            f"{measure}(targets=identity), where each document is its own target",
+        )
+    return judged.judgments.targets
+
+
+def _lists(judged: JudgedRanks, rel: float) -> Iterator[tuple[Sequence[str], set[str]]]:
+    """Yield the first documents and the relevant documents of each query."""
+    nested = judged.judgments.nested
+    for query, ids in zip(judged.pool.queries, _top(judged).ids, strict=True):
+        yield ids, {doc for doc, grade in nested[query].items() if grade >= rel}
+
+
+def deduplicated_recall(
+    judged: JudgedRanks, k: int, *, rel: float = 1, targets: str = "map", dedupe: str = "after"
+) -> Floats:
+    """Share of the distinct targets that the first k documents cover.
+
+    Formula: |targets of relevant documents in the first k| / |targets of all relevant documents|.
+    Rule: `dedupe=before` first drops documents whose targets are all covered at higher ranks, so that a repetition
+    uses no rank; `after` (as GraphFlow's D-R@k) keeps it. A document outside the map is its own target.
+    Paper: the swarm study's de-duplicate recall; Zhai, Cohen and Lafferty (2003), Beyond Independent Relevance.
+
+    >>> from ragauge.evaluation import evaluate
+    >>> qrels, run = {"q": {"a": 1, "a2": 1, "b": 1}}, {"q": {"a": 3.0, "a2": 2.0, "b": 1.0}}
+    >>> evaluate(qrels, run, ["dr@2", "dr(dedupe=before)@2"], targets={"a": ["A"], "a2": ["A"], "b": ["B"]}).means
+    {'dr@2': 0.5, 'dr(dedupe=before)@2': 1.0}
+    """
+    give = _targets(judged, targets, "dr")
+    values = np.zeros(judged.n)
+    for i, (ids, relevant) in enumerate(_lists(judged, rel)):
+        wanted = {target for doc in relevant for target in give.get(doc, (doc,))}
+        kept: list[str] = []
+        seen: set[str] = set()
+        for doc in ids:
+            new = set(give.get(doc, (doc,))) - seen
+            if new or dedupe == "after":
+                kept.append(doc)
+            seen |= new
+        found = {target for doc in kept[:k] if doc in relevant for target in give.get(doc, (doc,))}
+        values[i] = len(found) / len(wanted) if wanted else 0.0
+    return values
+
+
+def diversity_count(judged: JudgedRanks, k: int, *, rel: float = 1, targets: str = "map") -> Floats:
+    """Number of distinct targets of the relevant documents in the first k.
+
+    Formula: |targets of relevant documents in the first k|.
+    Rule: averaged over queries, as in the swarm study. Without a target map each document is its own target.
+    Paper: the swarm study's diversity count.
+
+    >>> from ragauge.evaluation import evaluate
+    >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 3.0, "b": 1.0}}, ["diversity_count@2"]).means
+    {'diversity_count@2': 2.0}
+    """
+    give = {} if targets == "identity" else judged.judgments.targets or {}
+    each = (
+        len({target for doc in ids[:k] if doc in relevant for target in give.get(doc, (doc,))})
+        for ids, relevant in _lists(judged, rel)
+    )
+    return np.fromiter(each, np.float64, judged.n)
+
+
+def unique_ratio(judged: JudgedRanks, k: int) -> Floats:
+    """Share of the first k ranks that hold a document not returned at a higher rank.
+
+    Formula: |distinct ids in the first k| / k, as GraphFlow's Diversity@k.
+    Rule: empty ranks count as repetitions.
+    Paper: the GraphFlow study's diversity.
+
+    >>> from ragauge.evaluation import evaluate
+    >>> run = {"q": ["a", "a", "b"]}
+    >>> evaluate({"q": {"a": 1}}, run, ["unique_ratio@4"], convention="graphflow").means
+    {'unique_ratio@4': 0.5}
+    """
+    return np.fromiter((len(set(ids[:k])) / k for ids in _top(judged).ids), np.float64, judged.n)
+
+
+@dataclass(frozen=True)
+class _Topic:
+    """Number of subtopics of a query, and the subtopics that each document is relevant to."""
+
+    subtopics: int
+    covers: Mapping[str, frozenset[int]]
+
+
+def _topics(judged: JudgedRanks) -> Iterator[tuple[Sequence[str], _Topic]]:
+    """Yield the first documents and the covered subtopics of each query."""
+    judgments = judged.judgments
+    if judgments.subtopics is None:
+        raise MissingEvidence(
+            "this measure needs subtopic judgments (topic subtopic document grade)",
+            hint="TREC diversity judgments have the subtopic in their second column; "
+            "read them with --qrels-format subtopics",
+        )
+    top = _top(judged)
+    for query, ids, scores in zip(judged.pool.queries, top.ids, top.scores, strict=True):
+        if judged.ties == "trec":
+            pairs = sorted(zip((-scores).tolist(), ids, strict=True))
+            ids = [doc for _, doc in pairs]  # noqa: PLW2901 - the same documents in ndeval's order
+        numbers: dict[str, int] = {}
+        covers: dict[str, set[int]] = {}
+        for key, grade in judgments.subtopics.get(query, {}).items():
+            subtopic, _, doc = key.partition("\t")
+            if grade > 0:
+                covers.setdefault(doc, set()).add(numbers.setdefault(subtopic, len(numbers)))
+        yield ids, _Topic(len(numbers), {doc: frozenset(which) for doc, which in covers.items()})
+
+
+def subtopic_recall(judged: JudgedRanks, k: int) -> Floats:
+    """Share of the subtopics that the first k documents cover.
+
+    Formula: |subtopics covered by the first k| / |subtopics that any document covers|.
+    Rule: 0 if no document covers a subtopic.
+    Paper: Zhai, Cohen and Lafferty (2003), Beyond Independent Relevance.
+
+    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.files.in_memory import subtopic_judgments
+    >>> qrels = subtopic_judgments([("q", "1", "a", 1), ("q", "2", "b", 1)])
+    >>> evaluate(qrels, {"q": {"a": 2.0, "x": 1.0}}, ["subtopic_recall@2"]).means
+    {'subtopic_recall@2': 0.5}
+    """
+    values = np.zeros(judged.n)
+    for i, (ids, topic) in enumerate(_topics(judged)):
+        covered: frozenset[int] = frozenset().union(*(topic.covers.get(doc, frozenset()) for doc in ids[:k]))
+        values[i] = len(covered) / topic.subtopics if topic.subtopics else 0.0
+    return values
+
+
+def _novelty_gains(order: Sequence[str], topic: _Topic, alpha: float) -> Floats:
+    """Compute the gain of each document.
+
+    A subtopic counts (1 - alpha)^(times covered above).
+    """
+    seen = np.zeros(topic.subtopics)
+    worth = np.zeros(len(order))
+    for place, doc in enumerate(order):
+        which = list(topic.covers.get(doc, ()))
+        worth[place] = ((1 - alpha) ** seen[which]).sum()
+        seen[which] += 1
+    return worth
+
+
+def _greedy(topic: _Topic, k: int, alpha: float) -> list[str]:
+    """Return the ideal ranking by greedy choice.
+
+    Equal gains go to the later id, as in ndeval.
+    """
+    left = sorted(topic.covers, reverse=True)
+    seen = np.zeros(topic.subtopics)
+    order: list[str] = []
+    while left and len(order) < k:
+        worth = [((1 - alpha) ** seen[list(topic.covers[doc])]).sum() for doc in left]
+        best = left.pop(int(np.argmax(worth)))
+        seen[list(topic.covers[best])] += 1
+        order.append(best)
+    return order
+
+
+def alpha_ndcg(judged: JudgedRanks, k: int, *, alpha: float = 0.5) -> Floats:
+    """Discounted gain that decreases for repeated subtopics, relative to the ideal.
+
+    Formula: sum over ranks r <= k of (sum over its subtopics of (1 - alpha)^(times covered above)) / log2(r + 1),
+    divided by that of the greedy ideal ranking.
+    Rule: 0 if no document covers a subtopic; all grades above 0 count the same.
+    Paper: Clarke et al. (2008), Novelty and Diversity in Information Retrieval Evaluation.
+
+    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.files.in_memory import subtopic_judgments
+    >>> qrels = subtopic_judgments([("q", "1", "a", 1), ("q", "1", "a2", 1), ("q", "2", "b", 1)])
+    >>> run = {"q": {"a": 3.0, "a2": 2.0, "b": 1.0}}
+    >>> round(evaluate(qrels, run, ["alpha_ndcg@3"]).means["alpha_ndcg@3"], 6)
+    0.965195
+    """
+    values = np.zeros(judged.n)
+    discount = 1 / np.log2(np.arange(k) + 2)
+    for i, (ids, topic) in enumerate(_topics(judged)):
+        if topic.subtopics:
+            got = _novelty_gains(ids[:k], topic, alpha)
+            ideal = _novelty_gains(_greedy(topic, k, alpha), topic, alpha)
+            values[i] = (got * discount[: len(got)]).sum() / (ideal * discount[: len(ideal)]).sum()
+    return values
+
+
+def err_ia(judged: JudgedRanks, k: int, *, alpha: float = 0.5) -> Floats:
+    """Intent-aware expected reciprocal rank, as in ndeval.
+
+    Formula: sum over ranks r <= k of (sum over its subtopics of (1 - alpha)^(times covered above)) / r, divided by
+    the number of subtopics times the value of a ranking that covers one subtopic at every rank.
+    Rule: normalised as in ndeval; 0 if no document covers a subtopic.
+    Paper: Chapelle et al. (2011), Intent-Based Diversification of Web Search Results.
+
+    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.files.in_memory import subtopic_judgments
+    >>> evaluate(subtopic_judgments([("q", "1", "a", 1)]), {"q": {"a": 1.0}}, ["err_ia@1"]).means
+    {'err_ia@1': 1.0}
+    """
+    values = np.zeros(judged.n)
+    for i, (ids, topic) in enumerate(_topics(judged)):
+        if topic.subtopics:
+            got = _novelty_gains(ids[:k], topic, alpha) / np.arange(1, len(ids[:k]) + 1)
+            best = ((1 - alpha) ** np.arange(k) / np.arange(1, k + 1)).sum()
+            values[i] = got.sum() / (topic.subtopics * best)
+    return values

@@ -1,0 +1,433 @@
+"""Judged ranks: judged documents and the ranks at which they were returned, the input of all ranking measures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.core.records import Floats, Ints, Judgments, Pool, Run
+from ragauge.measures.conventions import Convention
+
+FEW_LEVELS = 16
+"""Maximum number of distinct grades for which counting is faster than sorting the judged documents."""
+
+
+@dataclass(frozen=True, eq=False)
+class Relevant:
+    """Relevant documents that were returned, by query and rank, for one minimum relevant grade."""
+
+    query: Ints
+    rank: Ints
+    nth: Ints
+    """1 for the first relevant document of its query, 2 for the second, …"""
+    total: Ints
+    """Number of relevant documents of each query."""
+    found: Ints
+    """Number of relevant documents returned for each query."""
+
+
+@dataclass(frozen=True, eq=False)
+class Top:
+    """First documents of each query, for measures that need more than judged ranks.
+
+    At least the requested number, if the run has that many; a tie at the end is included completely.
+    """
+
+    ids: Sequence[Sequence[str]]
+    scores: Sequence[Floats]
+
+
+@dataclass(frozen=True)
+class JudgedQuery:
+    """One query, as passed to user-defined measures."""
+
+    query: str
+    """Query id."""
+    ranks: list[int]
+    """Ranks (from 1) at which judged documents were returned, ascending."""
+    grades: list[float]
+    """Grades of the returned judged documents."""
+    judged: list[float]
+    """Grades of all judged documents, best first."""
+    retrieved: int
+    """Number of documents returned."""
+
+
+def defined_depth(run: Run) -> float | None:
+    """Return the deepest defined cutoff of a run.
+
+    It is the k of the run, or infinity if all rankings are complete. None if unknown. A ranking is complete if the
+    system returned fewer documents than requested, or if k covers the corpus. A failed query is an empty ranking at
+    every depth.
+    """
+    k = (run.manifest.get("plan") or {}).get("k")
+    n_documents = (run.manifest.get("dataset") or {}).get("documents") or math.inf  # 0: the corpus is unknown
+    if k is None or n_documents <= k:
+        return None if k is None else math.inf
+    if run.timings is None or not {"status", "complete"} <= set(run.timings.columns):
+        return int(k)
+    complete = (run.timings["status"] != "ok") | run.timings["complete"].fill_null(False)
+    return math.inf if complete.all() else int(k)
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedRanks:
+    """Judged documents that were returned, with their ranks; ordered by query, then rank."""
+
+    judgments: Judgments
+    query: Ints
+    """Index of the query in `pool.queries`."""
+    rank: Ints
+    """Rank, from 1."""
+    row: Ints
+    """Row of the judged document in `pool`."""
+    retrieved: Ints
+    """Number of documents returned for each query."""
+    answered: NDArray[np.bool_]
+    """Whether the run contains the query."""
+    tie_first: Ints | None = None
+    """Best rank that each document can have among equal scores; None unless ties are averaged."""
+    tie_last: Ints | None = None
+    """Worst rank that each document can have among equal scores; None unless ties are averaged."""
+    tie_span: tuple[Ints, Ints] | None = None
+    """Best and worst rank of each document among equal scores, if a rule settled ties; None if ranks were changed."""
+    top: Top | None = None
+    """First documents of each query; None unless a measure needs them."""
+    ties: str = "trec"
+    """Rule that ordered ties."""
+    name: str = "run"
+    """Name of the run."""
+    extra_queries: int = 0
+    """Number of queries in the run that are unjudged."""
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """`{query: error}` of the judged queries that the system failed on, if the run recorded them."""
+    tag: str = ""
+    """Last column of a TREC run; empty if there is none."""
+    depth: float | None = None
+    """Deepest defined cutoff: the k of the run, infinity if its rankings are complete, None if unknown."""
+    _relevant: dict[float, Relevant] = field(default_factory=dict)
+
+    @property
+    def averaged(self) -> bool:
+        """Whether measures are averaged over the orders of equal scores."""
+        return self.tie_first is not None
+
+    @property
+    def pool(self) -> Pool:
+        """All judged documents."""
+        return self.judgments.pool
+
+    @property
+    def n(self) -> int:
+        """Number of judged queries."""
+        return len(self.pool.queries)
+
+    @cached_property
+    def grade(self) -> Floats:
+        """Grade of each returned judged document."""
+        return self.pool.grades[self.row]
+
+    def count(self, query: Ints, weights: Floats | None = None) -> Floats:
+        """Count the rows, or sum their weights, per query."""
+        return np.bincount(query, weights, self.n).astype(np.float64, copy=False)
+
+    def relevant(self, rel: float) -> Relevant:
+        """Return the returned documents with a grade of at least `rel`.
+
+        Cached for all measures.
+        """
+        if rel not in self._relevant:
+            keep = self.grade >= rel
+            query = self.query[keep]
+            found = np.bincount(query, minlength=self.n)
+            starts = np.cumsum(found) - found
+            nth = np.arange(1, len(query) + 1) - starts[query]
+            total = np.bincount(self.pool.owner[self.pool.grades >= rel], minlength=self.n)
+            self._relevant[rel] = Relevant(query, self.rank[keep], nth, total, found)
+        return self._relevant[rel]
+
+    @cached_property
+    def pool_place(self) -> Ints:
+        """Position of each judged document in its query, from 0.
+
+        Sorted by grade, best first, then in input order.
+        """
+        pool = self.pool
+        place = np.empty(len(pool.grades), np.int64)
+        place[np.lexsort((-pool.grades, pool.owner))] = np.arange(len(place)) - pool.starts[pool.owner]
+        return place
+
+    @cached_property
+    def ideal(self) -> tuple[Floats, Ints]:
+        """Grades of each query, best first, and the position of each, from 0."""
+        pool = self.pool
+        place = np.arange(len(pool.grades)) - pool.starts[pool.owner]
+        low, high = pool.grades.min(initial=0), pool.grades.max(initial=0)
+        if high - low < 1024 and (pool.grades == np.floor(pool.grades)).all():
+            levels, level = np.arange(low, high + 1), (pool.grades - low).astype(np.int64)
+        else:
+            levels, level = np.unique(pool.grades, return_inverse=True)
+        keys = pool.owner * len(levels) + (len(levels) - 1 - level)
+        if len(levels) <= FEW_LEVELS:
+            counts = np.bincount(keys, minlength=self.n * len(levels))
+            return np.repeat(np.tile(levels[::-1], self.n), counts), place
+        # Sorting one integer key per document is several times faster than sorting by two columns.
+        return levels[len(levels) - 1 - np.sort(keys) % len(levels)], place
+
+    def each(self) -> Iterator[JudgedQuery]:
+        """Yield the queries one by one, for measures written as plain functions."""
+        bounds = np.searchsorted(self.query, np.arange(self.n + 1))
+        best, _ = self.ideal
+        for i, name in enumerate(self.pool.queries):
+            mine = slice(bounds[i], bounds[i + 1])
+            judged = best[self.pool.starts[i] : self.pool.starts[i + 1]].tolist()
+            ranks, grades = self.rank[mine].tolist(), self.grade[mine].tolist()
+            yield JudgedQuery(name, ranks, grades, judged, int(self.retrieved[i]))
+
+
+OWN = -1
+"""Pool row of a document that is the query itself, if such documents are removed."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Number of scores of the query above each match, and number that are not below it (itself included)."""
+
+    above: Ints
+    through: Ints
+    in_order: NDArray[np.bool_]
+    """Whether the scores of each segment are sorted best first."""
+
+    @property
+    def tied(self) -> Ints:
+        """Matches whose score another document of the query has too."""
+        return np.flatnonzero(self.through - self.above > 1)
+
+
+def standing(scores: Floats, starts: Ints, segment: Ints, score: Floats) -> Standing:
+    """Rank each match among the scores of its segment.
+
+    The scores of a segment are `scores[starts[segment]:starts[segment + 1]]`.
+
+    >>> s = standing(np.array([3.0, 2.0, 2.0, 1.0]), np.array([0, 4]), np.array([0, 0]), np.array([2.0, 1.0]))
+    >>> s.above.tolist(), s.through.tolist()
+    ([1, 3], [3, 4])
+    """
+    in_order = np.ones(len(starts) - 1, np.bool_)
+    rises = np.flatnonzero(scores[1:] > scores[:-1]) + 1
+    owner = np.searchsorted(starts, rises, side="right") - 1
+    in_order[owner[starts[owner] != rises]] = False
+    if not in_order.all():
+        scores = scores.copy()
+        for i in np.flatnonzero(~in_order).tolist():
+            part = scores[starts[i] : starts[i + 1]]
+            part[:] = -np.sort(-part)
+    begin, end = starts[segment], starts[segment + 1]
+    above = _bisect(scores, begin, end, score, strict=True)
+    after = above + 1
+    tied = np.flatnonzero((after < end) & (scores[np.minimum(after, len(scores) - 1)] == score))
+    through = after.copy()
+    if len(tied):
+        through[tied] = _bisect(scores, after[tied], end[tied], score[tied], strict=False)
+    return Standing(above - begin, through - begin, in_order)
+
+
+def _bisect(scores: Floats, low: Ints, high: Ints, score: Floats, *, strict: bool) -> Ints:
+    """Find positions in descending ranges of scores.
+
+    For each score it is the first position whose score is not above it, or not equal if not strict.
+    """
+    low = low.copy()
+    step = 1 << int((high - low).max(initial=0)).bit_length()
+    while step := step >> 1:
+        probe = low + step
+        there = scores.take(np.minimum(probe, high) - 1)
+        further = (there > score) if strict else (there >= score)
+        further &= probe <= high
+        np.add(low, step, out=low, where=further)
+    return low
+
+
+@dataclass
+class Matches:
+    """Judged documents that were returned, in any order, as lists of arrays."""
+
+    query: list[Ints]
+    rank: list[Ints]
+    row: list[Ints]
+    first: list[Ints]
+    last: list[Ints]
+
+    @classmethod
+    def none(cls) -> Matches:
+        """Return an empty collection."""
+        return cls([], [], [], [], [])
+
+    def add(self, query: Ints, row: Ints, place: Ints, standing: Standing) -> None:
+        """Add matches; `place` is the number of documents with equal score before each."""
+        self.query.append(query)
+        self.row.append(row)
+        self.rank.append(standing.above + place + 1)
+        self.first.append(standing.above + 1)
+        self.last.append(standing.through)
+
+    def extend(self, others: Matches) -> None:
+        """Add the matches of another part."""
+        for name in ("query", "rank", "row", "first", "last"):
+            getattr(self, name).extend(getattr(others, name))
+
+
+def assemble(
+    judgments: Judgments,
+    rules: Convention,
+    matches: Matches,
+    lengths: Ints,
+    answered: NDArray[np.bool_],
+    *,
+    name: str,
+    extra_queries: int,
+    top: tuple[Sequence[Sequence[str]], Sequence[Floats]] | None,
+) -> JudgedRanks:
+    """Sort the matches, and apply the options that remove documents from the ranking."""
+    columns = (matches.query, matches.rank, matches.row, matches.first, matches.last)
+    table = np.stack([_joined(parts) for parts in columns])
+    table = table[:, np.argsort(table[0] * (table[1].max(initial=0) + 1) + table[1])]
+    retrieved = lengths.astype(np.int64)
+    if rules.own == "dropped":
+        query, rank, row = table[:3]
+        own = row == OWN
+        own_rank = np.full(len(retrieved), np.iinfo(np.int64).max)
+        own_rank[query[own]] = rank[own]
+        retrieved = retrieved - np.bincount(query[own], minlength=len(retrieved))
+        table[1] -= rank > own_rank[query]
+        table = table[:, ~own]
+    if rules.depth is not None:
+        table = table[:, table[1] <= rules.depth]
+        retrieved = np.minimum(retrieved, rules.depth)
+    if rules.duplicates == "first":
+        table = table[:, np.sort(np.unique(table[2], return_index=True)[1])]
+    query, rank, row, first, last = table
+    if rules.unjudged == "condensed":
+        keep = judgments.pool.grades[row] >= 0
+        query, row = query[keep], row[keep]
+        retrieved = np.bincount(query, minlength=len(retrieved))
+        rank = np.arange(1, len(query) + 1) - (np.cumsum(retrieved) - retrieved)[query]
+    averaged = rules.ties == "expected"
+    unchanged = (rules.own, rules.depth, rules.unjudged) == ("kept", None, "nonrelevant")
+    return JudgedRanks(
+        judgments,
+        query,
+        rank,
+        row,
+        retrieved,
+        answered,
+        tie_first=first if averaged else None,
+        tie_last=last if averaged else None,
+        tie_span=(first, last) if not averaged and unchanged else None,
+        top=None if top is None else Top(*top),
+        ties=rules.ties,
+        name=name,
+        extra_queries=extra_queries,
+    )
+
+
+def leading(
+    ids: list[str],
+    scores: Floats,
+    ranks: Floats | None,
+    top: int,
+    rules: Convention,
+    *,
+    query: str,
+    judged: Mapping[str, float],
+) -> tuple[Sequence[str], Floats]:
+    """Return the first documents of one query and their scores, by the tie rule.
+
+    Documents tied with the last one are included, so that another tie rule can be applied.
+    """
+    order = list(range(len(ids)))
+    if rules.ties != "ranked":
+        order.sort(key=lambda i: ids[i], reverse=True)
+    elif ranks is not None:
+        order.sort(key=lambda i: ranks[i])
+    order.sort(key=lambda i: -scores[i])
+    if rules.own == "dropped":
+        order = [i for i in order if ids[i] != query]
+    order = order[: rules.depth]
+    if rules.unjudged == "condensed":
+        order = [i for i in order if judged.get(ids[i], -1) >= 0]
+    end = min(top, len(order))
+    while 0 < end < len(order) and scores[order[end]] == scores[order[end - 1]]:
+        end += 1
+    return [ids[i] for i in order[:end]], scores[order[:end]]
+
+
+def _joined(parts: list[Ints]) -> Ints:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+First = tuple[Sequence[str], Floats]
+"""First documents of a query, and their scores."""
+
+
+@dataclass
+class Tally:
+    """Judged ranks of some whole queries; the parts of a run are merged in its order."""
+
+    matches: Matches = field(default_factory=Matches.none)
+    judged: list[Ints] = field(default_factory=list)
+    """Judged queries in this part, as indexes into the pool."""
+    lengths: list[Ints] = field(default_factory=list)
+    """Number of documents of each of these queries."""
+    firsts: list[First] = field(default_factory=list)
+    """First documents of each of these queries; empty unless a measure needs them."""
+    others: list[str] = field(default_factory=list)
+    """Queries that are unjudged."""
+    rows: int = 0
+    """Number of rows processed."""
+    scattered: bool = False
+    """Whether the rows of a query are not adjacent; if True, the other fields are not valid."""
+
+
+def put_together(
+    judgments: Judgments, rules: Convention, tallies: Iterable[Tally], *, name: str, top: bool
+) -> JudgedRanks | None:
+    """Merge partial ranks into those of a whole run.
+
+    None if a query is in several parts.
+    """
+    n = len(judgments.pool.queries)
+    matches = Matches.none()
+    lengths, answered = np.zeros(n, np.int64), np.zeros(n, np.bool_)
+    firsts: list[Sequence[str]] = [()] * n if top else []
+    first_scores: list[Floats] = [np.zeros(0)] * n if top else []
+    others: set[str] = set()
+    for tally in tallies:
+        if tally.scattered:
+            return None
+        matches.extend(tally.matches)
+        for queries, sizes in zip(tally.judged, tally.lengths, strict=True):
+            if answered[queries].any():
+                return None
+            lengths[queries], answered[queries] = sizes, True
+        if top:
+            for query, first in zip(np.concatenate([*tally.judged, []]).tolist(), tally.firsts, strict=True):
+                firsts[int(query)], first_scores[int(query)] = first
+        if not others.isdisjoint(tally.others):
+            return None
+        others.update(tally.others)
+    return assemble(
+        judgments,
+        rules,
+        matches,
+        lengths,
+        answered,
+        name=name,
+        extra_queries=len(others),
+        top=(firsts, first_scores) if top else None,
+    )

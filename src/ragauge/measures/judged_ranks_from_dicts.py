@@ -1,0 +1,224 @@
+"""Compute judged ranks from nested dictionaries, in batches of queries.
+
+Judged ids are looked up in each query's dictionary. Only the scores are copied, because a rank is one plus the
+number of higher scores. Ids are compared only if a judged document is tied.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from struct import error as struct_error
+from struct import pack_into
+
+import numpy as np
+
+from ragauge.core.errors import BadInput
+from ragauge.core.records import Floats, Ints, Judgments, Nested
+from ragauge.measures.conventions import Convention
+from ragauge.measures.judged_ranks import OWN, JudgedRanks, Matches, Standing, assemble, leading, standing
+
+BATCH = 1 << 17
+"""Number of scores per batch: few enough for the CPU cache, enough to amortise the cost of a call."""
+FEW_MATCHES = 32
+"""Maximum number of tied matches for which scanning for equal scores is faster than sorting the query."""
+QUOTED = 80
+"""Maximum number of characters of an invalid score in an error message."""
+SMALL = 64
+"""Maximum number of equal scores for which comparing ids one by one is faster than sorting them."""
+
+
+def judged_ranks(
+    judgments: Judgments, run: Nested, rules: Convention, *, top: int = 0, name: str = "run"
+) -> JudgedRanks:
+    """Compute the ranks of the judged documents in a run.
+
+    `top` is the number of first documents to return per query in addition.
+    """
+    pool = judgments.pool
+    matches = Matches.none()
+    lengths = np.zeros(len(pool.queries), np.int64)
+    answered = np.zeros(len(pool.queries), np.bool_)
+    firsts: list[Sequence[str]] = [()] * len(pool.queries)
+    first_scores: list[Floats] = [np.zeros(0)] * len(pool.queries)
+    for batch in _batches(judgments.nested, run):
+        queries = np.array(batch.queries)
+        sizes = np.array(batch.sizes)
+        lengths[queries], answered[queries] = sizes, True
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        scores, looked_up = _scores(batch, int(starts[-1]), rules)
+        segment, row, score = _found(batch, looked_up, pool.starts, rules)
+        stands = standing(scores, starts, segment, score)
+        place = np.zeros(len(row), np.int64)
+        if len(stands.tied):
+            places = _Places(batch, scores, starts, stands, rules)
+            place[stands.tied] = places.of_tied(segment, row - pool.starts[queries[segment]], score)
+        matches.add(queries[segment], row, place, stands)
+        if top:
+            for i, query in enumerate(batch.queries):
+                mine = scores[starts[i] : starts[i + 1]]
+                firsts[query], first_scores[query] = leading(
+                    list(batch.docs[i]), mine, None, top, rules, query=batch.names[i], judged=batch.grades[i]
+                )
+    return assemble(
+        judgments,
+        rules,
+        matches,
+        lengths,
+        answered,
+        name=name,
+        extra_queries=len(run) - int(answered.sum()),
+        top=(firsts, first_scores) if top else None,
+    )
+
+
+@dataclass
+class Batch:
+    """Batch of judged queries that the run contains."""
+
+    names: list[str] = field(default_factory=list)
+    queries: list[int] = field(default_factory=list)
+    docs: list[Mapping[str, float]] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    """Number of documents of each query."""
+    grades: list[Mapping[str, float]] = field(default_factory=list)
+
+
+def _batches(judged: Nested, run: Nested) -> Iterator[Batch]:
+    """Yield the judged queries of the run in batches of about SCORES_PER_BATCH scores."""
+    batch, size = Batch(), 0
+    for index, (query, grades) in enumerate(judged.items()):
+        docs = run.get(query)
+        if docs is None:
+            continue
+        batch.names.append(query)
+        batch.queries.append(index)
+        batch.docs.append(docs)
+        batch.grades.append(grades)
+        batch.sizes.append(len(docs))
+        size += len(docs)
+        if size >= BATCH:
+            yield batch
+            batch, size = Batch(), 0
+    if batch.names:
+        yield batch
+
+
+def _scores(batch: Batch, total: int, rules: Convention) -> tuple[Floats, list[float]]:
+    """Return all scores of a batch, and those of the judged documents.
+
+    The latter are NaN if not returned. Judged documents are looked up while the dictionary of their query is in the
+    CPU cache. Raises `BadInput` for a score that is not a number.
+    """
+    looked_up: list[float] = []
+    absent = repeat(math.nan)
+    packed, end = bytearray(8 * total), 0
+    try:
+        for docs, grades, size in zip(batch.docs, batch.grades, batch.sizes, strict=True):
+            looked_up.extend(map(docs.get, grades, absent))
+            pack_into(f"{size}d", packed, end, *docs.values())
+            end += 8 * size
+        scores = np.frombuffer(packed)
+    except (struct_error, OverflowError):
+        scores = np.full(1, np.nan)
+    if np.isnan(scores).any():
+        for query, docs in zip(batch.names, batch.docs, strict=True):
+            for doc, score in docs.items():
+                if not _is_number(score):
+                    shown = repr(score)[:QUOTED]
+                    raise BadInput(f"the score of document `{doc}` for query `{query}` is {shown}, not a number")
+    return _rounded(scores, rules), looked_up
+
+
+def _is_number(score: object) -> bool:
+    """Return whether a score is a number that fits double precision."""
+    try:
+        return isinstance(score, int | float | np.number) and not math.isnan(score)
+    except OverflowError:
+        return False
+
+
+def _rounded(scores: Floats, rules: Convention) -> Floats:
+    if rules.width == "double":
+        return scores
+    with np.errstate(over="ignore"):
+        return scores.astype(np.float32).astype(np.float64)
+
+
+def _found(batch: Batch, looked_up: list[float], pool_starts: Ints, rules: Convention) -> tuple[Ints, Ints, Floats]:
+    """Return the judged documents that were returned.
+
+    Returns the position of the query in the batch, the pool row and the score.
+    """
+    scores = np.fromiter(looked_up, np.float64, len(looked_up))
+    queries = np.array(batch.queries)
+    sizes = pool_starts[queries + 1] - pool_starts[queries]
+    segment = np.repeat(np.arange(len(sizes)), sizes)
+    row = np.arange(len(scores)) + (pool_starts[queries] - (np.cumsum(sizes) - sizes))[segment]
+    found = ~np.isnan(scores)
+    segment, row, scores = segment[found], row[found], scores[found]
+    if rules.own == "dropped":
+        own = [(i, docs[q]) for i, (q, docs) in enumerate(zip(batch.names, batch.docs, strict=True)) if q in docs]
+        judged = {(i, list(batch.grades[i]).index(q)) for i, q in enumerate(batch.names) if q in batch.grades[i]}
+        offset = row - pool_starts[queries[segment]]
+        keep = np.array(
+            [(i, j) not in judged for i, j in zip(segment.tolist(), offset.tolist(), strict=True)], np.bool_
+        )
+        segment = np.concatenate([segment[keep], np.array([i for i, _ in own], np.int64)])
+        row = np.concatenate([row[keep], np.full(len(own), OWN)])
+        scores = np.concatenate([scores[keep], np.array([s for _, s in own], np.float64)])
+    return segment, row, _rounded(scores, rules)
+
+
+@dataclass
+class _Places:
+    """Count of the documents with equal scores that precede a judged document."""
+
+    batch: Batch
+    scores: Floats
+    starts: Ints
+    stands: Standing
+    rules: Convention
+
+    def of_tied(self, segment: Ints, offset: Ints, score: Floats) -> list[int]:
+        """Return the number of equal scores before each tied match."""
+        tied, by_id = self.stands.tied, self.rules.ties != "ranked"
+        matches_per_query = np.bincount(segment[tied], minlength=len(self.starts) - 1)
+        columns = (segment[tied], offset[tied], self.stands.above[tied], self.stands.through[tied], score[tied])
+        places: list[int] = []
+        at, keys, judged, part, groups = -1, [""], [""], None, dict[int, list[str]]()
+        for query, which, low, high, value in zip(*(column.tolist() for column in columns), strict=True):
+            if query != at:
+                at, judged, groups = query, list(self.batch.grades[query]), {}
+                keys, part = self._keys(query, int(matches_per_query[query]))
+            doc = judged[which] if which >= 0 else self.batch.names[query]
+            if (group := groups.get(low)) is None:
+                equal = keys[low:high] if part is None else [keys[i] for i in (part == value).nonzero()[0].tolist()]
+                group = groups[low] = sorted(equal) if by_id and high - low > SMALL else equal
+            if not by_id:
+                places.append(group.index(doc))
+            elif high - low > SMALL:
+                places.append(high - low - bisect_right(group, doc))
+            else:
+                place = 0
+                for other in group:
+                    if other > doc:
+                        place += 1
+                places.append(place)
+        return places
+
+    def _keys(self, query: int, matches: int) -> tuple[list[str], Floats | None]:
+        """Return the ids of a query best first.
+
+        If few are tied, in input order with their scores.
+        """
+        keys = list(self.batch.docs[query])
+        if self.stands.in_order[query]:
+            return keys, None
+        part = self.scores[self.starts[query] : self.starts[query + 1]]
+        if matches <= FEW_MATCHES:
+            return keys, part
+        return [keys[i] for i in np.argsort(-part, kind="stable").tolist()], None

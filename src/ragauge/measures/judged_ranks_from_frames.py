@@ -1,0 +1,415 @@
+"""Compute judged ranks from frames, in blocks of whole queries.
+
+Rows are matched to judgments by a 64-bit hash, and every match and duplicate is confirmed on the ids. Bit tables
+filter out nearly all unjudged rows first, so that these are never sorted, joined or copied.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from ragauge.core.errors import BadInput
+from ragauge.core.records import Floats, Ints, Judgments, Retrieved, Run
+from ragauge.measures.conventions import Convention
+from ragauge.measures.judged_ranks import OWN, First, JudgedRanks, Standing, Tally, leading, put_together, standing
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+SHIFTS = (0, 32, 16)
+"""Number of bits to shift a hash for each bit table."""
+PAIRS = 1 << 21
+"""Maximum number of pairs of tied ids compared at a time."""
+GIVEN = 1 << 18
+"""Minimum number of rows per part that is sent to another process."""
+SOME = 1 << 16
+"""Minimum number of rows checked at a time for duplicate documents."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole queries of a run, and the row at which each starts."""
+
+    names: list[str]
+    starts: Ints
+    docs: pl.Series
+    scores: Floats
+    hashes: Ints
+    judged: Ints
+    """Index of each query in the judgments; -1 if it is unjudged."""
+    ranks: Floats | None
+
+
+class Index:
+    """Judged pairs by hash, and three bit tables that filter out nearly all unjudged rows."""
+
+    def __init__(self, judgments: Judgments) -> None:
+        self.docs = judgments.frame["doc"]
+        self.pool = judgments.pool
+        self.numbers = {name: i for i, name in enumerate(self.pool.queries)}
+        every = np.arange(len(self.pool.queries))
+        for self.seed in range(8):
+            hashes = self.salted(self.docs.hash(self.seed), every, np.diff(self.pool.starts))
+            self.rows = np.argsort(hashes)
+            self.hashes = hashes[self.rows]
+            if not (self.hashes[1:] == self.hashes[:-1]).any():
+                break
+        bits = max(16, (len(hashes) * 4).bit_length())
+        self.mask = np.int64((1 << min(bits, 28)) - 1)
+        self.tables = np.zeros((3, int(self.mask) + 1), np.bool_)
+        for table, shift in zip(self.tables, SHIFTS, strict=True):
+            table[hashes >> shift & self.mask] = True
+
+    def prepared(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Add the hash of each document, and whether each row starts a query.
+
+        This runs where the frame is read.
+        """
+        import polars as pl
+
+        return _with_starts(frame).with_columns(pl.col("doc").hash(self.seed).alias("hash"))
+
+    @staticmethod
+    def salted(hashes: pl.Series, queries: Ints, sizes: Ints) -> Ints:
+        """Combine the hashes of documents with their queries.
+
+        The query contributes its number times a large odd number.
+        """
+        salts = (queries + 1).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        return (hashes.to_numpy() ^ np.repeat(salts, sizes)).view(np.int64)
+
+    def look_up(self, block: Block) -> tuple[Ints, Ints]:
+        """Find the judged rows of a block.
+
+        Returns their rows in the block and in the pool.
+        """
+        if not len(self.hashes):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        maybe = np.flatnonzero(self.tables[0].take(block.hashes & self.mask))
+        for table, shift in zip(self.tables[1:], SHIFTS[1:], strict=True):
+            maybe = maybe[table.take(block.hashes[maybe] >> shift & self.mask)]
+        at = np.minimum(np.searchsorted(self.hashes, block.hashes[maybe]), len(self.hashes) - 1)
+        same = self.hashes[at] == block.hashes[maybe]
+        rows, pool_rows = maybe[same], self.rows[at[same]]
+        segment = np.searchsorted(block.starts, rows, side="right") - 1
+        sure = self.pool.owner[pool_rows] == block.judged[segment]
+        sure &= (block.docs[rows] == self.docs[pool_rows]).to_numpy()
+        return rows[sure], pool_rows[sure]
+
+
+@dataclass(frozen=True, eq=False)
+class Counting:
+    """Judgments and convention, to compute partial ranks of whole queries; can be pickled to other processes."""
+
+    judgments: Judgments
+    rules: Convention
+    top: int = 0
+    """Number of first documents to return per query in addition."""
+
+    @cached_property
+    def index(self) -> Index:
+        """Judged pairs by hash.
+
+        Built in each process, because hashes may differ between machines.
+        """
+        return Index(self.judgments)
+
+    def __getstate__(self) -> dict[str, Any]:
+        pairs = io.BytesIO()  # compressed, because pickled judgments are seven times as large
+        self.judgments.frame.write_ipc(pairs, compression="zstd")
+        return {"pairs": pairs.getvalue(), "source": self.judgments.source, "rules": self.rules, "top": self.top}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        import polars as pl
+
+        judgments = Judgments(pl.read_ipc(io.BytesIO(state["pairs"])), source=state["source"])
+        self.__dict__.update(judgments=judgments, rules=state["rules"], top=state["top"])
+
+    def __call__(self, part: Retrieved, watch: Callable[[int], None] = lambda _: None) -> Tally:
+        """Compute the partial ranks of a part of a run.
+
+        `watch` receives the number of rows processed.
+        """
+        return _count(self, part.name, part.frames(self.index.prepared), watch)
+
+    def whole(self, run: Retrieved, tallies: Iterable[Tally]) -> JudgedRanks:
+        """Merge the partial ranks of a run.
+
+        If parts share a query, the run is computed again as a whole.
+        """
+        found = self._together(tallies, run.name)
+        if found is None:
+            gathered = _count(self, run.name, _gathered(run, self.index), lambda _: None)
+            found = cast(JudgedRanks, self._together([gathered], run.name))
+        return found
+
+    def _together(self, tallies: Iterable[Tally], name: str) -> JudgedRanks | None:
+        return put_together(self.judgments, self.rules, tallies, name=name, top=bool(self.top))
+
+
+def judged_ranks(
+    judgments: Judgments,
+    run: Retrieved,
+    rules: Convention,
+    *,
+    top: int = 0,
+    watch: Callable[[int], None] = lambda _: None,
+) -> JudgedRanks:
+    """Compute the ranks of the judged documents in a run.
+
+    `top` is the number of first documents to return per query in addition. `watch` receives the number of rows
+    processed.
+    """
+    counting = Counting(judgments, rules, top)
+    return counting.whole(run, [counting(run, watch)])
+
+
+def parts_of(run: Retrieved) -> Iterator[Retrieved]:
+    """Split a run into parts of whole queries, for distribution to other processes.
+
+    A run that knows where its rows are stored yields references to them; any other run yields its rows.
+    """
+    own = getattr(run, "parts", None)
+    if own is not None:
+        yield from own()
+        return
+    for frame, starts in _whole_queries(run.frames(_with_starts)):
+        begin = 0
+        while begin < frame.height:
+            end = int(starts[min(int(np.searchsorted(starts, begin + GIVEN)), len(starts) - 1)])
+            yield Run(frame.slice(begin, end - begin).drop("starts"), run.name)
+            begin = end
+
+
+def _gathered(run: Retrieved, index: Index) -> Iterator[pl.DataFrame]:
+    """Yield the whole run with the rows of each query together.
+
+    This is slow; it is for files that mix their queries.
+    """
+    import polars as pl
+
+    whole = _concatenated(list(run.frames()))
+    order = whole.select(pl.col("query").unique(maintain_order=True)).with_row_index("at")
+    together = whole.join(order, on="query", how="left", maintain_order="left").sort("at", maintain_order=True)
+    yield index.prepared(together.drop("at"))
+
+
+def _with_starts(frame: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    changes = (pl.col("query") != pl.col("query").shift()).fill_null(value=True)
+    return frame.rechunk().with_columns(changes.alias("starts"))
+
+
+def _whole_queries(frames: Iterator[pl.DataFrame]) -> Iterator[tuple[pl.DataFrame, Ints]]:
+    """Cut frames between queries; yields frames with the start of each query.
+
+    The last query of a frame waits for the next frame. Only a query that spans several frames is copied.
+    """
+    waiting: list[pl.DataFrame] = []
+    for frame in frames:
+        if frame.height == 0:
+            continue
+        starts = np.flatnonzero(frame["starts"].to_numpy())
+        if waiting and waiting[0]["query"][0] == frame["query"][0]:
+            end = int(starts[1]) if len(starts) > 1 else frame.height
+            waiting.append(frame.slice(0, end))
+            starts = starts[1:]
+            if not len(starts):
+                continue
+        if waiting:
+            yield _one_query(waiting)
+        if len(starts) > 1:
+            yield frame.slice(int(starts[0]), int(starts[-1] - starts[0])), starts - starts[0]
+        waiting = [frame.slice(int(starts[-1]))]
+    if waiting:
+        yield _one_query(waiting)
+
+
+def _one_query(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, Ints]:
+
+    whole = _concatenated(parts).rechunk()
+    return whole, np.array([0, whole.height])
+
+
+def _concatenated(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """Concatenate frames; the rank column is dropped if one of them lacks it."""
+    import polars as pl
+
+    shared = [name for name in parts[0].columns if all(name in part.columns for part in parts)]
+    return pl.concat([part.select(shared) for part in parts])
+
+
+def _count(counting: Counting, name: str, frames: Iterator[pl.DataFrame], watch: Callable[[int], None]) -> Tally:
+    index, rules = counting.index, counting.rules
+    found = Tally()
+    seen: set[str] = set()
+    for frame, starts in _whole_queries(frames):
+        block = _block(frame, starts, index, rules)
+        if not seen.isdisjoint(block.names) or len(set(block.names)) < len(block.names):
+            return Tally(scattered=True)
+        seen.update(block.names)
+        found.rows += frame.height
+        watch(found.rows)
+        if rules.duplicates == "error":
+            _refuse_duplicates(block, name)
+        known = np.flatnonzero(block.judged >= 0)
+        found.judged.append(block.judged[known])
+        found.lengths.append(np.diff(block.starts)[known])
+        if len(known) < len(block.names):
+            found.others += [block.names[i] for i in np.flatnonzero(block.judged < 0).tolist()]
+        rows, pool_rows = index.look_up(block)
+        if rules.own == "dropped":
+            rows, pool_rows = _with_own(frame, block, rows, pool_rows)
+        segment = np.searchsorted(block.starts, rows, side="right") - 1
+        stands = standing(block.scores, block.starts, segment, block.scores[rows])
+        place = np.zeros(len(rows), np.int64)
+        if len(stands.tied):
+            place[stands.tied] = _places(block, rows[stands.tied], segment[stands.tied], stands, rules)
+        found.matches.add(block.judged[segment], pool_rows, place, stands)
+        if counting.top:
+            found.firsts += [_firsts(counting, block, i) for i in known.tolist()]
+    return found
+
+
+def _firsts(counting: Counting, block: Block, i: int) -> First:
+    mine = slice(int(block.starts[i]), int(block.starts[i + 1]))
+    return leading(
+        block.docs.slice(mine.start, mine.stop - mine.start).to_list(),
+        block.scores[mine],
+        None if block.ranks is None else block.ranks[mine],
+        counting.top,
+        counting.rules,
+        query=block.names[i],
+        judged=counting.judgments.nested[block.names[i]],
+    )
+
+
+def _block(frame: pl.DataFrame, starts: Ints, index: Index, rules: Convention) -> Block:
+    names = frame["query"][starts[:-1]].to_list()
+    judged = np.array([index.numbers.get(name, -1) for name in names], np.int64)
+    scores = frame["score"].to_numpy()
+    if rules.width == "float32":
+        with np.errstate(over="ignore"):
+            scores = scores.astype(np.float32).astype(np.float64)
+    hashes = index.salted(frame["hash"], judged, np.diff(starts))
+    ranks = frame["rank"].to_numpy() if rules.ties == "ranked" and "rank" in frame.columns else None
+    return Block(names, starts, frame["doc"], scores, hashes, judged, ranks)
+
+
+def _refuse_duplicates(block: Block, name: str) -> None:
+    """Raise `BadInput` if a judged query has a duplicate document, as trec_eval does."""
+    seen: set[tuple[int, str]] = set()
+    for row in _alike(block).tolist():
+        segment = int(np.searchsorted(block.starts, row, side="right")) - 1
+        pair = (segment, block.docs[row])
+        if pair in seen and block.judged[segment] >= 0:
+            raise BadInput(
+                f"document `{pair[1]}` stands twice in the ranking of query `{block.names[segment]}`",
+                file=name,
+                hint="`--set duplicates=first` lets its best place count; `ragauge validate` lists them all",
+            )
+        seen.add(pair)
+
+
+def _alike(block: Block) -> Ints:
+    """Find rows of judged queries that may be duplicates (equal hashes).
+
+    Each row of some queries writes its number into a table that fits the CPU cache, at an index given by its hash.
+    Only the few rows that find another number there are compared.
+    """
+    table = np.empty(1 << 20, np.int32)
+    found = [np.zeros(0, np.int64)]
+    scored = np.repeat(block.judged >= 0, np.diff(block.starts)) if (block.judged < 0).any() else None
+    begin, total = 0, int(block.starts[-1])
+    while begin < total:
+        end = int(block.starts[min(int(np.searchsorted(block.starts, begin + SOME)), len(block.starts) - 1)])
+        rows = np.arange(begin, end) if scored is None else begin + np.flatnonzero(scored[begin:end])
+        hashes = block.hashes[begin:end] if scored is None else block.hashes[rows]
+        places, own = hashes & (len(table) - 1), np.arange(len(hashes), dtype=np.int32)
+        table[places] = own
+        there = table[places]
+        lost = np.flatnonzero(there != own)
+        # Of two rows with equal hashes, either one was overwritten by the other, or both by a third.
+        ordered = np.sort(hashes[lost])
+        twice = [hashes[lost][hashes[lost] == hashes[there[lost]]], ordered[1:][ordered[1:] == ordered[:-1]]]
+        if len(twice[0]) or len(twice[1]):
+            found.append(rows[np.isin(hashes, np.concatenate(twice))])
+        begin = end
+    return np.concatenate(found)
+
+
+def _with_own(frame: pl.DataFrame, block: Block, rows: Ints, pool_rows: Ints) -> tuple[Ints, Ints]:
+    """Remove matches that are the query itself, and append them as rows to exclude."""
+    own = (frame["query"] == frame["doc"]).arg_true().to_numpy().astype(np.int64)
+    own = own[block.judged[np.searchsorted(block.starts, own, side="right") - 1] >= 0]
+    other = ~np.isin(rows, own)
+    return np.concatenate([rows[other], own]), np.concatenate([pool_rows[other], np.full(len(own), OWN)])
+
+
+def _places(block: Block, rows: Ints, segment: Ints, stands: Standing, rules: Convention) -> Ints:
+    """Count the equal scores that precede each tied match, by the tie rule."""
+    order = np.arange(len(block.scores))
+    for i in np.unique(segment[~stands.in_order[segment]]).tolist():
+        begin, end = block.starts[i], block.starts[i + 1]
+        order[begin:end] = begin + np.argsort(-block.scores[begin:end], kind="stable")
+    # Sorted best first, equal scores are adjacent: those of a match are at begin : begin + size.
+    begins = block.starts[segment] + stands.above[stands.tied]
+    sizes = (stands.through - stands.above)[stands.tied]
+    groups, which = np.unique(begins, return_inverse=True)
+    group_sizes = np.zeros(len(groups), np.int64)
+    group_sizes[which] = sizes
+    if sizes.sum() > 8 * group_sizes.sum():
+        return _places_by_sorting(block, rows, order[_spans(groups, group_sizes)], group_sizes, rules)
+    return _places_by_pairs(block, rows, order, begins, sizes, rules)
+
+
+def _spans(begins: Ints, sizes: Ints) -> Ints:
+    """List the positions begin, begin + 1, … of each span, one span after the other."""
+    ends = np.cumsum(sizes)
+    spans: Ints = np.arange(int(sizes.sum())) + np.repeat(begins - (ends - sizes), sizes)
+    return spans
+
+
+def _places_by_pairs(block: Block, rows: Ints, order: Ints, begins: Ints, sizes: Ints, rules: Convention) -> Ints:
+    """Compare each match with each document of its group, many pairs at a time."""
+    place = np.zeros(len(rows), np.int64)
+    ends = np.cumsum(sizes)
+    done = 0
+    while done < len(rows):
+        part = slice(done, max(done + 1, int(np.searchsorted(ends, (ends[done - 1] if done else 0) + PAIRS))))
+        match = np.repeat(np.arange(done, done + len(rows[part])), sizes[part])
+        other, mine = order[_spans(begins[part], sizes[part])], rows[match]
+        # Remaining ties (a duplicate document, a rank column of zeros) are ordered as in the input.
+        if rules.ties != "ranked":
+            one, two = block.docs[other], block.docs[mine]
+            before = (one > two).to_numpy() | ((one == two).to_numpy() & (other < mine))
+        elif block.ranks is not None:
+            a, b = block.ranks[other], block.ranks[mine]
+            before = (a < b) | ((a == b) & (other < mine))
+        else:
+            before = other < mine
+        place += np.bincount(match, before, len(rows)).astype(np.int64)
+        done = part.stop
+    return place
+
+
+def _places_by_sorting(block: Block, rows: Ints, members: Ints, sizes: Ints, rules: Convention) -> Ints:
+    """Sort each group once; faster if many matches are tied."""
+    import polars as pl
+
+    by_id = rules.ties != "ranked"
+    key = block.docs[members] if by_id else members if block.ranks is None else block.ranks[members]
+    groups = pl.DataFrame({"group": np.repeat(np.arange(len(sizes)), sizes), "key": key, "row": members})
+    in_order = groups.sort(["group", "key"], descending=[False, by_id], maintain_order=True)["row"].to_numpy()
+    place = np.zeros(len(block.scores), np.int64)
+    place[in_order] = _spans(np.zeros(len(sizes), np.int64), sizes)
+    places: Ints = place[rows]
+    return places

@@ -1,0 +1,82 @@
+"""Latency percentiles of each stage, and throughput."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ragauge.core.records import Floats
+from ragauge.core.summaries import Latency, Speed
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+PERCENTILES = (50, 90, 95, 99)
+
+
+def latency(milliseconds: Floats) -> Latency:
+    """Summarise the latencies of one stage, in milliseconds.
+
+    Formula: the p-th percentile of n sorted values is at position (n - 1) p / 100, interpolated linearly.
+
+    >>> latency(np.array([1.0, 2.0, 3.0, 4.0])).p50
+    2.5
+    """
+    n = len(milliseconds)
+    if not n:
+        return Latency(0, *[math.nan] * 8)
+    p50, p90, p95, p99 = (float(value) for value in np.percentile(milliseconds, PERCENTILES))
+    spread = float(milliseconds.std(ddof=1)) if n > 1 else math.nan
+    return Latency(
+        n, float(milliseconds.mean()), p50, p90, p95, p99, spread, float(milliseconds.min()), float(milliseconds.max())
+    )
+
+
+def milliseconds(timings: pl.DataFrame) -> dict[str, Floats]:
+    """Return the latencies of each stage and the total, in milliseconds.
+
+    Stages cover successful queries; the total also covers timeouts.
+    """
+    status = timings["status"].to_numpy()
+    answered = status == "ok"
+    waited = answered | (status == "timeout")
+    stages = {}
+    for name in timings.columns:
+        if name.endswith("_ns") and name not in ("began_ns", "total_ns"):
+            values = timings[name].cast(float).fill_null(math.nan).to_numpy()
+            kept = values[answered & ~np.isnan(values)]
+            if len(kept):
+                stages[name.removesuffix("_ns")] = kept / 1e6
+    stages["total"] = timings["total_ns"].to_numpy().astype(np.float64)[waited] / 1e6
+    return stages
+
+
+def speed(timings: pl.DataFrame) -> Speed:
+    """Summarise the timings of a run: latency, throughput, failures, timeouts.
+
+    Columns are `status`, `session`, `began_ns`, `total_ns` and `<stage>_ns`.
+    """
+    status = timings["status"].to_numpy()
+    return Speed(
+        {stage: latency(values) for stage, values in milliseconds(timings).items()},
+        throughput=_rate(timings, int((status == "ok").sum())),
+        asked=len(status),
+        failed=int((status == "error").sum()),
+        timed_out=int((status == "timeout").sum()),
+    )
+
+
+def _rate(timings: pl.DataFrame, answered: int) -> float:
+    """Return the number of successful queries per second.
+
+    Time runs from the first start to the last end of each session. Breaks between sessions are excluded. NaN if no
+    time passed.
+    """
+    seconds = 0.0
+    for part in timings.partition_by("session"):
+        began, total = part["began_ns"].to_numpy(), part["total_ns"].to_numpy()
+        seconds += float((began + total).max() - began.min()) / 1e9
+    return answered / seconds if seconds > 0 else math.nan

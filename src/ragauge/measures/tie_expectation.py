@@ -1,0 +1,108 @@
+"""Expected values of measures over all orders of equal scores.
+
+After McSherry and Najork (2008), Computing IR Performance Measures Efficiently in the Presence of Tied Scores. A tie
+group consists of the ranks `first` to `last` that its documents share; all orders are equally likely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import comb
+
+import numpy as np
+
+from ragauge.core.records import Floats, Ints
+from ragauge.measures.judged_ranks import JudgedRanks
+
+
+def bounds(judged: JudgedRanks) -> tuple[Ints, Ints]:
+    """Return the first and the last rank that each document can have."""
+    if judged.tie_first is None or judged.tie_last is None:
+        return judged.rank, judged.rank
+    return judged.tie_first, judged.tie_last
+
+
+def mean_discount(judged: JudgedRanks, discount: Floats) -> Floats:
+    """Average `discount[rank]` over the ranks that each document can have.
+
+    0 beyond the array.
+    """
+    first, last = bounds(judged)
+    upto = np.concatenate([[0.0], np.cumsum(discount[1:])])
+    end = len(upto) - 1
+    total: Floats = upto[np.minimum(last, end)] - upto[np.minimum(first - 1, end)]
+    return total / (last - first + 1)
+
+
+def _groups(judged: JudgedRanks, rel: float) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield the tie groups with relevant documents.
+
+    Each is a tuple of query, first rank, size, number of relevant documents in it, and number above it.
+    """
+    first, last = bounds(judged)
+    good = judged.grade >= rel
+    table = np.stack([judged.query[good], first[good], last[good] - first[good] + 1], axis=1)
+    groups, counts = np.unique(table, axis=0, return_counts=True)
+    query, above = -1, 0
+    for (at, begin, size), inside in zip(groups.tolist(), counts.tolist(), strict=True):
+        if at != query:
+            query, above = at, 0
+        yield at, begin, size, inside, above
+        above += inside
+
+
+def hit_rate(judged: JudgedRanks, k: int, rel: float) -> Floats:
+    """Compute the probability that a relevant document is in the first k."""
+    values = np.zeros(judged.n)
+    for query, first, size, inside, above in _groups(judged, rel):
+        taken = min(size, k - first + 1)
+        if above == 0 and taken > 0:
+            values[query] = 1 - comb(size - inside, taken) / comb(size, taken)
+    return values
+
+
+def reciprocal_rank(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
+    """Compute the expected reciprocal rank of the first relevant document."""
+    values = np.zeros(judged.n)
+    for query, first, size, inside, above in _groups(judged, rel):
+        if above == 0:
+            # Probability that the first of `inside` relevant documents among `size` positions is at position i.
+            ways = comb(size, inside)
+            places = range(size - inside + 1)
+            values[query] = sum(
+                comb(size - i - 1, inside - 1) / ways / (first + i) for i in places if k is None or first + i <= k
+            )
+    return values
+
+
+def precision_sum(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
+    """Compute the expected sum of the precisions at the relevant ranks up to k."""
+    values = np.zeros(judged.n)
+    for query, first, size, inside, above in _groups(judged, rel):
+        ranks = np.arange(first, first + size)
+        others = np.arange(size) * (inside - 1) / max(size - 1, 1)
+        each = inside / size * (above + others + 1) / ranks
+        values[query] += each.sum() if k is None else each[ranks <= k].sum()
+    return values
+
+
+def precision_of_found(judged: JudgedRanks, k: int, rel: float) -> Floats:
+    """Compute the expected mean precision at the relevant ranks found up to k."""
+    values = np.zeros(judged.n)
+    complete = np.zeros(judged.n)
+    for query, first, size, inside, above in _groups(judged, rel):
+        taken = min(size, k - first + 1)
+        if taken <= 0:
+            continue
+        # Groups above the cutoff are complete. Of the group that it splits, x relevant documents are in with this
+        # probability.
+        value = 0.0
+        for x in range(max(0, taken - (size - inside)), min(inside, taken) + 1):
+            chance = comb(inside, x) * comb(size - inside, taken - x) / comb(size, taken)
+            others = np.arange(taken) * (x - 1) / max(taken - 1, 1)
+            own = float((x / taken * (above + others + 1) / np.arange(first, first + taken)).sum()) if x else 0.0
+            value += chance * (complete[query] + own) / (above + x) if above + x else 0.0
+            if taken == size:
+                complete[query] += own
+        values[query] = value
+    return values

@@ -1,0 +1,1 @@
+"""Embedders, tokenizers and chat models."""

@@ -1,0 +1,80 @@
+"""Open chat models by name: `openai:MODEL@URL`, `local:FILE.gguf`, `local:smollm2`, `replay:FILE`, or a plug-in."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ragauge.core import plugins
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.protocols import Chat
+from ragauge.core.secrets import without_credentials
+
+SHAPE = re.compile(r"(?P<kind>[\w-]+)(?::(?P<what>.*))?", re.S)
+EXAMPLES = "openai:MODEL@URL, openai:MODEL, local:FILE.gguf, local:smollm2, replay:FILE"
+
+
+def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
+    """Open the chat model of a name; options are keyword arguments of its constructor.
+
+    >>> open_chat("openai:llama3@http://localhost:11434/v1", {"seed": 1}).name
+    'openai:llama3@http://localhost:11434/v1'
+    """
+    found = SHAPE.fullmatch(text.strip())
+    if found is None:
+        raise BadInput(f"`{shown(text)}` names no chat", hint=f"{_meant(text)}there are lexical, {EXAMPLES}")
+    kind, what = found["kind"], found["what"] or ""
+    if kind not in (named := plugins.names("chats")):
+        named = ["lexical", *named]
+        guess = "" if difflib.get_close_matches(kind, named, cutoff=0.5) else _meant(text)
+        raise UnknownName("chat", kind, named, hint=f"{guess}there are {', '.join(named)}")
+    factory = plugins.find("chats", kind)
+    given = dict(options or {})
+    model, at, url = _parted(what)
+    if kind == "openai" and at:
+        what, given["url"] = model, url
+    if not what:
+        raise BadInput(f"`{shown(text)}` does not say which", hint=EXAMPLES)
+    known = inspect.signature(factory).parameters
+    takes_all = any(one.kind is one.VAR_KEYWORD for one in known.values())
+    names = [name for name, one in known.items() if one.kind is one.KEYWORD_ONLY]
+    for name in given:
+        if name not in names and not takes_all:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(names) or 'none'}"
+            raise BadInput(f"the chat `{kind}` has no option `{name}`", hint=hint)
+    chat: Chat = factory(what, **given)
+    return chat
+
+
+def shown(text: str) -> str:
+    """Remove the credentials from the URL in a chat name.
+
+    >>> shown("openai:m@http://me:secret@host/v1")
+    'openai:m@http://host/v1'
+    """
+    before, at, url = _parted(text)
+    return f"{before}{at}{without_credentials(url)}" if at else text
+
+
+def _meant(text: str) -> str:
+    """Suggest a chat name for a model name or URL, as the start of a hint.
+
+    >>> _meant("gpt-4o-mini"), _meant("http://localhost:8000/v1")
+    ('did you mean `openai:gpt-4o-mini`? ', 'did you mean `openai:MODEL@http://localhost:8000/v1`? ')
+    """
+    bare = text.strip()
+    url = re.match(r"https?://", bare)
+    if not bare or (not url and re.search(r"\s", bare)):
+        return ""
+    return f"did you mean `openai:{f'MODEL@{without_credentials(bare)}' if url else shown(bare)}`? "
+
+
+def _parted(text: str) -> tuple[str, str, str]:
+    """Split a chat name at the `@` before its URL; model names may contain an `@` too."""
+    place = re.search(r"@(?=\w+://)", text)
+    place = place or (re.search(r"@(?=[^@]*[:/][^@]*$)", text) if text else None)
+    return (text[: place.start()], "@", text[place.end() :]) if place else (text, "", "")

@@ -1,0 +1,397 @@
+"""Call a chat model with timeouts, retries and a limit on concurrent requests."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import random
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from ragauge.compute.event_loops import in_a_thread
+from ragauge.core.errors import BackendFailed, BadInput, RagaugeError
+from ragauge.core.protocols import Chat, Message, Reply, close
+from ragauge.core.secrets import redact, redact_data
+
+LONGEST_WORDS = 500
+"""Maximum number of characters of an error message of a user-supplied chat model."""
+
+
+def is_async(chat: Any) -> bool:
+    """Return whether the result of the chat model's `complete` must be awaited."""
+    return bool(getattr(chat, "asynchronous", False)) or inspect.iscoroutinefunction(chat.complete)
+
+
+async def ask(chat: Chat, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> Reply:
+    """Send one request and return the reply.
+
+    `complete` of some chat models makes several requests, to find the format that an endpoint accepts. They also have
+    `request`, which makes one request and raises BackendFailed with `adapted` if another one is needed. It is used if
+    available, because limits count requests.
+    """
+    return await _call(chat, getattr(chat, "request", chat.complete), messages, schema)
+
+
+async def ask_until_adapted(chat: Chat, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> Reply:
+    """Return the reply of `complete`, which may make several requests."""
+    return await _call(chat, chat.complete, messages, schema)
+
+
+async def _call(
+    chat: Chat, call: Callable[..., Any], messages: Sequence[Message], schema: Mapping[str, Any] | None
+) -> Reply:
+    found = call(messages, schema) if is_async(chat) else await in_a_thread(call, messages, schema)
+    reply = await found if inspect.isawaitable(found) else found
+    if not isinstance(reply, Reply):
+        raise BackendFailed(f"the chat `{chat.name}` gave a {type(reply).__name__}, not a Reply")
+    return reply._replace(
+        text=redact_data(reply.text), finish=redact_data(reply.finish), model=redact_data(reply.model)
+    )
+
+
+async def attempt(chat: Chat, messages: Sequence[Message], schema: Mapping[str, Any] | None, limit: float) -> Reply:
+    """Send one request and wait at most `limit` seconds for the reply.
+
+    Any error of the chat model is raised as BackendFailed, with the original message.
+    """
+    scope = asyncio.timeout(limit)
+    try:
+        async with scope:
+            return await ask(chat, messages, schema)
+    except RagaugeError:
+        raise
+    except TimeoutError as error:
+        words = f"no reply within {limit:.3g} s" if scope.expired() else f"TimeoutError: {error}"
+        failure = BackendFailed(words, passing=True)
+        failure.unanswered = True
+    except Exception as error:  # A user-supplied chat model may raise any exception.
+        words = redact(" ".join(f"{type(error).__name__}: {error}".split()))[:LONGEST_WORDS]
+        failure = BackendFailed(words, passing=isinstance(error, OSError))
+    raise failure
+
+
+class Enough(Exception):
+    """Raised when a budget set by the user is reached.
+
+    The remaining requests are not made.
+    """
+
+
+LONGEST_PAUSE = 60.0
+"""Maximum pause in seconds, if the endpoint does not say how long to wait."""
+Chance = Callable[[], float]
+"""Function that returns a random number between 0 and 1."""
+
+
+class Pace:
+    """Slots for concurrent calls in one event loop, in order of arrival; retries go first."""
+
+    def __init__(self, most: int, *, pause: float = 0.5, chance: Chance = random.random) -> None:
+        self.most = most
+        self.limit = float(most)
+        """Number of calls allowed at a time now; at least 1."""
+        self.busy = 0
+        """Number of calls in progress."""
+        self._pause = pause
+        self._chance = chance
+        self._until = 0.0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._round = 0
+        """Number of slow-downs. Failures of calls that began before the last slow-down are ignored."""
+        self._in_a_row = 0
+        self._end: Callable[[], Exception] | None = None
+        """Returns the exception for new and waiting calls once the slots are closed."""
+
+    async def enter(self, *, again: bool = False) -> int:
+        """Wait for a slot and return the number of slow-downs, for `overloaded`."""
+        loop = asyncio.get_running_loop()
+        if (ended := self._ended()) is not None:
+            raise ended
+        if self._open(loop) and (again or not self._waiting):
+            self.busy += 1
+            return self._round
+        place: asyncio.Future[None] = loop.create_future()
+        if again:
+            self._waiting.appendleft(place)
+        else:
+            self._waiting.append(place)
+        self._wake()
+        try:
+            await place
+        except asyncio.CancelledError:
+            if not place.cancelled():  # The slot was assigned before the cancellation.
+                self.leave()
+            raise
+        if (ended := self._ended()) is not None:
+            self.leave()
+            raise ended
+        return self._round
+
+    def leave(self) -> None:
+        """Release the slot."""
+        self.busy -= 1
+        self._wake()
+
+    def shut(self, why: Callable[[], Exception]) -> None:
+        """Refuse all waiting and future calls with the exception that `why` returns."""
+        self._end = why
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                self.busy += 1  # Released by enter(), which raises.
+                place.set_result(None)
+
+    def well(self) -> None:
+        """Record a successful reply; a full round of them raises the limit by one."""
+        self._in_a_row = 0
+        if self.limit < self.most:
+            self.limit = min(float(self.most), self.limit + 1 / self.limit)
+            self._wake()
+
+    def overloaded(self, entered: int, after: float | None) -> None:
+        """Record an overload: halve the limit and pause for `after` or random seconds.
+
+        `entered` is what `enter` returned for the call.
+        """
+        if entered == self._round:
+            self._round += 1
+            self._in_a_row += 1
+            self.limit = max(1.0, self.limit / 2)
+            if after is None:
+                longest = min(LONGEST_PAUSE, self._pause * 2.0 ** (self._in_a_row - 1))
+                self.hold(longest * (0.5 + 0.5 * self._chance()))
+        if after is not None:
+            # Other clients were probably given the same time: add a random part.
+            self.hold(after + self._pause * self._chance())
+
+    def hold(self, seconds: float) -> None:
+        """Start no calls for a number of seconds."""
+        if seconds > 0:
+            self._until = max(self._until, asyncio.get_running_loop().time() + seconds)
+
+    def _ended(self) -> Exception | None:
+        return None if self._end is None else self._end()
+
+    def _open(self, loop: asyncio.AbstractEventLoop) -> bool:
+        return self.busy < int(self.limit) and loop.time() >= self._until
+
+    def _wake(self) -> None:
+        if not self._waiting:
+            return
+        loop = asyncio.get_running_loop()
+        while self._waiting and self._open(loop):
+            place = self._waiting.popleft()
+            if not place.done():  # The waiting call may have been cancelled.
+                self.busy += 1
+                place.set_result(None)
+        if self._waiting and loop.time() < self._until:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(self._until, self._again)
+
+    def _again(self) -> None:
+        self._timer = None
+        self._wake()
+
+
+MAX_FORMATS = 12
+"""Maximum number of requests per call in formats that the endpoint does not accept."""
+
+
+class Called(NamedTuple):
+    """Reply to a call, with the time and the requests that it took."""
+
+    reply: Reply
+    """Reply, with the token counts of its own request only."""
+    seconds: float
+    """Duration of all attempts, in seconds, without pauses and without waiting for a free slot."""
+    attempts: int
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    """Number of completion tokens of the failed requests before the reply; `prompt_tokens` counts their prompt tokens.
+    """
+
+
+class Account(Protocol):
+    """Counts the requests of one call."""
+
+    def begin(self) -> None:
+        """Count a request before it is made.
+
+        Raise `BudgetReached` if a limit does not allow it.
+        """
+
+    def fail(self, failure: BackendFailed) -> None:
+        """Record that the request failed."""
+
+
+class Uncounted:
+    """Request counter without a limit."""
+
+    def begin(self) -> None:
+        """Allow the request."""
+
+    def fail(self, failure: BackendFailed) -> None:
+        """Record nothing."""
+
+
+class _Tried(NamedTuple):
+    """Number of requests of a call so far, and the tokens of those that failed."""
+
+    attempts: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def and_spent(self, failure: BackendFailed) -> _Tried:
+        return self._replace(
+            prompt_tokens=self.prompt_tokens + failure.prompt_tokens,
+            completion_tokens=self.completion_tokens + failure.completion_tokens,
+        )
+
+
+class Caller:
+    """Sends calls to a chat model, at most `concurrency` at a time, in one event loop.
+
+    An attempt may take `timeout` seconds. A call may take `patience` seconds from its first attempt, pauses included.
+    Temporary failures are retried up to `retries` times, after a random pause that starts at up to `pause` seconds and
+    doubles its limit each time. If the server reports overload, all calls slow down; these attempts are limited by
+    `patience` only. A server that asks for a longer wait than `patience` allows is a final failure.
+    """
+
+    def __init__(
+        self,
+        chat: Chat,
+        *,
+        concurrency: int = 16,
+        timeout: float | None = 60.0,
+        patience: float = 600.0,
+        retries: int = 5,
+        pause: float = 0.5,
+        chance: Chance = random.random,
+    ) -> None:
+        if concurrency < 1:
+            raise BadInput(f"concurrency is {concurrency}, not at least 1")
+        if retries < 0:
+            raise BadInput(f"retries is {retries}, not at least 0")
+        for name, seconds in (("time-out", timeout), ("patience", patience)):
+            if seconds is not None and not seconds > 0:
+                raise BadInput(f"the {name} is {seconds:g} seconds")
+        if not pause >= 0:
+            raise BadInput(f"the pause before a retry is {pause:g} seconds")
+        self.chat = chat
+        self.pace = Pace(concurrency, pause=pause, chance=chance)
+        self._timeout = timeout
+        self._patience = patience
+        self._retries = retries
+        self._pause = pause
+        self._chance = chance
+
+    async def call(
+        self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None, account: Account | None = None
+    ) -> Called:
+        """Call the chat model and return the reply with its time and attempts.
+
+        BackendFailed is raised if there is none; `final` means that every other call will fail too. Each request is
+        counted by `account`: those in formats that the endpoint refuses, and retries. If a limit allows no first
+        request, `BudgetReached` is raised; if it allows no retry, the last failure.
+        """
+        account = account or Uncounted()
+        failure: BackendFailed | None = None
+        loop = asyncio.get_running_loop()
+        entered = await self.pace.enter()
+        ends = loop.time() + self._patience
+        seconds, counted, formats = 0.0, 0, 0
+        tried = _Tried()
+        while True:
+            began = loop.time()
+            try:
+                account.begin()
+                tried = tried._replace(attempts=tried.attempts + 1)
+                reply = await self._attempt(messages, schema, ends - began)
+                self.pace.well()
+                # A longer pause would block all calls without a message; the next reply reports the limit again.
+                self.pace.hold(min(reply.hold, self._patience))
+                return Called(reply, seconds + loop.time() - began, *tried)
+            except Enough as limit:
+                if failure is None:
+                    raise
+                raise _given_up(failure, tried, str(limit)) from None
+            except BackendFailed as error:
+                failure = error
+                account.fail(failure)
+                tried = tried.and_spent(failure)
+                if failure.final or self._too_long(failure, ends - loop.time()):
+                    # Close before the slot is released: the waiting calls would fail in the same way.
+                    self.pace.shut(partial(_given_up, failure, _Tried(), final=True))
+                elif failure.passing and failure.busy:
+                    self.pace.overloaded(entered, failure.after)
+            finally:
+                self.pace.leave()
+            seconds += loop.time() - began
+            formats += failure.adapted
+            counted += not failure.busy and not failure.adapted
+            left = ends - loop.time()
+            if self._too_long(failure, left):
+                raise _given_up(failure, tried, f"it asks to wait {failure.after:.0f} s", final=True)
+            again = failure.passing or failure.adapted
+            if not again or failure.final or counted > self._retries or formats > MAX_FORMATS or left <= 0:
+                raise _given_up(failure, tried)
+            try:
+                async with asyncio.timeout(left):
+                    if not failure.busy and not failure.adapted:
+                        await asyncio.sleep(self._wait(failure, counted))
+                    entered = await self.pace.enter(again=True)
+            except TimeoutError:
+                raise _given_up(failure, tried, f"within {self._patience:g} s") from None
+
+    async def _attempt(self, messages: Sequence[Message], schema: Mapping[str, Any] | None, left: float) -> Reply:
+        return await attempt(self.chat, messages, schema, left if self._timeout is None else min(self._timeout, left))
+
+    def _too_long(self, failure: BackendFailed, left: float) -> bool:
+        return failure.passing and failure.after is not None and failure.after > left
+
+    def _wait(self, failure: BackendFailed, counted: int) -> float:
+        """Return a random pause in seconds.
+
+        Its upper limit doubles with each retry, so that calls that failed together are not repeated together.
+        """
+        if failure.after is not None:
+            return failure.after + self._pause * self._chance()
+        return min(LONGEST_PAUSE, self._pause * 2.0 ** (counted - 1)) * self._chance()
+
+    async def close(self) -> None:
+        """Close the chat model if it has a `close` method."""
+        if inspect.isawaitable(closing := close(self.chat)):
+            await closing
+
+
+def _given_up(failure: BackendFailed, tried: _Tried, why: str = "", *, final: bool = False) -> BackendFailed:
+    """Return the last failure with the number of attempts."""
+    often = f"{tried.attempts} attempts" if tried.attempts > 1 else ""
+    about = ", ".join(filter(None, [often, why]))
+    last = BackendFailed(
+        f"{failure.message} ({about})" if about else failure.message,
+        hint=failure.hint,
+        passing=failure.passing,
+        after=failure.after,
+        final=final or failure.final,
+        busy=failure.busy,
+    )
+    last.attempts, last.prompt_tokens, last.completion_tokens = tried
+    return last
+
+
+def check_identity(thing: Any) -> None:
+    """Refuse a chat model or judge whose identity cannot be written as JSON."""
+    try:
+        json.dumps(dict(thing.identity), sort_keys=True, allow_nan=False)
+        _ = thing.name
+    except (AttributeError, TypeError, ValueError) as error:
+        raise BadInput(
+            f"{thing!r} has no name and identity that can be written down ({error})",
+            hint="identity is a mapping of texts and numbers: whatever changes a reply is in it",
+        ) from None

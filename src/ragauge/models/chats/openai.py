@@ -1,0 +1,311 @@
+"""Call endpoints with OpenAI's chat protocol: OpenAI, vLLM, Ollama, llama.cpp, LM Studio and others."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.core.protocols import Message, Reply
+from ragauge.core.secrets import register_fields, register_secrets, register_url, without_credentials
+from ragauge.core.structured_text import parse_json
+from ragauge.models.chats.openai_protocol import RUNGS, Manner, Problem, problem_of, used_up
+from ragauge.models.chats.reply_parsing import chosen, goes_on, probabilities, spoken, words_of
+from ragauge.models.http_client import find_failure, open_async_client
+
+PUBLIC = "https://api.openai.com/v1"
+EXAMPLE = "openai:MODEL@http://localhost:8000/v1"
+ROUNDS = 12
+"""Maximum number of requests per call while the accepted format is determined."""
+LONGEST_WAIT = 3600.0
+"""Timeout of a reply in seconds; the caller usually sets a shorter one."""
+VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
+"""Form of a variable name. Other values of `key` may be the key itself and must not be shown."""
+MOST_TOKENS = 10**12
+"""Maximum plausible token count; larger values are ignored."""
+ENDS = {
+    "stop": ("", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"),
+    "length": ("length", "max_tokens", "model_length"),
+    "content_filter": ("content_filter", "safety"),
+    "tool": ("tool_calls", "tool_use", "function_call"),
+}
+"""Finish reason, and the names that endpoints use for it."""
+
+
+class OpenAI:
+    """Chat model at `url`, at OPENAI_BASE_URL, or at OpenAI.
+
+    The API key is read from the environment variable named by `key` and is neither shown nor written. An endpoint that
+    is given by its address needs none. `structured` is the way to request structured replies: `auto` begins with
+    `json_schema` and falls back to `json_object` and `plain` if the endpoint refuses or ignores it. `grammar` restricts
+    one-word replies to the allowed words (llama.cpp only). `effort` is the reasoning effort. `extra` is added to every
+    request.
+    """
+
+    asynchronous = True
+
+    def __init__(  # noqa: PLR0913 - each is an option of its own, and has a default
+        self,
+        model: str,
+        *,
+        url: str | None = None,
+        temperature: float | None = 0.0,
+        seed: int | None = None,
+        max_tokens: int | None = None,
+        structured: str = "auto",
+        effort: str | None = None,
+        grammar: bool = False,
+        extra: Mapping[str, Any] | None = None,
+        key: str = "OPENAI_API_KEY",
+    ) -> None:
+        try:
+            import openai
+        except ImportError:
+            raise MissingExtra("the chat `openai`", "openai") from None
+        if structured not in ("auto", *RUNGS):
+            raise BadInput(f"structured is `{structured}`", hint=f"one of auto, {', '.join(RUNGS)}")
+        given = url or os.environ.get("OPENAI_BASE_URL")
+        self._url = given or PUBLIC
+        parts = urlsplit(self._url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BadInput(f"`{without_credentials(self._url)}` is no address", hint=EXAMPLE)
+        if "?" in self._url or "#" in self._url:
+            raise BadInput(f"the address {without_credentials(self._url)} has a query, and none is sent", hint=EXAMPLE)
+        secret = os.environ.get(key, "")
+        if key and key not in os.environ and not VARIABLE.fullmatch(key):
+            raise BadInput(
+                "the option `key` does not name a variable", hint="put the key into OPENAI_API_KEY, or name another"
+            )
+        self._sdk: Any = openai
+        self._http: Any = import_module(type(openai.DEFAULT_CONNECTION_LIMITS).__module__.partition(".")[0])
+        self._key = secret or ("none" if given else "")
+        self._variable = key
+        register_secrets(secret)
+        register_url(self._url)
+        register_fields(extra or {})
+        self._shown = without_credentials(self._url)
+        self._local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+        self._client: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._model = model
+        more = dict(extra or {})
+        settings = {"temperature": temperature, "seed": seed, "reasoning_effort": effort}
+        sent = {name: value for name, value in settings.items() if value is not None and name not in more}
+        self._manner = Manner(
+            {**sent, **more}, max_tokens, RUNGS if structured == "auto" else (structured,), grammar=grammar
+        )
+        self.name = f"openai:{model}" + (f"@{self._shown}" if given else "")
+        self.identity: Mapping[str, Any] = {
+            "chat": "openai",
+            "endpoint": self._shown,
+            "model": model,
+            **sent,
+            "max_tokens": max_tokens,
+            "structured": structured,
+            **({"grammar": True} if grammar else {}),
+            **({"extra": {name: _hash(name, value) for name, value in more.items()}} if more else {}),
+        }
+
+    @property
+    def local(self) -> bool:
+        """Whether the endpoint is on this machine."""
+        return self._local
+
+    @property
+    def missing_key(self) -> str:
+        """Environment variable of a required key that is missing; empty if none is."""
+        return "" if self._key else self._variable
+
+    def keyed(self, secret: str) -> Self:
+        """Set the key directly instead of by a variable, and return this object."""
+        self._key = secret
+        register_secrets(secret)
+        return self
+
+    @property
+    def notes(self) -> list[str]:
+        """Requested features that the endpoint does not support, as text."""
+        return [f"{self.name}: {note}" for note in self._manner.notes]
+
+    async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
+        """Return the reply, with as many requests as needed to find a format.
+
+        The tokens of requests in formats that the endpoint did not accept are added to it.
+        """
+        prompt = completion = 0
+        for _ in range(ROUNDS):
+            try:
+                reply = await self.request(messages, schema)
+            except BackendFailed as failure:
+                failure.prompt_tokens = prompt = prompt + failure.prompt_tokens
+                failure.completion_tokens = completion = completion + failure.completion_tokens
+                if not failure.adapted:
+                    raise
+                continue
+            return reply._replace(
+                prompt_tokens=reply.prompt_tokens + prompt, completion_tokens=reply.completion_tokens + completion
+            )
+        raise _paid(BackendFailed(f"{self._shown} accepts no request format"), Reply("", prompt, completion))
+
+    async def request(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
+        """Send one request and return the reply.
+
+        Raise BackendFailed with `adapted` if the next request has another format.
+        """
+        self.ready()
+        words = words_of(schema)
+        how = self._manner.how(words, schema)
+        body = self._manner.body(messages, schema, how)
+        found, headers, problem = await self._send(body)
+        if problem is not None:
+            failure = problem.failure(self._shown)
+            failure.adapted = self._manner.stepped_down(problem, body, how)
+            raise failure
+        reply = self._read(found, headers, how, words)
+        if schema is not None and self._manner.ask_again(reply, body, how, schema):
+            failure = _paid(BackendFailed(f"{self._shown}: the reply does not have the requested format"), reply)
+            failure.adapted = True
+            raise failure
+        return reply
+
+    def ready(self) -> None:
+        """Raise BackendFailed if a required key is missing. Cost estimates need no key."""
+        if self._key:
+            return
+        own = f"openai:{self._model}@http://localhost:8000/v1"
+        raise BackendFailed(
+            f"the chat `openai` needs a key, and there is none in {self._variable}",
+            hint=f"set {self._variable}, or give the address of a server of your own: {own}",
+            final=True,
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            await client.close()
+
+    async def _send(self, body: dict[str, Any]) -> tuple[dict[str, Any], Mapping[str, str], Problem | None]:
+        client = self._client_here()
+        try:
+            # The SDK's typed methods are slower than the request itself, because they validate all types twice.
+            response = await client.post(
+                "/chat/completions", cast_to=self._http.Response, body={"model": self._model, **body}
+            )
+        except self._sdk.APIStatusError as error:
+            response = error.response
+            headers = response.headers
+            return {}, headers, problem_of(error.status_code, error.body, response.text, headers)
+        except self._sdk.OpenAIError as error:
+            guard = find_failure(error)
+            cause = error.__cause__ or error
+            if guard is None:
+                return {}, {}, Problem(None, f"{type(cause).__name__}: {cause}".removesuffix(": "))
+        else:
+            guard = None
+        if guard is not None:  # Raised outside of the handler, so that its context does not show the request headers.
+            raise guard from None
+        try:
+            found = parse_json(response.content, unique_keys=False)
+        except ValueError:
+            text = response.text
+            page = text.lstrip().startswith("<")
+            words = f"{'a page' if page else 'no whole JSON'}: {text[:200]!r}"
+            return {}, response.headers, Problem(200 if page else None, words)
+        if not isinstance(found, dict) or not isinstance(found.get("choices"), list) or not found["choices"]:
+            body_of = found if isinstance(found, dict) else {}
+            inner = body_of.get("error")
+            code = inner.get("code") if isinstance(inner, dict) else None
+            status = code if isinstance(code, int) and code >= 400 else 200
+            return {}, response.headers, problem_of(status, found, response.text, response.headers)
+        return found, response.headers, None
+
+    def _client_here(self) -> Any:
+        """Return the client of the running event loop: connections belong to one loop."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            limits = self._http.Limits(max_connections=None, max_keepalive_connections=None)
+            wait = self._sdk.Timeout(LONGEST_WAIT, connect=10.0)
+            client = open_async_client(self._http, limits=limits, timeout=wait, trust_env=not self._local)
+            self._client = self._sdk.AsyncOpenAI(
+                api_key=self._key,
+                base_url=self._url,
+                max_retries=0,
+                timeout=wait,
+                http_client=client,
+            )
+            self._loop = loop
+        return self._client
+
+    def _read(self, found: dict[str, Any], headers: Mapping[str, str], how: str, words: list[str]) -> Reply:
+        choice = _mapping(found["choices"][0])
+        message = _mapping(choice.get("message"))
+        text, finish = _said(message, str(choice.get("finish_reason") or ""))
+        chances: dict[str, float] = {}
+        if words and finish in ("stop", "length"):
+            chances = probabilities(_mapping(choice.get("logprobs")).get("content"), words, text)
+            word = chosen(text, words, chances)
+            if word in words and goes_on(text, word):
+                finish = "stop"  # Only text after the word can be cut off.
+            text, how = word, "tokens" if chances else "plain"
+        usage = _mapping(found.get("usage"))
+        details = _mapping(usage.get("prompt_tokens_details"))
+        return Reply(
+            text,
+            prompt_tokens=_count(usage.get("prompt_tokens")),
+            completion_tokens=_count(usage.get("completion_tokens")),
+            cached_tokens=_count(details.get("cached_tokens")) or _count(usage.get("prompt_cache_hit_tokens")),
+            finish=finish,
+            model=str(found.get("model") or ""),
+            probabilities=chances,
+            how=how,
+            hold=used_up(headers),
+        )
+
+
+def _said(message: Mapping[str, Any], end: str) -> tuple[str, str]:
+    """Return text and finish reason of a message, including refusals and tool calls."""
+    content = message.get("content")
+    text = content if isinstance(content, str) else ""
+    if message.get("refusal"):
+        return str(message["refusal"]), "refusal"
+    if called := message.get("tool_calls") or message.get("function_call"):
+        return text or json.dumps(called, ensure_ascii=False), "tool"
+    finish = next((name for name, words in ENDS.items() if end.lower() in words), end)
+    after = spoken(text)
+    return after if after == text else after.strip(), finish
+
+
+def _paid(failure: BackendFailed, spent: Reply) -> BackendFailed:
+    failure.prompt_tokens, failure.completion_tokens = spent.prompt_tokens, spent.completion_tokens
+    return failure
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _count(value: Any) -> int:
+    """Parse a token count of any type; 0 if it is invalid."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0
+    return int(number) if math.isfinite(number) and 0 <= number <= MOST_TOKENS else 0
+
+
+def _hash(name: str, value: Any) -> str:
+    """Hash a parameter for the identity, because its value may be secret."""
+    try:
+        text = json.dumps(value, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError):
+        raise BadInput(f"`{name}` of the option `extra` is no JSON") from None
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

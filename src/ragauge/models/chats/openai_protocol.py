@@ -1,0 +1,282 @@
+"""Find the request format that an endpoint accepts, from the strictest to the least strict."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple
+
+from ragauge.core.errors import BackendFailed
+from ragauge.core.protocols import Message, Reply
+from ragauge.core.structured_text import parse_json
+from ragauge.models.chats.reply_parsing import obeys, unfinished, words_of
+
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+KINDS = ("-requests", "-tokens", "")
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds to wait before a retry; None if the headers do not say.
+
+    Checked in this order: `retry-after-ms`, `Retry-After` (seconds or a date), and the reset time of an exhausted
+    limit.
+
+    >>> retry_after({"retry-after": "2.5"}), retry_after({"retry-after-ms": "20"}), retry_after({})
+    (2.5, 0.02, None)
+    """
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        text = (headers.get(name) or "").strip()
+        if not text:
+            continue
+        try:
+            return max(0.0, float(text) * unit)
+        except ValueError:
+            pass
+        try:
+            return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+        except ValueError:  # Neither a number nor a date.
+            continue
+    return used_up(headers) or None
+
+
+def used_up(headers: Mapping[str, str]) -> float:
+    """Return the seconds until an exhausted rate limit is reset; 0 if there is none.
+
+    >>> used_up({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"})
+    360.0
+    >>> used_up({"x-ratelimit-remaining-requests": "7", "x-ratelimit-reset-requests": "6m0s"})
+    0.0
+    """
+    longest = 0.0
+    for kind in KINDS:
+        if (headers.get(f"x-ratelimit-remaining{kind}") or "").strip() == "0":
+            longest = max(longest, duration(headers.get(f"x-ratelimit-reset{kind}") or "") or 0.0)
+    return longest
+
+
+def duration(text: str) -> float | None:
+    """Parse a duration and return it in seconds; None if it is not one.
+
+    Accepted are `20ms`, `1s`, `6m0s`, a number of seconds, and a Unix time in seconds or milliseconds.
+
+    >>> duration("1h2m3.5s"), duration("20ms"), duration("7"), duration("soon")
+    (3723.5, 0.02, 7.0, None)
+    """
+    text = text.strip()
+    parts = DURATION.findall(text)
+    if parts and "".join(number + unit for number, unit in parts) == text:
+        return sum(float(number) * UNITS[unit] for number, unit in parts)
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    if number > 1e11:
+        number /= 1000
+    return max(0.0, number - time.time()) if number > 1e9 else max(0.0, number)
+
+
+LONGEST = 500
+"""Maximum number of characters of an endpoint's error message."""
+EMPTY_ACCOUNT = {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "insufficient_balance"}
+MODERATED = ("moderation", "flagged", "content policy")
+NOT_SENT = ("ConnectError", "ConnectTimeout")
+"""Names of errors that occur before a request is sent."""
+HINTS = {
+    401: "the key comes from OPENAI_API_KEY, or from the variable that the option `key` names",
+    402: "the account behind the key is empty",
+    404: "the address usually ends in /v1, and the model must be one that is served there",
+}
+
+
+class Problem(NamedTuple):
+    """Error of a request that returned no reply."""
+
+    status: int | None
+    """HTTP status; None if there was no response."""
+    words: str
+    code: str = ""
+    parameter: str = ""
+    after: float | None = None
+
+    @property
+    def about(self) -> str:
+        """Parameter, code and message in lower case, for searching."""
+        return f"{self.parameter} {self.code} {self.words}".lower()
+
+    def failure(self, where: str) -> BackendFailed:
+        """Return the BackendFailed exception to raise, with a hint for known causes."""
+        said = " ".join(self.words.split())
+        said = said if len(said) <= LONGEST else f"{said[:LONGEST]}…"
+        if self.status is None:
+            failure = BackendFailed(f"{where}: {said}", passing=True)
+            failure.unanswered = not said.startswith(NOT_SENT)
+            return failure
+        message = f"{where} answered {self.status}: {said}"
+        empty = any(word in EMPTY_ACCOUNT for word in self.code.split()) or "insufficient_quota" in self.words
+        moderated = any(word in self.words.lower() for word in MODERATED)
+        if empty or self.status in (401, 402, 404) or (self.status == 403 and not moderated):
+            return BackendFailed(message, hint=HINTS[402] if empty else HINTS.get(self.status), final=True)
+        if self.status in (408, 409, 425, 429) or self.status >= 500:
+            busy = self.status in (429, 503, 529)
+            return BackendFailed(message, passing=True, busy=busy, after=self.after)
+        return BackendFailed(message)
+
+
+def problem_of(status: int, body: Any, text: str, headers: Mapping[str, str]) -> Problem:
+    """Parse an error response; the layouts of several servers are supported."""
+    inner: Any = body.get("error", body) if isinstance(body, Mapping) else body
+    if not isinstance(inner, Mapping):
+        return Problem(status, str(inner or text or "nothing"), after=retry_after(headers))
+    words = next((str(inner[name]) for name in ("message", "detail", "error") if inner.get(name)), text)
+    kinds = [str(inner[name]) for name in ("code", "type") if inner.get(name)]
+    return Problem(status, words or "nothing", " ".join(kinds), str(inner.get("param") or ""), retry_after(headers))
+
+
+RUNGS = ("json_schema", "json_object", "plain")
+"""Ways to request structured replies, strictest first."""
+SHAPE_REFUSED = re.compile(r"response_format|json_schema|json_object|json mode|grammar|structured|guided|schema")
+NOT_TAKEN = re.compile(r"support|permitted|allowed|unrecogni|unknown|unexpected|extra|only the default")
+"""Wording of a server that does not support a parameter or allows only its default; other errors are the user's."""
+TOP = (20, 5, 0)
+"""Numbers of token probabilities to request, in order of preference."""
+ONE_WORD = 8
+"""Maximum number of tokens of a one-word reply."""
+SHAPE = "Reply with JSON and nothing else. The JSON must obey this schema:\n"
+
+
+class Manner:
+    """Request bodies for one endpoint, adapted when it refuses or ignores a feature."""
+
+    def __init__(
+        self, settings: Mapping[str, Any], max_tokens: int | None, rungs: Sequence[str], *, grammar: bool = False
+    ) -> None:
+        self._settings = dict(settings)
+        self._grammar = grammar
+        self._max_tokens = max_tokens
+        self._limit_name = "max_tokens"
+        self._rungs = rungs
+        self._rung = 0
+        self._obeyed = False
+        """Whether a reply to `json_schema` was valid. Later violations are then treated as exceptions."""
+        self._short = True
+        self._probable = True
+        self._top = 0
+        self.notes: list[str] = []
+        """Requested features that the endpoint does not support, as text."""
+
+    def how(self, words: Sequence[str], schema: Mapping[str, Any] | None) -> str:
+        """Return the format in which a reply is requested now."""
+        return "tokens" if words else "plain" if schema is None else self._rungs[self._rung]
+
+    def body(self, messages: Sequence[Message], schema: Mapping[str, Any] | None, how: str) -> dict[str, Any]:
+        """Return the request body, without the model name."""
+        body: dict[str, Any] = {"messages": list(messages), **self._settings}
+        limit = self._max_tokens
+        if how == "tokens":
+            limit = ONE_WORD if self._short else limit
+            if self._grammar:
+                # Allow a capital letter, so that a model that prefers "No" is not forced to say "yes".
+                forms = [form for word in words_of(schema) for form in dict.fromkeys((word, word.capitalize()))]
+                body["grammar"] = f"root ::= {' | '.join(map(json.dumps, forms))}"
+            if self._probable:
+                body["logprobs"] = True
+                if TOP[self._top]:
+                    body["top_logprobs"] = TOP[self._top]
+        elif how == "json_schema":
+            body["response_format"] = {"type": how, "json_schema": {"name": "reply", "strict": True, "schema": schema}}
+        elif schema is not None:
+            body["messages"] = told(messages, schema)
+            if how == "json_object":
+                body["response_format"] = {"type": how}
+        if limit is not None:
+            body[self._limit_name] = limit
+        return body
+
+    def stepped_down(self, problem: Problem, body: Mapping[str, Any], how: str) -> bool:
+        """Return whether a refusal can be avoided by another format, which is then used."""
+        about = problem.about
+        if problem.status in (500, 501):  # Some servers fail on a grammar instead of refusing it.
+            return "response_format" in body and "grammar" in about and self._next_rung(how, problem.words)
+        if problem.status not in (400, 422):
+            return False
+        if "max_tokens" in body and ("max_completion_tokens" in about or problem.parameter == "max_tokens"):
+            self._limit_name = "max_completion_tokens"
+            return True
+        if "top_logprobs" in body and "top_logprobs" in about:
+            self._top = max(self._top, min(TOP.index(body["top_logprobs"]) + 1, len(TOP) - 1))
+            return True
+        if "logprobs" in body and "logprobs" in about:
+            self._probable = False
+            self._note("it gives no probabilities")
+            return True
+        if "response_format" in body and SHAPE_REFUSED.search(about):
+            return self._next_rung(how, problem.words)
+        for name in ("temperature", "seed"):
+            if name in body and re.search(rf"\b{name}\b", about) and NOT_TAKEN.search(about):
+                self._settings.pop(name, None)
+                self._note(f"it takes no {name}, so replies come with its own")
+                return True
+        return False
+
+    def ask_again(self, reply: Reply, body: Mapping[str, Any], how: str, schema: Mapping[str, Any]) -> bool:
+        """Return whether a reply shows that the format does not work.
+
+        The next format is then used.
+        """
+        if how == "tokens":
+            short = body.get(self._limit_name) == ONE_WORD != self._max_tokens
+            if (reply.text and not unfinished(reply.text)) or reply.finish != "length" or not short:
+                return False
+            self._short = False  # The model writes its reasoning first.
+            return True
+        if how != "json_schema" or self._obeyed or reply.finish != "stop":
+            return False
+        violation = ignored(reply.text, schema)
+        if violation is not None:
+            return self._next_rung(how, violation)
+        self._obeyed = reply.text.rstrip().endswith(("}", "]"))
+        return False
+
+    def _next_rung(self, how: str, why: str) -> bool:
+        place = self._rungs.index(how) + 1
+        if place >= len(self._rungs):
+            return False
+        if place > self._rung:
+            self._rung = place
+            self._note(f"shapes are asked for as {self._rungs[place]}, for with {how}: {' '.join(why.split())[:200]}")
+        return True
+
+    def _note(self, words: str) -> None:
+        if words not in self.notes:
+            self.notes.append(words)
+
+
+def told(messages: Sequence[Message], schema: Mapping[str, Any]) -> list[Message]:
+    """Append the schema and an instruction to the system message."""
+    shape = SHAPE + json.dumps(schema, ensure_ascii=False)
+    if messages and messages[0].get("role") == "system":
+        first = {**messages[0], "content": f"{messages[0]['content']}\n\n{shape}"}
+        return [first, *messages[1:]]
+    return [{"role": "system", "content": shape}, *messages]
+
+
+def ignored(text: str, schema: Mapping[str, Any]) -> str | None:
+    """Describe how a reply violates the outer level of a schema; None if it does not.
+
+    >>> schema = {"type": "object", "properties": {"a": {"enum": ["x"]}}, "required": ["a"]}
+    >>> ignored("All is well.", schema), ignored('{"b": 1}', schema), ignored('{"a": "y"}', schema)
+    ('the reply is no JSON', 'the reply has no `a`', None)
+    >>> ignored('{"a": "x', schema)
+    """
+    try:
+        value = parse_json(text, unique_keys=False)
+    except ValueError:
+        # A truncated or empty reply does not show that the format was ignored.
+        return None if text.lstrip()[:1] in ("", "{", "[") else "the reply is no JSON"
+    # Only the outermost level: the code that parses the reply checks the rest.
+    outermost = {name: value for name, value in schema.items() if name in ("type", "required")}
+    return obeys(value, outermost)

@@ -1,0 +1,179 @@
+"""Record the replies of a chat model in a file, and replay them without cost or network."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.core.protocols import Chat, Message, Reply, close
+from ragauge.core.structured_text import parse_json
+from ragauge.models.chats.calls import ask, ask_until_adapted
+
+TAG = re.compile(r"data-[0-9a-f]{16}")
+"""Tag around data in a prompt; it is random for each call."""
+SHOWN = 200
+
+
+def question_of(messages: Sequence[Message], schema: Mapping[str, Any] | None) -> str:
+    """Return the hash of messages and schema, regardless of the random data tags."""
+    text = json.dumps([[dict(one) for one in messages], schema], ensure_ascii=False, sort_keys=True)
+    names: dict[str, str] = {}
+    plain = TAG.sub(lambda tag: names.setdefault(tag[0], f"data-{len(names)}"), text)
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+class Replay:
+    """Chat model that replies from a file written by `Recording`.
+
+    If a request was recorded several times, its replies are returned in order; the last one is repeated.
+    """
+
+    stays = True
+
+    def __init__(self, path: str) -> None:
+        file = Path(path)
+        if not file.is_file():
+            raise BadInput("there is no such file", file=path, hint="record it with Recording(chat, path)")
+        raw = file.read_bytes()
+        self._replies: dict[str, list[Reply]] = defaultdict(list)
+        self._next: dict[str, int] = defaultdict(int)
+        self._file = file.name
+        of: Any = None
+        for number, line in enumerate(raw.decode("utf-8", errors="replace").split("\n"), 1):
+            if not line.strip():
+                continue
+            try:
+                row = parse_json(line)
+                if "identity" in row:
+                    of = row["identity"]
+                    continue
+                reply = Reply(**row["reply"])
+                self._replies[question_of(row["messages"], row["schema"])].append(reply)
+            except (ValueError, TypeError, KeyError) as error:
+                words = f"this is no recorded reply ({type(error).__name__}: {error})"
+                raise BadInput(words, file=path, line=number) from None
+        self.name = f"replay:{file.name}"
+        self.identity: Mapping[str, Any] = {
+            "chat": "replay",
+            "file": file.name,
+            "sha256": hashlib.sha256(raw).hexdigest(),
+            "of": of,
+        }
+
+    def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
+        """Return the recorded reply; raise BackendFailed if there is none."""
+        question = question_of(messages, schema)
+        replies = self._replies.get(question)
+        if not replies:
+            asked = " ".join(str(messages[-1].get("content", "")).split()) if messages else ""
+            asked = asked if len(asked) <= SHOWN else f"{asked[:SHOWN]}…"
+            raise BackendFailed(
+                f"{self._file} has no reply to: {asked}", hint="the rubrics or the data changed since it was recorded"
+            )
+        place = self._next[question]
+        self._next[question] = place + 1
+        return replies[min(place, len(replies) - 1)]
+
+
+class Recording:
+    """Chat model that also writes its replies to a file, for `Replay`.
+
+    Failed requests and API keys are not written.
+    """
+
+    asynchronous = True
+    stays = True
+
+    def __init__(self, chat: Chat, path: str | Path) -> None:
+        self._chat = chat
+        self._path = Path(path)
+
+    @property
+    def name(self) -> str:
+        """Name of the chat model."""
+        return self._chat.name
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """Identity of the chat model."""
+        return self._chat.identity
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Notes of the chat model."""
+        return list(getattr(self._chat, "notes", ()))
+
+    async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
+        """Return the chat's reply and write it to the file."""
+        return self._recorded(messages, schema, await ask_until_adapted(self._chat, messages, schema))
+
+    async def request(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
+        """Return the reply to one request and write it to the file."""
+        return self._recorded(messages, schema, await ask(self._chat, messages, schema))
+
+    def _recorded(self, messages: Sequence[Message], schema: Mapping[str, Any] | None, reply: Reply) -> Reply:
+        said = {**reply._asdict(), "probabilities": dict(reply.probabilities)}
+        self._write({"messages": [dict(one) for one in messages], "schema": schema, "reply": said})
+        return reply
+
+    async def close(self) -> None:
+        """Close the chat model."""
+        if inspect.isawaitable(closing := close(self._chat)):
+            await closing
+
+    def _write(self, row: Mapping[str, Any]) -> None:
+        rows = [row]
+        if not self._path.exists() or not self._path.stat().st_size:
+            rows = [{"chat": self.name, "identity": dict(self.identity)}, row]
+        # Open the file for each row, because close() may never be called.
+        with self._path.open("a", encoding="utf-8", newline="\n") as file:
+            file.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in rows)
+
+
+Line = str | Reply | Exception
+"""Reply, or exception to raise."""
+Script = Iterable[Line] | Callable[[Sequence[Message], Mapping[str, Any] | None], Line]
+
+
+class Scripted:
+    """Chat model that replies from a list in order, or by a function of messages and schema.
+
+    `asked` lists all calls.
+
+    >>> chat = Scripted(["yes", "no"])
+    >>> chat.complete([{"role": "user", "content": "Is it?"}]).text
+    'yes'
+    >>> chat.asked[0][0][0]["content"]
+    'Is it?'
+    """
+
+    stays = True
+
+    def __init__(self, script: Script, *, name: str = "scripted") -> None:
+        self.name = name
+        self.identity: Mapping[str, Any] = {"chat": "scripted", "name": name}
+        self.asked: list[tuple[Sequence[Message], Mapping[str, Any] | None]] = []
+        """Messages and schema of every call."""
+        self._answer = script if callable(script) else None
+        self._lines = iter(()) if callable(script) else iter(script)
+
+    def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
+        """Return the next scripted reply, or raise it if it is an exception."""
+        self.asked.append((messages, schema))
+        if self._answer is not None:
+            line = self._answer(messages, schema)
+        else:
+            try:
+                line = next(self._lines)
+            except StopIteration:
+                raise BackendFailed(f"the script has no reply number {len(self.asked)}") from None
+        if isinstance(line, Exception):
+            raise line
+        return line if isinstance(line, Reply) else Reply(line)

@@ -1,0 +1,270 @@
+"""Train small language models (LSTM or Transformer) on the corpus and use them as embedders.
+
+They do not compete with large pretrained models. They show the effect of tokenizer, network and objective with
+everything else equal; untrained, they show the effect of random weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragauge.core.documents import NOTHING
+from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.protocols import Tokenizer, Vectors
+from ragauge.core.specs import Spec, parse
+from ragauge.files.workspace import cache_folder
+from ragauge.models.embedders.corpus_lm import checkpoints, networks, training
+from ragauge.models.embedders.corpus_lm.batches import Lessons, Numbering, corpus_hash, is_held_out, taught
+from ragauge.models.embedders.corpus_lm.networks import Recipe
+from ragauge.models.tokenizers import open_tokenizer
+
+TOKENIZER = "bpe(vocabulary=4000)"
+
+
+class LanguageModel:
+    """Embedder with a language model trained on the corpus: the mean of its states, unit length.
+
+    `kind` is `transformer` or `lstm`. `objective` is `next` (predict the next token) or `pairs` (recognise two spans of
+    one document). `trained=False` keeps the random weights. `passes` is the number of passes over the texts, `batch`
+    the size of a step (bytes of text for `next`, documents for `pairs`), `rate` the maximum learning rate; 0 selects
+    the default of the objective. `context` is the maximum number of tokens read per text.
+
+    `fitted(texts)` returns a trained model; `folder` opens one that `keep` has written. Trained models are stored in
+    the cache folder, or in `cache` (False for none), and are found by texts and options. `threads` is the number of
+    torch threads while it works; None leaves it unchanged.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        *,
+        kind: str = "transformer",
+        tokenizer: Any = None,
+        objective: str = "next",
+        dimension: int = 128,
+        layers: int = 2,
+        heads: int = 4,
+        context: int = 512,
+        passes: int = 0,
+        batch: int = 0,
+        rate: float = 0.0,
+        temperature: float = 0.1,
+        trained: bool = True,
+        seed: int = 0,
+        device: str | None = None,
+        threads: int | None = None,
+        cache: Any = None,
+        folder: Any = None,
+    ) -> None:
+        recipe = Recipe(
+            kind, objective, dimension, layers, heads, context, passes, batch, rate, temperature, trained, seed
+        )
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+            raise BadInput(f"lm: threads is {threads}, not a whole number above 0")
+        self._device = _device(device)
+        self._threads = threads
+        self._cache = None if cache is False else cache_folder() if cache is None else Path(str(cache))
+        self._told: Any = parse(tokenizer) if isinstance(tokenizer, str) else tokenizer or parse(TOKENIZER)
+        self._recipe = recipe
+        self._model: checkpoints.Model | None = None
+        self._weights: Mapping[str, Any] = {}
+        if folder is None:
+            open_tokenizer(self._told)  # Report a wrong name before training.
+        else:
+            model = checkpoints.read(Path(str(folder)))
+            _agree(recipe, model.recipe, tokenizer, str(folder))
+            self._take(model)
+
+    def fitted(self, texts: Sequence[str], progress: Callable[[int, int], None] | None = None) -> LanguageModel:
+        """Return a copy of this model that is trained on texts, without the held-out ones.
+
+        `progress` is called with the number of steps done and the total. An interrupted training resumes at its last
+        checkpoint. A model that was opened from a folder is returned unchanged.
+        """
+        if self._model is not None:
+            return self
+        lessons = taught(texts)
+        if not lessons:
+            raise BadInput(
+                f"lm: there is nothing to learn from in {len(texts)} texts",
+                hint="empty ones do not count, and one in twenty is held out",
+            )
+        with training.threads(self._threads):
+            ready = self._found_or_made(lessons, progress)
+        made = copy(self)
+        made._take(ready)
+        return made
+
+    def _found_or_made(self, lessons: Sequence[str], heard: Callable[[int, int], None] | None) -> checkpoints.Model:
+        tokenizer = open_tokenizer(self._told)
+        learns = callable(getattr(tokenizer, "fitted", None))
+        # The name of an object may not include all of its options; a trained tokenizer has a hash.
+        if learns and not isinstance(self._told, Spec):
+            tokenizer, learns = open_tokenizer(tokenizer, lessons), False
+        corpus = corpus_hash(lessons)
+        key = checkpoints.key(self._recipe, str(self._told) if learns else tokenizer.name, corpus)
+        place = self._cache / "lm" / key if self._cache is not None and self._recipe.trained else None
+        if place is not None and (kept := checkpoints.found(place)) is not None:
+            return kept
+        numbering = Numbering.learned(open_tokenizer(tokenizer, lessons), lessons)
+        drawn = networks.drawn(self._recipe, numbering.rows)
+        if not self._recipe.trained:
+            return checkpoints.Model(self._recipe, numbering, drawn, NOTHING)
+        if place is not None:
+            checkpoints.prepare(place.parent)
+        file = None if place is None else place.with_name(f"{key}.checkpoint")
+        before = file and checkpoints.taken_up(file, networks.shapes(self._recipe, numbering.rows))
+        done = training.train(
+            self._recipe,
+            Lessons(self._recipe, numbering, lessons),
+            before or training.Progress(drawn),
+            device=self._device,
+            heard=heard,
+            save=None if file is None else lambda far: checkpoints.save(file, far),
+        )
+        log = {
+            "texts": len(lessons),
+            "bytes": sum(len(text.encode("utf-8", "surrogatepass")) for text in lessons),
+            "corpus": corpus,
+            "steps": done.step,
+            "tokens": done.tokens,
+            "seconds": round(done.seconds, 3),
+            "losses": [round(loss, 4) for loss in done.losses],
+            **training.circumstances(self._device),
+        }
+        model = checkpoints.Model(self._recipe, numbering, done.weights, log)
+        if place is not None and file is not None:
+            checkpoints.keep(place, model, over=True)
+            file.unlink(missing_ok=True)
+        return model
+
+    def _take(self, model: checkpoints.Model) -> None:
+        self._model, self._recipe = model, model.recipe
+        self._weights = {name: one.to(self._device) for name, one in model.weights.items()}
+        self._fingerprint = model.fingerprint
+
+    def keep(self, folder: str | Path) -> None:
+        """Write the model to a new or empty folder.
+
+        `LanguageModel(folder=…)` opens it again.
+        """
+        checkpoints.keep(Path(folder), self._ready)
+
+    @property
+    def name(self) -> str:
+        """Name with kind, tokenizer, objective and size.
+
+        After training it ends with a hash of the weights.
+        """
+        one = self._recipe
+        cut = str(self._told) if self._model is None else self._model.numbering.tokenizer.name
+        learned = one.objective if one.trained else "untrained"
+        end = "unfitted" if self._model is None else self._fingerprint
+        return "-".join(["lm", one.kind, cut, learned, f"{one.dimension}x{one.layers}", end])
+
+    marks = 0
+    """Number of special tokens that count for the limit: none, regardless of the tokenizer."""
+
+    @property
+    def limit(self) -> int:
+        """Maximum number of tokens read per text, without the boundary token before it."""
+        return self._recipe.context
+
+    @property
+    def trained(self) -> bool:
+        """Whether the weights were trained."""
+        return self._recipe.trained
+
+    @property
+    def train_seconds(self) -> float:
+        """Training time in seconds, also of a model from the cache; NaN if not trained."""
+        return float(self._log.get("seconds", math.nan))
+
+    @property
+    def log(self) -> Mapping[str, Any]:
+        """Training log: steps, tokens, seconds, loss of each step in bits, device."""
+        return self._log
+
+    @property
+    def _log(self) -> Mapping[str, Any]:
+        return NOTHING if self._model is None else self._model.log
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Tokenizer of the model."""
+        return self._ready.numbering.tokenizer
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights; the token table is used twice and counts once."""
+        return sum(one.numel() for one in self._ready.weights.values())
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        """Count the tokens of each text without truncation."""
+        return [len(one) for one in self._ready.numbering.encode(texts)]
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return the vectors of texts, one row per text; an empty text has zeros."""
+        rows = self._ready.numbering.encode(texts)
+        with training.threads(self._threads):
+            return training.vectors(self._recipe, self._weights, rows, self._device)
+
+    @property
+    def bits(self) -> Callable[[Sequence[str]], list[float]] | None:
+        """Function that returns the bits of each text; None for objective `pairs`.
+
+        The end of a text is included. A value is NaN if a text cannot be restored from its tokens.
+        """
+        return self._bits if self._recipe.objective == "next" else None
+
+    def _bits(self, texts: Sequence[str]) -> list[float]:
+        numbering = self._ready.numbering
+        rows = numbering.encode(texts)
+        with training.threads(self._threads):
+            told = training.bits(self._recipe, self._weights, rows, self._device)
+        return [float(one) for one in np.where(numbering.lost(texts, rows), math.nan, told)]
+
+    @staticmethod
+    def held_out(texts: Sequence[str]) -> list[bool]:
+        """Return which texts are excluded from training: about one in twenty."""
+        return [is_held_out(text) for text in texts]
+
+    @property
+    def _ready(self) -> checkpoints.Model:
+        if self._model is None:
+            raise BadInput(
+                f"the embedder `{self.name}` has learned nothing yet",
+                hint="fitted(texts) trains it on the documents, lm(folder=…) opens one that was kept",
+            )
+        return self._model
+
+
+def _device(named: str | None) -> str:
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtra("the embedder `lm`", "lm") from None
+    if named is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=named)
+    except (RuntimeError, AssertionError) as error:  # The exception depends on the version of torch.
+        words = (str(error).splitlines() or [""])[0]
+        raise BadInput(f"lm: the device `{named}` cannot be used: {words}", hint="cpu, cuda, cuda:1 …") from None
+    return named
+
+
+def _agree(asked: Recipe, found: Recipe, tokenizer: Any, folder: str) -> None:
+    """Refuse options that differ from those of a stored model; defaults are ignored."""
+    usual = Recipe(objective=asked.objective)
+    for name, value in found.told().items():
+        wanted = getattr(asked, name)
+        if wanted not in (value, "next" if name == "objective" else getattr(usual, name)):
+            raise BadInput(f"lm: {name} is {wanted}, but {value} in the model", file=folder)
+    if tokenizer is not None:
+        raise BadInput("lm: a model from a folder has its own tokenizer", file=folder, hint="leave `tokenizer` away")

@@ -1,0 +1,209 @@
+"""Write and read trained models and checkpoints, atomically.
+
+A folder has `model.safetensors` (weights), `config.json` (hyperparameters and training log) and, for tokenizers of
+Hugging Face's library, `tokenizer.json`. It contains no code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.structured_text import parse_json
+from ragauge.files.workspace import replace_file, sibling_folder
+from ragauge.models.embedders.corpus_lm import networks
+from ragauge.models.embedders.corpus_lm.batches import Numbering
+from ragauge.models.embedders.corpus_lm.networks import Recipe
+from ragauge.models.embedders.corpus_lm.training import Progress
+from ragauge.models.tokenizers import reopened
+
+if TYPE_CHECKING:
+    import torch
+
+
+VERSION = 1
+"""Version of the training. Increase it if equal hyperparameters and texts would give another model."""
+WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
+
+
+@dataclass(frozen=True)
+class Model:
+    """Network with its weights and its tokenizer."""
+
+    recipe: Recipe
+    numbering: Numbering
+    weights: Mapping[str, torch.Tensor]
+    log: Mapping[str, Any]
+    """Training data, duration and losses; empty if the model was not trained."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the weights, the tokenizer and the architecture."""
+        whole = hashlib.blake2b(digest_size=8)
+        seen = [] if self.numbering.seen is None else self.numbering.seen.tolist()
+        told = self.recipe.told()
+        shape = {name: told[name] for name in ("kind", "heads", "context") if name in told}
+        whole.update(json.dumps([shape, seen, self.numbering.tokenizer.name]).encode())
+        for name in sorted(self.weights):
+            whole.update(name.encode())
+            whole.update(self.weights[name].detach().cpu().contiguous().numpy().tobytes())
+        return whole.hexdigest()
+
+
+def key(recipe: Recipe, tokenizer: str, corpus: str) -> str:
+    """Return the cache key of a model: a hash of what determines its weights."""
+    told = json.dumps([VERSION, recipe.told(), tokenizer, corpus], sort_keys=True)
+    return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+
+
+def keep(folder: Path, model: Model, *, over: bool = False) -> None:
+    """Write a model to a folder, which appears when it is complete.
+
+    An existing folder that is not empty is refused, or replaced if `over` is set.
+    """
+    tensors = _library()
+    if folder.exists() and not over and (not folder.is_dir() or any(folder.iterdir())):
+        raise BadInput("there is something here already", file=str(folder), hint="give a folder that is new or empty")
+    kept = _kept_tokenizer(model)
+    pieces = kept.pop("json", None)
+    seen = model.numbering.seen
+    config = {
+        "ragauge": "lm",
+        "version": VERSION,
+        "recipe": model.recipe.told(),
+        "tokenizer": kept,
+        "seen": None if seen is None else seen.tolist(),
+        "fingerprint": model.fingerprint,
+        "training": dict(model.log),
+    }
+    with _whole_folder(folder, over=over) as part:
+        tensors.save_file({name: one.contiguous() for name, one in model.weights.items()}, part / WEIGHTS)
+        if pieces is not None:
+            (part / TOKENIZER).write_text(pieces, encoding="utf-8")
+        (part / CONFIG).write_text(json.dumps(config, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def read(folder: Path) -> Model:
+    """Read a model; raise BadInput if it is incomplete or was changed."""
+    tensors = _library()
+    if not (folder / CONFIG).is_file():
+        raise BadInput("no language model is here", file=str(folder), hint="a folder that `keep` has written")
+    try:
+        config = parse_json((folder / CONFIG).read_text(encoding="utf-8"), file=str(folder / CONFIG))
+        if config["ragauge"] != "lm" or config["version"] != VERSION:
+            raise BadInput(f"was written by another version ({config['version']})", file=str(folder))
+        told = dict(config["tokenizer"])
+        if told.get("kind") == "library":
+            told["json"] = (folder / TOKENIZER).read_text(encoding="utf-8")
+        recipe, numbering = Recipe.read(config["recipe"]), Numbering(reopened(told), config["seen"])
+        model = Model(recipe, numbering, tensors.load_file(folder / WEIGHTS), config["training"])
+        shapes = {name: tuple(one.shape) for name, one in model.weights.items()}
+        if shapes != networks.shapes(recipe, numbering.rows) or model.fingerprint != config["fingerprint"]:
+            raise BadInput("the weights are not those that were kept", file=str(folder))
+    except BadInput:
+        raise
+    except Exception as error:  # Three libraries raise various exceptions for corrupt files.
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        raise BadInput(f"the language model here cannot be read ({message})", file=str(folder)) from error
+    return model
+
+
+def prepare(folder: Path) -> None:
+    """Check before training that a folder is writable."""
+    with _written(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe.{os.getpid()}"
+        probe.touch()
+        probe.unlink(missing_ok=True)
+
+
+def found(folder: Path) -> Model | None:
+    """Read a model from the cache; None if it is missing or corrupt."""
+    with suppress(BadInput):
+        return read(folder)
+    return None
+
+
+def save(file: Path, progress: Progress) -> None:
+    """Write a checkpoint of a training and replace the previous one."""
+    tensors = _library()
+    all_of_it = {f"weights/{name}": one for name, one in progress.weights.items()}
+    all_of_it |= {f"moments/{name}": one for name, one in progress.moments.items()}
+    told = {"step": progress.step, "losses": progress.losses, "tokens": progress.tokens, "seconds": progress.seconds}
+    with _written(file), replace_file(file) as part:
+        tensors.save_file(all_of_it, part, metadata={"progress": json.dumps(told)})
+
+
+def taken_up(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> Progress | None:
+    """Read the checkpoint of an interrupted training; None if missing or corrupt."""
+    try:
+        from safetensors import safe_open
+
+        with safe_open(file, "pt") as opened:
+            told = parse_json(opened.metadata()["progress"])
+            parts = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - it is no mapping
+    except Exception:  # Missing, or corrupt after a crash; the library raises various exceptions.
+        return None
+    for name, shape in shapes.items():
+        needed = (f"weights/{name}", f"moments/{name}:first", f"moments/{name}:second")
+        if any(one not in parts or tuple(parts[one].shape) != shape for one in needed):
+            return None
+    # In the original order: the norm of a gradient is a sum, and its rounding depends on the order.
+    weights = {name: parts[f"weights/{name}"] for name in shapes}
+    moments = {name.removeprefix("moments/"): one for name, one in parts.items() if name.startswith("moments/")}
+    return Progress(weights, moments, **told)
+
+
+def _kept_tokenizer(model: Model) -> dict[str, Any]:
+    tokenizer = model.numbering.tokenizer
+    told = getattr(tokenizer, "kept", None)
+    if not callable(told):
+        raise BadInput(
+            f"the tokenizer `{tokenizer.name}` cannot be kept, and so the model cannot",
+            hint="it has no `kept()`; cache=false trains without keeping",
+        )
+    return dict(told())
+
+
+@contextmanager
+def _whole_folder(folder: Path, *, over: bool) -> Iterator[Path]:
+    with _written(folder), sibling_folder(folder) as part:
+        yield part
+        if over:
+            shutil.rmtree(folder, ignore_errors=True)
+        try:
+            part.rename(folder)
+        except OSError:  # ENOTEMPTY or EEXIST: another process has stored the same model meanwhile.
+            if not over or not (folder / CONFIG).is_file():
+                raise
+
+
+@contextmanager
+def _written(place: Path) -> Iterator[None]:
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        words = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
+        raise BadInput(
+            f"cannot be written ({words})",
+            file=str(place),
+            hint="RAGAUGE_CACHE is another folder; with cache=false nothing is kept",
+        ) from None
+
+
+def _library() -> Any:
+    try:
+        import safetensors.torch
+    except ImportError:
+        raise MissingExtra("the embedder `lm`", "lm") from None
+    return safetensors.torch

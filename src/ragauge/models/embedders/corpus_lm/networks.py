@@ -1,0 +1,238 @@
+"""The two networks, an LSTM and a causal Transformer, as functions of their weights.
+
+Both read a text from left to right, so that tokens after it, such as padding, do not change its states. Both mix each
+token with the few before it first, which helps byte tokenizers to form parts of words. States are normalised and
+compared with the input token table.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ragauge.core.errors import BadInput
+
+if TYPE_CHECKING:
+    import torch
+
+
+KINDS = ("lstm", "transformer")
+OBJECTIVES = ("next", "pairs")
+BATCH = {"next": 16_384, "pairs": 128}
+"""Default size of a step, by objective: bytes of text, or documents."""
+PASSES = {"next": 2, "pairs": 3}
+RATE = {"next": 4e-3, "pairs": 3e-3}
+WHOLE = ("dimension", "layers", "heads", "context", "batch", "passes", "seed")
+MOST = {"dimension": 8192, "layers": 64, "context": 65_536}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Checked settings of a network and its training.
+
+    0 for `batch`, `passes` and `rate` selects the default of the objective.
+    """
+
+    kind: str = "transformer"
+    objective: str = "next"
+    dimension: int = 128
+    layers: int = 2
+    heads: int = 4
+    context: int = 512
+    passes: int = 0
+    batch: int = 0
+    rate: float = 0.0
+    temperature: float = 0.1
+    trained: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, known in (("kind", KINDS), ("objective", OBJECTIVES)):
+            if getattr(self, name) not in known:
+                raise BadInput(f"lm: there is no {name} `{getattr(self, name)}`", hint=" or ".join(known))
+        for name, table in (("passes", PASSES), ("batch", BATCH), ("rate", RATE)):
+            if getattr(self, name) == 0:
+                object.__setattr__(self, name, table[self.objective])
+        for name in WHOLE:
+            value = getattr(self, name)
+            least = 0 if name == "seed" else 1
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST.get(name, 2**53):
+                raise BadInput(f"lm: {name} is {value}, not a whole number from {least} to {MOST.get(name, 'any')}")
+        for name in ("rate", "temperature"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 < value < math.inf:
+                raise BadInput(f"lm: {name} is {value}, not a number above 0")
+        if self.context < 2:
+            raise BadInput(f"lm: a context of {self.context} token is too short", hint="512 is usual")
+        if self.kind == "transformer" and self.dimension % (2 * self.heads):
+            raise BadInput(
+                f"lm: a dimension of {self.dimension} cannot be shared out among {self.heads} heads",
+                hint="the dimension is a multiple of twice the heads",
+            )
+
+    def told(self) -> dict[str, Any]:
+        """Return the settings as a mapping, without those that have no effect."""
+        left = {"heads"} if self.kind == "lstm" else set()
+        left |= set() if self.objective == "pairs" else {"temperature"}
+        left |= set() if self.trained else {"passes", "batch", "rate", "temperature"}
+        return {name: value for name, value in asdict(self).items() if name not in left}
+
+    @classmethod
+    def read(cls, told: Mapping[str, Any]) -> Recipe:
+        """Create the settings from a mapping that `told` returned."""
+        return cls(**{name: value for name, value in told.items() if name in cls.__dataclass_fields__})
+
+
+if TYPE_CHECKING:
+    Weights = Mapping[str, torch.Tensor]
+
+SPREAD = 0.02
+"""Standard deviation of the initial token table, as in GPT-2."""
+NEAR = 5
+"""Number of tokens that are mixed at first: each one and the four before it."""
+TURN = 10_000.0
+"""Base of the rotary position angles."""
+
+
+def shapes(recipe: Recipe, rows: int) -> dict[str, tuple[int, ...]]:
+    """Return names and shapes of all weights of a network with `rows` tokens.
+
+    >>> sum(math.prod(shape) for shape in shapes(Recipe(kind="lstm", dimension=8, layers=1), 10).values())
+    680
+    """
+    d = recipe.dimension
+    found: dict[str, tuple[int, ...]] = {"tokens": (rows, d), "first.norm": (d,), "near": (NEAR, d), "last.norm": (d,)}
+    for layer in range(recipe.layers):
+        if recipe.kind == "lstm":
+            parts: dict[str, tuple[int, ...]] = {"input": (4 * d, d), "state": (4 * d, d), "bias": (4 * d,)}
+        else:
+            parts = {
+                "attention.norm": (d,),
+                "attention.in": (3 * d, d),
+                "attention.out": (d, d),
+                "feed.norm": (d,),
+                "feed.in": (4 * d, d),
+                "feed.out": (d, 4 * d),
+            }
+        found |= {f"{layer}.{name}": shape for name, shape in parts.items()}
+    return found
+
+
+def drawn(recipe: Recipe, rows: int) -> dict[str, torch.Tensor]:
+    """Draw the initial weights of a network; they depend on the seed only."""
+    import torch
+
+    chance = torch.Generator().manual_seed(recipe.seed)
+    found: dict[str, torch.Tensor] = {}
+    for name, shape in shapes(recipe, rows).items():
+        if name.endswith("norm"):
+            found[name] = torch.ones(shape)
+        elif name.endswith("bias"):
+            found[name] = torch.zeros(shape)
+            found[name][recipe.dimension : 2 * recipe.dimension] = 1.0  # Forget gate open at first, as usual.
+        elif name == "near":
+            found[name] = torch.randn(shape, generator=chance) / 2
+            found[name][0] = 1.0
+        else:
+            spread = SPREAD if name == "tokens" else 1 / math.sqrt(shape[-1])
+            # The sum over the layers must not grow with their number.
+            spread /= math.sqrt(2 * recipe.layers) if name.endswith("out") else 1
+            found[name] = torch.randn(shape, generator=chance) * spread
+    return found
+
+
+def states(recipe: Recipe, weights: Weights, numbers: torch.Tensor) -> torch.Tensor:
+    """Compute the state of each token of each row from the tokens up to it."""
+    import torch.nn.functional as F  # noqa: N812 - its usual name
+
+    inner = F.embedding(numbers, weights["tokens"])
+    inner = _mixed(F.rms_norm(inner, (recipe.dimension,), weights["first.norm"], eps=1e-6), weights["near"])
+    found = _lstm(recipe, weights, inner) if recipe.kind == "lstm" else _transformer(recipe, weights, inner)
+    return F.rms_norm(found, (recipe.dimension,), weights["last.norm"], eps=1e-6)
+
+
+def likelihoods(weights: Weights, found: torch.Tensor) -> torch.Tensor:
+    """Compute the logits of the next token from states."""
+    return found @ weights["tokens"].T
+
+
+def pooled(found: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Return the mean state of each text, with unit length.
+
+    Boundary token and padding are left out. A text without tokens has a vector of zeros.
+    """
+    import torch
+    import torch.nn.functional as F  # noqa: N812
+
+    places = torch.arange(found.shape[1], device=found.device)
+    inside = ((places >= 1) & (places <= lengths[:, None])).to(found.dtype)
+    mean = (found * inside[:, :, None]).sum(1) / lengths.clamp(min=1)[:, None]
+    return F.normalize(mean, dim=1)
+
+
+def _mixed(inner: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+    """Add weighted earlier tokens to each token; each dimension has its own weights."""
+    import torch.nn.functional as F  # noqa: N812
+
+    length = inner.shape[1]
+    found = inner * shares[0]
+    for back in range(1, min(NEAR, length)):
+        found = found + F.pad(inner, (0, 0, back, 0))[:, :length] * shares[back]
+    return found
+
+
+def _lstm(recipe: Recipe, weights: Weights, inner: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    start = inner.new_zeros(recipe.layers, len(inner), recipe.dimension)
+    none = inner.new_zeros(4 * recipe.dimension)
+    flat = []
+    for layer in range(recipe.layers):
+        # The library has two biases where one is enough; the second stays zero.
+        flat += [weights[f"{layer}.input"], weights[f"{layer}.state"], weights[f"{layer}.bias"], none]
+    learning = torch.is_grad_enabled()  # Needed on a GPU; without dropout the result is the same.
+    with warnings.catch_warnings():
+        # A GPU prefers contiguous weights and copies them at every call.
+        warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
+        found = torch.lstm(inner, (start, start), flat, True, recipe.layers, 0.0, learning, False, True)[0]
+    return inner + found
+
+
+def _transformer(recipe: Recipe, weights: Weights, inner: torch.Tensor) -> torch.Tensor:
+    import torch.nn.functional as F  # noqa: N812
+
+    rows, length, d = inner.shape
+    cosines, sines = _angles(length, d // recipe.heads, inner.device)
+    for layer in range(recipe.layers):
+        own = {name.partition(".")[2]: one for name, one in weights.items() if name.startswith(f"{layer}.")}
+        normed = F.rms_norm(inner, (d,), own["attention.norm"], eps=1e-6)
+        three = F.linear(normed, own["attention.in"]).view(rows, length, 3, recipe.heads, d // recipe.heads)
+        query, key, value = three.permute(2, 0, 3, 1, 4)
+        query, key = _turned(query, cosines, sines), _turned(key, cosines, sines)
+        seen = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        inner = inner + F.linear(seen.transpose(1, 2).reshape(rows, length, d), own["attention.out"])
+        normed = F.rms_norm(inner, (d,), own["feed.norm"], eps=1e-6)
+        inner = inner + F.linear(F.gelu(F.linear(normed, own["feed.in"])), own["feed.out"])
+    return inner
+
+
+def _angles(length: int, width: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return cosine and sine of rotary positions.
+
+    Attention then depends on relative distance only.
+    """
+    import torch
+
+    speeds = TURN ** (-torch.arange(0, width, 2, device=device) / width)
+    angles = torch.arange(length, device=device)[:, None] * speeds
+    return angles.cos(), angles.sin()
+
+
+def _turned(found: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    one, other = found.chunk(2, dim=-1)
+    return torch.cat([one * cosines - other * sines, other * cosines + one * sines], dim=-1)

@@ -1,0 +1,50 @@
+"""Embed with an OpenAI-compatible endpoint: OpenAI, vLLM, Ollama, text-embeddings-inference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ragauge.core.errors import BackendFailed
+from ragauge.core.protocols import Vectors
+from ragauge.core.specs import without_secrets
+from ragauge.models.openai_client import open_openai_client, to_failure
+
+
+class OpenAI:
+    """Embedder at an endpoint; the API key is read from OPENAI_API_KEY and never shown or written."""
+
+    def __init__(
+        self,
+        model: str = "text-embedding-3-small",
+        *,
+        url: str | None = None,
+        dimensions: int | None = None,
+        batch: int = 128,
+    ) -> None:
+        self._client: Any = open_openai_client("the embedder `openai`", url)
+        self._model = model
+        self._options = {"dimensions": dimensions} if dimensions else {}
+        self._batch = batch
+        self.name = f"{model}{f'-{dimensions}' if dimensions else ''}{f' at {without_secrets(url)}' if url else ''}"
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return the vectors of texts, one row per text, in the order of the texts."""
+        rows: list[Any] = []
+        for start in range(0, len(texts), self._batch):
+            part = list(texts[start : start + self._batch])
+            try:
+                reply = self._client.embeddings.create(
+                    model=self._model, input=part, encoding_format="float", **self._options
+                )
+            except Exception as error:
+                raise to_failure(error, "the embeddings endpoint") from None
+            found = getattr(reply, "data", None) or ()  # An endpoint with another protocol returns text or nothing.
+            if len(found) != len(part):
+                raise BackendFailed(f"the embeddings endpoint gave {len(found)} vectors for {len(part)} texts")
+            rows.extend(one.embedding for one in sorted(found, key=lambda one: one.index))
+        if len({len(row) for row in rows}) > 1:
+            raise BackendFailed("the embeddings endpoint gave vectors of different lengths")
+        return np.asarray(rows, np.float32).reshape(len(rows), len(rows[0]) if rows else 0)

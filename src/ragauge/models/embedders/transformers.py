@@ -1,0 +1,273 @@
+"""Embed with any Hugging Face transformers encoder: BERT, T5 and ByT5, CANINE, BART, GPT-2 and similar models."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.core.protocols import Tokenizer, Vectors
+from ragauge.core.text import sound
+from ragauge.models.embedders.transformers_models import Wanted, filling, open_model, positions, shape_of
+from ragauge.models.huggingface import digest, first_line, label, load, parameters, spelled
+
+Floats = NDArray[np.float64]
+POOLINGS = ("mean", "cls", "last", "max")
+UNBOUNDED = 1024
+"""Token limit if neither model nor tokenizer has one: the training length of ByT5 and mT5."""
+TOKENS_AT_ONCE = 16_384
+"""Maximum number of tokens per batch, including padding: attention memory grows with the square of the text length."""
+
+
+class Encoder:
+    """Embedder that pools the last hidden states of a text's tokens, including special tokens.
+
+    `pooling` is `mean`, `cls` (the first token), `last` or `max`. `tokens` is the maximum number of tokens read.
+    `layers` uses only the first N layers. `untrained` draws all weights from `seed`, with the architecture unchanged.
+    Vectors have unit length; a text without tokens has a vector of zeros, and NaN values are kept.
+    """
+
+    def __init__(  # noqa: PLR0913 -- the options of a description
+        self,
+        model: str,
+        *,
+        pooling: str = "mean",
+        tokens: int | None = None,
+        batch: int = 32,
+        device: str | None = None,
+        download: bool = False,
+        revision: str | None = None,
+        prompt: str = "",
+        untrained: bool = False,
+        layers: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        if pooling not in POOLINGS:
+            raise BadInput(f"there is no pooling `{pooling}`", hint=f"one of {', '.join(POOLINGS)}")
+        if batch < 1:
+            raise BadInput(f"a batch of {batch} texts is none")
+        self._model = open_model(Wanted(model, download, revision, untrained, layers, seed))
+        if pooling == "cls" and self._model.causal:
+            raise BadInput(
+                f"the first token of `{model}` sees nothing of the text", hint="pooling=mean or pooling=last"
+            )
+        self._device = _device(device)
+        self._model.body.to(self._device)
+        self._pooling, self._prompt, self._batch = pooling, prompt, batch
+        self._lock = threading.Lock()  # The tokenizer stores its truncation settings between calls.
+        self._typed = "token_type_ids" in inspect.signature(self._model.body.forward).parameters
+        self.limit = self._limit(tokens)
+        """Maximum number of tokens read per text, including special tokens."""
+        self.dimension = int(getattr(self._model.config, "hidden_size", 0))
+        if not self.dimension:
+            raise BadInput(f"`{model}` is no encoder of texts: it does not say how long its vectors are")
+        self.parameters = parameters(self._model.body)
+        """Number of parameters used for vectors; for an encoder-decoder, those of the encoder."""
+        self.trained = not untrained
+        said = [shape_of(self._model.config), spelled(self._model.tokenizer), pooling, str(self.limit), prompt]
+        of = [self._model.label, *(["untrained"] if untrained else []), *([f"{layers}-layers"] if layers else [])]
+        self.name = "-".join([*of, pooling, str(self.limit), digest(self._model.body, *said)])
+        if self._model.language is not None and self._model.tokenizer.eos_token_id is not None:
+            self._model.language.to(self._device)
+            self.bits = self._bits
+
+    bits: Callable[[Sequence[str]], Floats]
+    """Number of bits per text, including its end, given a start token; language models only."""
+
+    @property
+    def marks(self) -> int:
+        """Number of special tokens around a text, including its prompt."""
+        return self.tokens([""])[0]
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Tokenizer of the model."""
+        from ragauge.models.tokenizers.huggingface import Pretrained
+
+        return Pretrained.around(copy.deepcopy(self._model.tokenizer), self._model.label)
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        """Count the tokens of each text, with prompt and special tokens.
+
+        Texts are not truncated.
+        """
+        return [len(one) for one in self._encoded(texts)["input_ids"]]
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return the vectors of texts, one row per text."""
+        out = np.zeros((len(texts), self.dimension), np.float32)
+        encoded = self._encoded(texts, truncation=True, max_length=self.limit)
+        for rows, width in self._batches([len(one) for one in encoded["input_ids"]]):
+            try:
+                out[rows] = self._read({name: [of[i] for i in rows] for name, of in encoded.items()}, width)
+            except (RuntimeError, IndexError, TypeError, ValueError) as error:
+                raise BackendFailed(f"the encoder `{self.name}` failed: {first_line(error)}") from error
+        lengths = np.linalg.norm(out, axis=1, keepdims=True)
+        return np.asarray(out / np.where(lengths > 0, lengths, 1), np.float32)
+
+    def _encoded(self, texts: Sequence[str], prompt: str | None = None, **options: Any) -> dict[str, list[list[int]]]:
+        if not texts:
+            return {"input_ids": []}
+        told = [sound(f"{self._prompt if prompt is None else prompt}{text}") for text in texts]
+        with self._lock:
+            found = self._model.tokenizer(told, padding=False, verbose=False, **options)
+        return {name: found[name] for name in ("input_ids", "token_type_ids") if name in found}
+
+    def _batches(self, lengths: Sequence[int]) -> Iterator[tuple[list[int], int]]:
+        """Yield rows of texts of similar length, and their padded length.
+
+        Texts without tokens are skipped.
+        """
+        stride, rest = filling(self._model)
+        rows: list[int] = []
+        width = 0
+        for i in sorted((i for i, length in enumerate(lengths) if length), key=lambda i: lengths[i]):
+            wide = math.ceil((lengths[i] + rest) / stride) * stride
+            if rows and (len(rows) == self._batch or wide * (len(rows) + 1) > TOKENS_AT_ONCE):
+                yield rows, width
+                rows = []
+            rows.append(i)
+            width = wide
+        if rows:
+            yield rows, width
+
+    def _read(self, encoded: dict[str, list[list[int]]], width: int) -> Vectors:
+        import torch
+
+        pad = self._model.tokenizer.pad_token_id
+        pad = pad if pad is not None else getattr(self._model.config, "pad_token_id", None) or 0
+        lengths = torch.tensor([len(one) for one in encoded["input_ids"]], device=self._device)
+        mask = torch.arange(width, device=self._device)[None, :] < lengths[:, None]
+        given = {"input_ids": encoded["input_ids"]}
+        if self._typed and "token_type_ids" in encoded:
+            given["token_type_ids"] = encoded["token_type_ids"]
+        feed = {
+            name: torch.tensor(
+                [one + [pad if name == "input_ids" else 0] * (width - len(one)) for one in rows], device=self._device
+            )
+            for name, rows in given.items()
+        }
+        with torch.inference_mode():
+            states = self._model.body(**feed, attention_mask=mask.long()).last_hidden_state
+            pooled = _pooled(states, mask, lengths, self._pooling)
+        return np.asarray(pooled.cpu().numpy(), np.float32)
+
+    def _bits(self, texts: Sequence[str]) -> Floats:
+        """Compute the bits of each text.
+
+        NaN if a text exceeds the limit, or cannot be restored from its tokens.
+        """
+        import torch
+
+        tokenizer = self._model.tokenizer
+        begin = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
+        found = np.full(len(texts), np.nan)
+        for i, numbers in enumerate(self._encoded(texts, prompt="", add_special_tokens=False)["input_ids"]):
+            same = tokenizer.decode(numbers, clean_up_tokenization_spaces=False) == texts[i]
+            if len(numbers) >= self.limit or not same:
+                continue
+            ids = torch.tensor([begin, *numbers, tokenizer.eos_token_id], device=self._device)
+            with torch.inference_mode():
+                odds = self._model.language(input_ids=ids[None, :-1]).logits[0].double().log_softmax(-1)
+            found[i] = -float(odds.gather(1, ids[1:, None]).sum()) / math.log(2)
+        return found
+
+    def _limit(self, tokens: int | None) -> int:
+        most = positions(self._model)
+        marks = int(self._model.tokenizer.num_special_tokens_to_add())
+        if tokens is not None:
+            if not marks < tokens <= (most or math.inf):
+                upper = f" and at most {most}" if most else ""
+                raise BadInput(
+                    f"`{self._model.label}` cannot read {tokens} tokens at once", hint=f"more than {marks}{upper}"
+                )
+            return tokens
+        said = [int(one) for one in (self._model.tokenizer.model_max_length, most) if one and one < 1e9]
+        return min(said, default=UNBOUNDED)
+
+
+def _pooled(states: Any, mask: Any, lengths: Any, how: str) -> Any:
+    """Pool the states of each text into one vector, without padding."""
+    import torch
+
+    if how == "cls":
+        return states[:, 0]
+    if how == "last":
+        return states[torch.arange(len(states), device=states.device), lengths - 1]
+    if how == "max":
+        return states.masked_fill(~mask[:, :, None], -math.inf).amax(1)
+    return states.masked_fill(~mask[:, :, None], 0).sum(1) / lengths[:, None]
+
+
+def _device(named: str | None) -> str:
+    """Check the given device, or choose the GPU if there is one."""
+    import torch
+
+    if named is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=named)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise BadInput(f"there is no device `{named}` here: {first_line(error)}", hint="device=cpu") from None
+    return named
+
+
+byt5 = partial(Encoder, model="google/byt5-small")
+byt5.__doc__ = "ByT5, which reads bytes; weights from a folder (`model=`), from the hub cache, or with `download=true`."
+canine = partial(Encoder, model="google/canine-s")
+canine.__doc__ = "CANINE, which reads characters; weights as for `byt5`: `model=FOLDER`, hub cache, or `download=true`."
+
+
+class SentenceTransformer:
+    """Embedder with a sentence-transformers model; a plain encoder gets mean pooling."""
+
+    def __init__(
+        self, model: str, *, batch: int = 32, device: str | None = None, prompt: str = "", download: bool = False
+    ) -> None:
+        what = "the embedder `transformers`"
+        self._model: Any = load("SentenceTransformer", model, what=what, device=device, download=download)
+        self._batch = batch
+        self._prompt = prompt
+        self.limit: int | None = self._model.max_seq_length
+        """Maximum number of tokens read per text, including special tokens; None if unknown."""
+        self.parameters = parameters(self._model)
+        self.trained = True
+        said = [repr(self._model), spelled(self._model.tokenizer), str(self.limit), prompt]
+        self._label = label(model)
+        self.name = f"{self._label}-{digest(self._model, *said)}{f' ({prompt!r})' if prompt else ''}"
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Tokenizer of the model."""
+        from ragauge.models.tokenizers.huggingface import Pretrained
+
+        return Pretrained.around(copy.deepcopy(self._model.tokenizer), self._label)
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        """Count the tokens of each text, with prompt and special tokens.
+
+        Texts are not truncated.
+        """
+        told = [f"{self._prompt}{text}" for text in texts]
+        return [len(ids) for ids in self._model.tokenizer(told, truncation=False, verbose=False)["input_ids"]]
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return the vectors of texts, one row of unit length per text."""
+        if not texts:
+            return np.empty((0, 0), np.float32)  # The library would return one empty row.
+        vectors: Vectors = self._model.encode(
+            list(texts),
+            batch_size=self._batch,
+            normalize_embeddings=True,
+            show_progress_bar=False,
+            prompt=self._prompt or None,
+        )
+        return vectors

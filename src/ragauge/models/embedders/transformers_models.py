@@ -1,0 +1,299 @@
+"""Load configuration, tokenizer and weights of transformers encoders, without running model code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, RagaugeError
+from ragauge.models.huggingface import (
+    PICKLES,
+    SAFE,
+    UNUSED,
+    WHERE,
+    first_line,
+    label,
+    loading,
+    not_loaded,
+    refuse_pickles,
+)
+
+SHAPES: Mapping[str, Mapping[str, Any]] = {
+    "byt5-small": {
+        "model_type": "t5",
+        "vocab_size": 384,
+        "d_model": 1472,
+        "d_kv": 64,
+        "d_ff": 3584,
+        "num_layers": 12,
+        "num_decoder_layers": 4,
+        "num_heads": 6,
+        "feed_forward_proj": "gated-gelu",
+        "tie_word_embeddings": False,
+    },
+    "byt5-base": {
+        "model_type": "t5",
+        "vocab_size": 384,
+        "d_model": 1536,
+        "d_kv": 64,
+        "d_ff": 3968,
+        "num_layers": 18,
+        "num_decoder_layers": 6,
+        "num_heads": 12,
+        "feed_forward_proj": "gated-gelu",
+        "tie_word_embeddings": False,
+    },
+    "canine-s": {"model_type": "canine"},
+    "canine-c": {"model_type": "canine"},
+    "byt5-mini": {
+        "model_type": "t5",
+        "vocab_size": 384,
+        "d_model": 256,
+        "d_kv": 64,
+        "d_ff": 640,
+        "num_layers": 2,
+        "num_decoder_layers": 1,
+        "num_heads": 4,
+        "feed_forward_proj": "gated-gelu",
+        "tie_word_embeddings": False,
+    },
+    "canine-mini": {
+        "model_type": "canine",
+        "hidden_size": 256,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 1024,
+    },
+}
+"""Architectures that can be created with random weights and without files, because their tokenizers need no vocabulary.
+
+The `mini` ones are not published models: they are small enough to embed a whole corpus on a CPU.
+"""
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "vocab.txt",
+    "vocab.json",
+)
+CAUSAL = "AutoModelForCausalLM"
+BYTES = 384
+"""Vocabulary size of ByT5: 256 bytes, 3 special tokens, 125 sentinels."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """Model that computes a vector for each token of a text."""
+
+    label: str
+    config: Any
+    tokenizer: Any
+    body: Any
+    """Part that computes the states: encoder-decoders without decoder, language models without head."""
+    causal: bool = False
+    """Whether a token only attends to those before it."""
+    language: Any = None
+    """Model with its head if it predicts the next token; else None."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Model name, and which version and layers of it to load."""
+
+    model: str
+    download: bool = False
+    revision: str | None = None
+    untrained: bool = False
+    layers: int | None = None
+    seed: int = 0
+
+
+def open_model(wanted: Wanted) -> Model:
+    """Open a model from a folder, the hub cache or the hub, or with random weights."""
+    try:
+        import torch  # noqa: F401
+        import transformers
+    except ImportError:
+        raise MissingExtra("the embedder `encoder`", "transformers") from None
+    folder = Path(wanted.model).expanduser()
+    shape = wanted.model.removeprefix("google/")
+    made_up = wanted.untrained and shape in SHAPES and not folder.is_dir()
+    if not made_up and not folder.is_dir() and _is_path(wanted.model):
+        raise BadInput(f"there is no folder `{wanted.model}`", hint=_where(wanted))
+    where = {
+        "local_files_only": folder.is_dir() or not wanted.download,
+        "trust_remote_code": False,
+        "revision": wanted.revision or "main",
+    }
+    source = str(folder) if folder.is_dir() else wanted.model
+    try:
+        with loading(download=wanted.download):
+            if made_up:
+                options = dict(SHAPES[shape])
+                config = transformers.AutoConfig.for_model(options.pop("model_type"), **options)
+            else:
+                config = transformers.AutoConfig.from_pretrained(source, **where)
+            if wanted.layers is not None:
+                _make_shallower(config, wanted.layers)
+            tokenizer = _tokenizer(transformers, None if made_up else source, config, where)
+            kind = _kind(transformers, config)
+            body, language = _weights(getattr(transformers, kind), kind, source, config, where, wanted)
+    except RagaugeError:
+        raise
+    except Exception as error:  # A library may raise any exception for an invalid file.
+        raise _failed(wanted, error) from error
+    named = shape if made_up else label(wanted.model)
+    return Model(named, config, tokenizer, body, kind == CAUSAL, language)
+
+
+def _weights(
+    factory: Any, kind: str, source: str, config: Any, where: Mapping[str, Any], wanted: Wanted
+) -> tuple[Any, Any]:
+    """Load the part that computes states, and for a language model also the whole."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        # Needed for loaded weights too: a head that the file lacks is initialised, and must not change the global
+        # random state.
+        torch.default_generator.manual_seed(wanted.seed)
+        if wanted.untrained:
+            model, lacks = factory.from_config(config, trust_remote_code=False), []
+        else:
+            if where["local_files_only"]:
+                refuse_pickles(Path(source), kind)
+            model, told = factory.from_pretrained(
+                source, config=config, use_safetensors=True, output_loading_info=True, **where
+            )
+            lacks = [name for name in sorted(told["missing_keys"]) if UNUSED not in name]
+    model = model.float().eval()  # Regardless of the file: half precision gives other vectors on every machine.
+    if kind == CAUSAL:
+        body, language = model.base_model, None if lacks else model
+        inside = [name for name in lacks if name.startswith(f"{model.base_model_prefix}.")]
+    else:
+        encoder = kind == "AutoModel" and getattr(config, "is_encoder_decoder", False)
+        body, language = model.get_encoder() if encoder else model, None
+        inside = [name for name in lacks if not (encoder and name.startswith("decoder."))]
+    if inside:
+        raise BadInput(
+            f"{len(inside)} of the weights are not in the file (`{inside[0]}` is the first), and none are made up",
+            file=source,
+            hint="untrained=true draws all of them, as a control",
+        )
+    return body, language
+
+
+def _kind(transformers: Any, config: Any) -> str:
+    """Return the name of the library's class that computes the states of a text.
+
+    For encoder-decoders it is the encoder only, if possible.
+    """
+    known = transformers.models.auto.modeling_auto
+    kind = type(config)
+    if kind in known.MODEL_FOR_TEXT_ENCODING_MAPPING:
+        return "AutoModelForTextEncoding"
+    told = kind in known.MODEL_FOR_CAUSAL_LM_MAPPING and kind not in known.MODEL_FOR_MASKED_LM_MAPPING
+    if told and not getattr(config, "is_encoder_decoder", False):
+        return CAUSAL
+    return "AutoModel"
+
+
+def _make_shallower(config: Any, layers: int) -> None:
+    deep = getattr(config, "num_hidden_layers", None)
+    if not isinstance(deep, int) or not 1 <= layers <= deep:
+        raise BadInput(f"the model has {deep} layers, and {layers} of them cannot be taken")
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[:layers]
+    config.num_hidden_layers = layers
+
+
+def _tokenizer(transformers: Any, source: str | None, config: Any, where: Mapping[str, Any]) -> Any:
+    """Load the model's tokenizer.
+
+    If a folder has none, a tokenizer of bytes or characters is created for such models. The library would create one
+    without words, which gives every text the same vector.
+    """
+    folder = None if source is None else Path(source)
+    if folder is None or (folder.is_dir() and not any((folder / name).exists() for name in TOKENIZER_FILES)):
+        if config.model_type == "canine":
+            return transformers.CanineTokenizer()
+        if config.model_type == "t5" and config.vocab_size == BYTES:
+            return transformers.ByT5Tokenizer()
+        raise BadInput(
+            "there is no tokenizer",
+            file=str(folder),
+            hint="copy tokenizer.json (or vocab.txt, spiece.model …) beside config.json",
+        )
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source, **where)
+    if tokenizer.vocab_size < 1_000_000 and not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens) - {"▁"}:
+        raise BadInput(
+            "the tokenizer knows no words: its vocabulary is missing",
+            file=source,
+            hint="copy tokenizer.json (or vocab.txt, spiece.model …) beside config.json",
+        )
+    return tokenizer
+
+
+def positions(model: Model) -> int | None:
+    """Return the maximum number of tokens that a model can read; None if unlimited."""
+    most = getattr(model.config, "max_position_embeddings", None)
+    if not isinstance(most, int) or most <= 0:
+        return None
+    for name, module in model.body.named_modules():
+        # RoBERTa and similar models count positions from the padding index.
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            most = int(module.num_embeddings) - int(module.padding_idx) - 1
+    stride, rest = filling(model)
+    return most // stride * stride - rest
+
+
+def filling(model: Model) -> tuple[int, int]:
+    """Return the padding rule of a model: stride and minimum padding.
+
+    Lengths are padded to a multiple of the stride. CANINE merges characters by fours, drops the last four, uses
+    neighbours, and attends in windows of 128. The vector of a text therefore depends on what follows it. It was trained
+    on padded texts, so they are padded here.
+    """
+    if model.config.model_type != "canine":
+        return 1, 0
+    return int(model.config.local_transformer_stride), 3 * int(model.config.downsampling_rate)
+
+
+def _is_path(model: str) -> bool:
+    return model.startswith((".", "~", "/")) or model.count("/") > 1 or "\\" in model or Path(model).exists()
+
+
+def _where(wanted: Wanted) -> str:
+    if wanted.untrained:
+        return f"give a folder with config.json, or one of {', '.join(SHAPES)}"
+    random_weights = wanted.model.removeprefix("google/") in SHAPES
+    return WHERE + (", or untrained=true for random weights" if random_weights else "")
+
+
+def _failed(wanted: Wanted, error: Exception) -> RagaugeError:
+    folder = Path(wanted.model).expanduser()
+    line = first_line(error)
+    if "custom code" in str(error) or "remote code" in str(error):
+        return BadInput(f"the model `{wanted.model}` brings code of its own, which is not run")
+    if folder.is_dir():
+        held = [name for name in (*SAFE, *PICKLES) if (folder / name).exists()]
+        files = "config.json, model.safetensors and the tokenizer's files"
+        hint = _where(wanted) if wanted.untrained else f"it must hold {files}" if not held else None
+        return BackendFailed(f"the model in `{wanted.model}` cannot be loaded: {line}", hint=hint)
+    if "safetensors" in str(error):
+        return BackendFailed(
+            f"the model `{wanted.model}` has no weights as safetensors: {line}",
+            hint="the hub's robot offers them as a proposed change: revision=refs/pr/N, where its page says which N",
+        )
+    return not_loaded(wanted.model, error, download=wanted.download, hint=_where(wanted))
+
+
+def shape_of(config: Any) -> str:
+    """Return a configuration as JSON, without its source and library version."""
+    said = config.to_diff_dict()
+    noise = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
+    return json.dumps({name: one for name, one in said.items() if name not in noise}, sort_keys=True, default=str)

@@ -1,0 +1,185 @@
+"""Load Hugging Face models from a folder or, if allowed, from the hub, without running their code."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.core.structured_text import parse_json
+
+UNUSED = "pooler"
+"""Name of the head over the first token that some models are saved with; it is not used here."""
+PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+SAFE = ("model.safetensors", "model.safetensors.index.json")
+
+
+def load(kind: str, model: str, *, what: str, device: str | None, download: bool) -> Any:
+    """Load a sentence-transformers model.
+
+    `kind` is `SentenceTransformer` or `CrossEncoder`.
+    """
+    try:
+        import sentence_transformers
+    except ImportError:
+        raise MissingExtra(what, "transformers") from None
+    _refuse_code(Path(model))
+    try:
+        with loading(download=download):
+            return getattr(sentence_transformers, kind)(
+                model,
+                device=device,
+                local_files_only=not download,
+                trust_remote_code=False,
+                model_kwargs={"use_safetensors": True},
+            )
+    except (OSError, ValueError) as error:
+        raise not_loaded(model, error, download=download) from error
+
+
+WHERE = "give a folder with the model, or its name on the hub with download=true"
+OFFLINE = (
+    "check the network and the name, or download the model on another machine with "
+    "`hf download NAME --local-dir FOLDER` and give the folder: model=FOLDER"
+)
+
+
+def not_loaded(
+    model: str, error: Exception, *, of: str = "model", download: bool = False, hint: str = WHERE
+) -> BackendFailed:
+    """Return the error for a model, or a part of it, that could not be loaded."""
+    local = Path(model).expanduser().is_dir()
+    if isinstance(error, OSError) and not download and not local:
+        message = f"the model `{model}` was not found: it is not a local folder, and not in the hub cache"
+        return BackendFailed(message, hint=hint)
+    hint = OFFLINE if download and not local else hint
+    return BackendFailed(f"the {of} `{model}` cannot be loaded: {first_line(error)}", hint=hint)
+
+
+@contextmanager
+def loading(*, download: bool) -> Iterator[None]:
+    """Silence the libraries and, unless allowed, prevent downloads.
+
+    The settings are restored afterwards. `local_files_only` is not enough: the hub's client contacts the hub before it
+    checks the cache.
+    """
+    logging: Any = import_module("transformers.utils.logging")  # Only partly annotated.
+    hub: Any = import_module("huggingface_hub.constants")
+    level, drawn, offline = logging.get_verbosity(), logging.is_progress_bar_enabled(), hub.HF_HUB_OFFLINE
+    logging.set_verbosity_error()
+    if not download:
+        logging.disable_progress_bar()
+        hub.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        hub.HF_HUB_OFFLINE = offline
+        if drawn:
+            logging.enable_progress_bar()
+
+
+def inside(package: str, name: str) -> Path:
+    """Find a file in an installed package without running its code."""
+    found = importlib.util.find_spec(package)
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        if (Path(folder) / name).exists():
+            return Path(folder) / name
+    raise ImportError(package)
+
+
+def digest(model: Any, *said: str) -> str:
+    """Hash the weights of a model and further texts; ten hexadecimal characters."""
+    import torch
+
+    whole = hashlib.blake2b(digest_size=5)
+    for one in said:
+        whole.update(one.encode("utf-8", "replace") + b"\0")
+    for name, numbers in sorted([*model.named_parameters(), *model.named_buffers()]):
+        if UNUSED not in name:
+            whole.update(f"{name} {numbers.dtype} {tuple(numbers.shape)}\0".encode())
+            flat = numbers.detach().cpu().contiguous().reshape(-1)
+            whole.update(flat.view(torch.uint8).numpy().data)  # As bytes, because NumPy does not support every type.
+    return whole.hexdigest()
+
+
+def parameters(model: Any) -> int:
+    """Count the parameters used for vectors; shared ones count once."""
+    return sum(one.numel() for name, one in model.named_parameters() if UNUSED not in name)
+
+
+def spelled(tokenizer: Any) -> str:
+    """Return everything that determines the tokens of a tokenizer, as text.
+
+    The tokenizer is one of transformers.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        whole = type(backend).from_str(backend.to_str())  # Without the truncation and padding of the last call.
+        whole.no_truncation()
+        whole.no_padding()
+        return str(whole.to_str())
+    # A vocabulary of all Unicode code points need not be written out.
+    known = sorted(tokenizer.get_vocab().items()) if tokenizer.vocab_size < 1_000_000 else tokenizer.vocab_size
+    return json.dumps([type(tokenizer).__name__, known, tokenizer.all_special_tokens])
+
+
+def label(model: str) -> str:
+    """Return the label of a model: its folder name, or its name on the hub.
+
+    >>> label("models/byt5-small/"), label("google/byt5-small")
+    ('byt5-small', 'google/byt5-small')
+    """
+    folder = Path(model).expanduser()
+    if not folder.is_dir() and not model.endswith("/"):
+        return model
+    whole = folder.resolve()
+    return f"{whole.parent.name}/{whole.name}" if whole.name == "model" else whole.name
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error message."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def refuse_pickles(folder: Path, kind: str) -> None:
+    """Refuse a folder that has weights only as a pickle, which can run code."""
+    if any((folder / name).exists() for name in SAFE):
+        return
+    found = next((name for name in PICKLES if (folder / name).exists()), None)
+    if found is not None:
+        raise BadInput(
+            f"the weights are a pickle ({found}), which may hold code and is not loaded",
+            file=str(folder),
+            hint='if you trust it, write it as safetensors: python -c "import transformers; '
+            f"transformers.{kind}.from_pretrained('{folder.name}').save_pretrained('{folder.name}-safe')\"",
+        )
+
+
+def _refuse_code(folder: Path) -> None:
+    """Refuse a folder whose files name classes outside the library.
+
+    Some versions of the library import them without asking.
+    """
+    try:
+        modules = parse_json((folder / "modules.json").read_text(encoding="utf-8"), file=str(folder / "modules.json"))
+    except OSError:  # A name on the hub, or a plain encoder.
+        return refuse_pickles(folder, "AutoModel")
+    except ValueError:
+        raise BadInput("modules.json cannot be read", file=str(folder)) from None
+    named = [one for one in modules if isinstance(one, dict)]
+    strange = next((name for one in named if not (name := str(one.get("type", ""))).startswith(LIBRARY)), None)
+    if strange is not None:
+        raise BadInput(f"the model brings code of its own (`{strange}`), which is not run", file=str(folder))
+    for one in named:
+        refuse_pickles(folder / str(one.get("path", "")), "AutoModel")
+    return None
+
+
+LIBRARY = "sentence_transformers."

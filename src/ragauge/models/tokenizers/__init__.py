@@ -1,0 +1,156 @@
+"""Tokenizers: turn texts into token ids; each library is imported when its tokenizer is created."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ragauge.core import plugins
+from ragauge.core.errors import BadInput
+from ragauge.core.protocols import Tokenizer
+
+
+def open_tokenizer(described: Any, texts: Sequence[str] | None = None) -> Tokenizer:
+    """Open a tokenizer from a spec, or return it; train it on `texts` if needed.
+
+    The name of an embedder that is not the name of a tokenizer (`minilm`) stands for the tokenizer of that embedder.
+
+    >>> open_tokenizer("bytes").encode(["ab"])
+    [[100, 101]]
+    """
+    from ragauge.core.composition import made
+    from ragauge.core.specs import Spec, parse
+
+    spec = parse(described, "tokenizer") if isinstance(described, str) else described
+    if isinstance(spec, Spec):
+        if spec.name not in plugins.names("tokenizers") and spec.name in plugins.names("embedders"):
+            spec = Spec("embedder", {"of": spec})
+        tokenizer: Any = made("tokenizers", spec)
+    elif callable(getattr(spec, "fitted", None)) or isinstance(spec, Tokenizer):
+        tokenizer = spec
+    else:
+        raise BadInput(f"{spec!r} is no tokenizer", hint="it has name, vocabulary, unknown, encode, decode and pieces")
+    if texts is not None and callable(learn := getattr(tokenizer, "fitted", None)):
+        tokenizer = learn(texts)
+    found: Tokenizer = tokenizer
+    return found
+
+
+def reopened(kept: Mapping[str, Any]) -> Tokenizer:
+    """Restore a tokenizer from the state that `kept()` returned, without the corpus.
+
+    >>> open_tokenizer("words", ["to be or not to be"]).kept()["words"]
+    ['be', 'to', 'not', 'or']
+    >>> reopened(open_tokenizer("words", ["to be or not to be"]).kept()).encode(["to be"])
+    [[2, 1]]
+    """
+    from ragauge.models.tokenizers import basic, huggingface
+
+    kinds: Mapping[str, Callable[[Mapping[str, Any]], Tokenizer]] = {
+        "bytes": lambda _: basic.Bytes(),
+        "characters": lambda _: basic.Characters(),
+        "words": lambda data: basic.Words(data["words"], lower=data["lower"]),
+        "library": lambda data: huggingface.Library.read_from(data["json"], data["name"], data["limit"]),
+    }
+    kind = str(kept.get("kind"))
+    if kind not in kinds:
+        raise BadInput(f"a tokenizer of the kind `{kind}` cannot be opened again", hint=f"{', '.join(kinds)} can")
+    return kinds[kind](kept)
+
+
+class Learner:
+    """Tokenizer before training; everything except `fitted` raises BadInput."""
+
+    def __init__(self, name: str, learn: Callable[[Sequence[str]], Tokenizer]) -> None:
+        self.name = name
+        self._learn = learn
+
+    def fitted(self, texts: Sequence[str]) -> Tokenizer:
+        """Train on texts and return the trained tokenizer."""
+        if not any(text.strip() for text in texts):
+            raise BadInput(f"`{self.name}` has no texts to learn from")
+        return self._learn(texts)
+
+    @property
+    def vocabulary(self) -> int:
+        """Raises BadInput: the vocabulary size is unknown before training."""
+        raise self._refusal()
+
+    @property
+    def unknown(self) -> int | None:
+        """Raises BadInput: the id of unknown tokens is unavailable before training."""
+        raise self._refusal()
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:  # noqa: ARG002
+        """Raise BadInput."""
+        raise self._refusal()
+
+    def decode(self, numbers: Sequence[int]) -> str:  # noqa: ARG002
+        """Raise BadInput."""
+        raise self._refusal()
+
+    def pieces(self, text: str) -> list[str]:  # noqa: ARG002
+        """Raise BadInput."""
+        raise self._refusal()
+
+    def _refusal(self) -> BadInput:
+        return BadInput(f"`{self.name}` has learned no pieces yet", hint="fitted(texts) gives one that has")
+
+
+class OfEmbedder:
+    """Tokenizer of an embedder, with its token limit; `of` is a name, a spec or the embedder."""
+
+    def __init__(self, of: Any) -> None:
+        embedder, told = _opened(of)
+        try:
+            inner = getattr(embedder, "tokenizer", None)
+        except BadInput:  # An untrained embedder raises.
+            inner = None
+        if not isinstance(inner, Tokenizer):
+            learns = callable(getattr(embedder, "fitted", None))
+            raise BadInput(
+                f"the embedder `{told}` has no tokenizer that could be looked at",
+                hint=f"it is yet to learn: name what cuts its texts, {_cutting(of)}" if learns else None,
+            )
+        self._tokenizer: Tokenizer = inner
+        self.name = inner.name
+        self.vocabulary = inner.vocabulary
+        self.unknown = inner.unknown
+        self.limit: int | None = getattr(embedder if hasattr(embedder, "limit") else inner, "limit", None)
+        """Maximum number of tokens that the embedder reads per text, including special tokens; None for no limit."""
+        self.marks = int(getattr(embedder if hasattr(embedder, "marks") else inner, "marks", 0) or 0)
+        """Number of special tokens around a text, as far as they count for the limit."""
+        tell = getattr(embedder, "tokens", None)
+        self.tokens: Callable[[Sequence[str]], Sequence[int]] | None = tell if callable(tell) else None
+        """Function that counts tokens as the embedder does, for its limit; None if it has none."""
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of each text, without truncation and special tokens."""
+        return self._tokenizer.encode(texts)
+
+    def decode(self, numbers: Sequence[int]) -> str:
+        """Return the text of token ids."""
+        return self._tokenizer.decode(numbers)
+
+    def pieces(self, text: str) -> list[str]:
+        """Return the pieces of a text."""
+        return self._tokenizer.pieces(text)
+
+
+def _cutting(of: Any) -> str:
+    """Return the tokenizer that the spec of an embedder names, or the default."""
+    from ragauge.core.specs import Spec, parse
+
+    spec = parse(of, "embedder") if isinstance(of, str) else of
+    named = spec.options.get("tokenizer") if isinstance(spec, Spec) else None
+    return str(named or "bpe(vocabulary=4000)")
+
+
+def _opened(of: Any) -> tuple[Any, str]:
+    from ragauge.core.composition import made
+    from ragauge.core.specs import Spec, parse
+
+    if isinstance(of, str | Spec):
+        spec = parse(of, "embedder") if isinstance(of, str) else of
+        return made("embedders", spec), str(spec)
+    return of, str(getattr(of, "name", of))

@@ -1,0 +1,172 @@
+"""Train tokenizers on the corpus with Hugging Face's `tokenizers` library.
+
+The result depends on the texts only, not on their order or the number of threads. Where the library uses the order of a
+hash table, pieces are sorted before training (WordPiece) or afterwards (Unigram).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from ragauge.core.errors import BadInput
+from ragauge.core.text import sound
+from ragauge.models.tokenizers import Learner
+from ragauge.models.tokenizers.huggingface import Library, fingerprint, library_of
+
+CUT = r"'(?:s|t|re|ve|m|ll|d)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+"""Pattern by which GPT-2 splits a text before merging; it loses no characters."""
+UNKNOWN = "\uffff"
+"""Unknown token. It is a noncharacter, which texts do not contain, unlike `<unk>`."""
+ALPHABET = 1000
+"""Maximum number of letters of WordPiece, as in BERT."""
+DIGITS = 9
+"""Decimals of the scores of Unigram; further ones depend on the order in which threads add."""
+STEP = 1e-4
+"""Difference between the scores of the letters that the library appends."""
+
+
+def bpe(*, vocabulary: int = 8000, kind: str = "bytes", least: int = 2) -> Learner:
+    """Create an untrained byte-pair encoding, which merges the most frequent pairs.
+
+    Of equally frequent pairs, the one with older pieces is merged first; a pair must occur `least` times. `kind` is the
+    initial alphabet: `bytes`, which cover every text, or the `characters` of the corpus, which do not.
+    """
+    if kind not in ("bytes", "characters"):
+        raise BadInput(f"bpe: kind is `{kind}`", hint="bytes or characters")
+    if vocabulary < (fewest := 257 if kind == "bytes" else 3):
+        raise BadInput(f"bpe: a vocabulary of {vocabulary} is too small", hint=f"at least {fewest} with kind={kind}")
+    library = library_of()
+
+    def learn(texts: Sequence[str]) -> Library:
+        parts = library.pre_tokenizers
+        options: dict[str, Any] = {"vocab_size": vocabulary, "min_frequency": least, "show_progress": False}
+        if kind == "bytes":
+            made = library.Tokenizer(library.models.BPE())
+            made.pre_tokenizer = parts.ByteLevel(add_prefix_space=False)
+            made.decoder = library.decoders.ByteLevel()
+            options["initial_alphabet"] = sorted(parts.ByteLevel.alphabet())
+        else:
+            made = library.Tokenizer(library.models.BPE(unk_token=UNKNOWN))
+            made.pre_tokenizer = parts.Split(library.Regex(CUT), "isolated")
+            made.decoder = library.decoders.Fuse()
+            options |= {"special_tokens": [UNKNOWN], "limit_alphabet": vocabulary - 2}
+        _train(made, library.trainers.BpeTrainer(**options), texts)
+        return _named("bpe" if kind == "bytes" else "bpe-characters", _plain(made))
+
+    return Learner(_told("bpe", vocabulary, kind=kind if kind != "bytes" else None), learn)
+
+
+def wordpiece(*, vocabulary: int = 8000, least: int = 2, lower: bool = True) -> Learner:
+    """Create an untrained WordPiece tokenizer as in BERT, with `##` inside words.
+
+    It is trained by merging pairs and applied by longest match. `lower` removes case and accents. A word with an unseen
+    letter is unknown as a whole.
+    """
+    if vocabulary < 5:
+        raise BadInput(f"wordpiece: a vocabulary of {vocabulary} is too small", hint="a few thousand are usual")
+    library = library_of()
+
+    def learn(texts: Sequence[str]) -> Library:
+        made = library.Tokenizer(library.models.WordPiece(unk_token="[UNK]"))  # noqa: S106 - a token of another kind
+        made.normalizer = library.normalizers.BertNormalizer(lowercase=lower)
+        made.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+        made.decoder = library.decoders.WordPiece(cleanup=False)
+        seen = Counter(c for text in texts for c in made.normalizer.normalize_str(sound(text)) if not c.isspace())
+        room = min(ALPHABET, (vocabulary - 1) // 2)
+        letters = sorted(sorted(seen, key=lambda c: (-seen[c], c))[:room])
+        trainer = library.trainers.WordPieceTrainer(
+            vocab_size=vocabulary,
+            min_frequency=least,
+            show_progress=False,
+            # Listed here, so that their ids, which break ties, do not depend on a hash table.
+            special_tokens=["[UNK]", *letters, *(f"##{c}" for c in letters)],
+            initial_alphabet=letters,
+            limit_alphabet=len(letters),
+        )
+        _train(made, trainer, texts)
+        return _named("wordpiece", _plain(made))
+
+    return Learner(_told("wordpiece", vocabulary), learn)
+
+
+def unigram(*, vocabulary: int = 8000, characters: int = 2_000_000) -> Learner:
+    """Create an untrained Unigram tokenizer, as in SentencePiece.
+
+    It keeps the pieces that contribute most to the likelihood of the texts. Training is slow, so a corpus with more
+    than `characters` characters is sampled: every second, third … text in the order of their hashes.
+    """
+    if vocabulary < 3 or characters < 1:
+        raise BadInput(f"unigram: a vocabulary of {vocabulary} from {characters} characters is too small")
+    library = library_of()
+
+    def learn(texts: Sequence[str]) -> Library:
+        made = library.Tokenizer(library.models.Unigram())
+        made.pre_tokenizer = library.pre_tokenizers.Metaspace()
+        made.decoder = library.decoders.Metaspace()
+        trainer = library.trainers.UnigramTrainer(
+            vocab_size=vocabulary, unk_token=UNKNOWN, special_tokens=[UNKNOWN], show_progress=False
+        )
+        _train(made, trainer, _some(texts, characters))
+        return _named("unigram", _in_order(made))
+
+    return Learner(_told("unigram", vocabulary), learn)
+
+
+def _told(name: str, vocabulary: int, **options: str | None) -> str:
+    given = {"vocabulary": vocabulary, **options}
+    return f"{name}({', '.join(f'{key}={value}' for key, value in given.items() if value is not None)})"
+
+
+def _some(texts: Sequence[str], characters: int) -> Sequence[str]:
+    """Sample about `characters` characters of the texts, independent of their order."""
+    step = -(-sum(map(len, texts)) // characters)
+    return texts if step <= 1 else sorted(texts, key=text_hash)[::step]
+
+
+def text_hash(text: str) -> bytes:
+    """Hash a text, to sort texts independently of the corpus order."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _train(made: Any, trainer: Any, texts: Sequence[str]) -> None:
+    made.train_from_iterator(map(sound, texts), trainer, length=len(texts))
+
+
+def _plain(made: Any) -> Any:
+    """Return a tokenizer without special tokens.
+
+    `<unk>` in a text is then five characters.
+    """
+    data = json.loads(made.to_str())
+    data["added_tokens"] = []
+    return type(made).from_str(json.dumps(data))
+
+
+def _in_order(made: Any) -> Any:
+    """Sort the pieces by score and spelling, so that training is reproducible.
+
+    The library appends letters that no likely piece contains, with the lowest score plus a step each, in the order of a
+    hash table. Here they get these scores in Unicode order.
+    """
+    data = json.loads(made.to_str())
+    data["added_tokens"] = []
+    first, *others = ((str(piece), round(score, DIGITS)) for piece, score in data["model"]["vocab"])
+    last: dict[str, float] = {}
+    steps = 0
+    for piece, score in sorted((one for one in others if len(one[0]) == 1), key=lambda one: one[1]):
+        above = score - min(last.values(), default=score)
+        steps += abs(above - (steps + 1) * STEP) < STEP / 100
+        if abs(above - steps * STEP) < STEP / 100:  # A likely piece may have the lowest score too.
+            last[piece] = score
+    again = dict(zip(sorted(last), sorted(last.values()), strict=True))
+    told = [(piece, again.get(piece, score)) for piece, score in others]
+    data["model"]["vocab"] = [first, *sorted(told, key=lambda one: (-one[1], one[0]))]
+    return type(made).from_str(json.dumps(data))
+
+
+def _named(kind: str, library: Any) -> Library:
+    return Library(library, f"{kind}-{library.get_vocab_size()}-{fingerprint(library)}")

@@ -1,0 +1,191 @@
+"""Parse and format the cells of other tools' result files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ragauge.comparison.results import Entry, Overview
+from ragauge.core.csv_cells import neutralise_cell
+from ragauge.core.errors import BadInput
+from ragauge.core.summaries import Latency, Speed
+from ragauge.files.source import Source
+from ragauge.files.table_rows import Rows, read_rows
+
+
+def number(value: Any, what: str, label: str, line: int | None = None) -> float | None:
+    """Parse a finite number; None for a missing value or NaN.
+
+    Raises BadInput for anything else.
+
+    >>> number("0.5", "mrr", "t.csv"), number(None, "mrr", "t.csv"), number("nan", "mrr", "t.csv")
+    (0.5, None, None)
+    """
+    if value is None:
+        return None
+    try:
+        found = math.inf if isinstance(value, bool | list | dict) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = math.inf
+    if math.isinf(found):
+        raise BadInput(
+            f"{what} is `{str(value)[:40]}`, not a finite number", file=label, line=line, hint="empty where unknown"
+        )
+    return None if math.isnan(found) else found
+
+
+def count(value: Any, what: str, label: str, line: int | None = None) -> int | None:
+    """Parse an integer of at least 0; None for an empty value.
+
+    Raises BadInput for anything else.
+
+    >>> count("3", "n", "t.csv"), count("", "n", "t.csv")
+    (3, None)
+    """
+    found = number(None if value == "" else value, what, label, line)
+    if found is None:
+        return None
+    if found < 0 or found != int(found):
+        raise BadInput(f"{what} is `{str(value)[:40]}`, not a whole number of at least 0", file=label, line=line)
+    return int(found)
+
+
+def read_sheet(path: str, needed: Sequence[str], figures: Iterable[str], what: str) -> Rows:
+    """Read the rows of a CSV or TSV file and check its columns.
+
+    Raises BadInput if a column of `needed` is missing, if no column of `figures` exists, or if there are no rows.
+    """
+    source = Source(path)
+    rows = read_rows(source, "tsv" if source.ending == ".tsv" else "csv")
+    missing = [name for name in needed if name not in rows.names]
+    if missing:
+        raise BadInput(
+            f"this is no table of {what}: {_listed('column', missing)} missing",
+            file=source.label,
+            hint=f"found {', '.join(rows.names) or 'nothing'}",
+        )
+    known = list(figures)
+    if not any(name in rows.names for name in known):
+        raise BadInput(f"no column holds a figure of {what}", file=source.label, hint=f"such as {known[0]}")
+    if not len(rows):
+        raise BadInput("no rows", file=source.label)
+    return rows
+
+
+def _listed(what: str, names: Sequence[str]) -> str:
+    return f"the {what}{'s' if len(names) > 1 else ''} {', '.join(names)} {'are' if len(names) > 1 else 'is'}"
+
+
+def left_out(rows: Rows, known: Iterable[str]) -> list[str]:
+    """Return a note on columns that the layout does not define, if there are any."""
+    odd = [name for name in rows.names if name not in set(known)]
+    return [f"{_listed('column', odd)} not of this layout and left out"] if odd else []
+
+
+def figures_of(rows: Rows, at: int, columns: Iterable[str]) -> dict[str, float]:
+    """Parse the numbers in some cells of a row, by column. Empty cells are omitted."""
+    found = {}
+    for name in columns:
+        value = number(rows.columns[name][at] if name in rows.columns else None, name, rows.label, rows.line(at))
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def as_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Format rows as CSV with exactly these columns.
+
+    None and NaN are empty; numbers are not rounded.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
+    return out.getvalue()
+
+
+def _cell(value: Any) -> str:
+    plain = as_plain(value)
+    return "" if plain is None else neutralise_cell(plain) if isinstance(plain, str) else str(plain)
+
+
+def as_json(value: Any) -> str:
+    """Format a value as strict JSON. NaN and infinities become null."""
+    return json.dumps(as_plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_plain(value: Any) -> Any:
+    """Convert NumPy types, tuples and non-finite numbers to plain JSON values.
+
+    >>> as_plain({"a": (1, math.nan)})
+    {'a': [1, None]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): as_plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_plain(one) for one in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    try:
+        plain = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    return plain if math.isfinite(plain) else None
+
+
+def speed_of(stages: Mapping[str, Mapping[str, float]], asked: int = 0, throughput: float = math.nan) -> Speed | None:
+    """Build a Speed from the values that a file states; None if it states none.
+
+    Unknown statistics are NaN.
+    """
+    kinds = ("mean", "p50", "p90", "p95", "p99", "std", "min", "max")
+    found = {
+        stage: Latency(asked, *(mine.get(kind, math.nan) for kind in kinds)) for stage, mine in stages.items() if mine
+    }
+    return Speed(found, throughput, asked, 0, 0) if found or not math.isnan(throughput) else None
+
+
+def milliseconds(speed: Speed | None, stage: str, kind: str = "mean") -> float | None:
+    """Return a latency statistic of a stage in ms, or None if it is unknown."""
+    latency = None if speed is None else speed.stages.get(stage)
+    return None if latency is None or math.isnan(getattr(latency, kind)) else float(getattr(latency, kind))
+
+
+def dataset_of(overview: Overview, entry: Entry) -> str | None:
+    """Return the name of the dataset, or None if it is unknown."""
+    told = entry.manifest.get("dataset")
+    return (told.get("name") if isinstance(told, Mapping) else None) or overview.dataset or None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Measures of a layout and the convention under which its names are defined."""
+
+    layout: str
+    convention: str
+    measures: tuple[str, ...]
+    accepted: tuple[str, ...] = ()
+    """Other conventions whose values can be written in this layout."""
+
+    def check(self, overview: Overview) -> None:
+        """Raise BadInput if an overview does not fit the layout.
+
+        It follows another convention, or lacks all measures of the layout.
+        """
+        given = overview.convention
+        if given not in ("", "as given") and given.partition(",")[0] not in (self.convention, *self.accepted):
+            raise BadInput(
+                f"these figures follow the convention {given}, and the names of {self.layout} mean {self.convention}'s",
+                hint=f"--convention {self.convention}",
+            )
+        if not any(name in entry.means for entry in overview.entries.values() for name in self.measures):
+            raise BadInput(
+                f"no system has a figure that {self.layout} has a place for",
+                hint=f"score them by {', '.join(self.measures[:3])}"
+                + (f" and {len(self.measures) - 3} more" if len(self.measures) > 3 else ""),
+            )

@@ -1,0 +1,456 @@
+"""Read and write RAGdbEval's results as JSON and as CSV."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ragauge.comparison.results import Entry, Overview
+from ragauge.core.errors import BadInput
+from ragauge.core.summaries import Mean, Speed
+from ragauge.files.json_files import read_json
+from ragauge.files.source import Source
+from ragauge.files.table_rows import as_id
+from ragauge.reports.layouts.cells import (
+    Wanted,
+    as_csv,
+    as_json,
+    count,
+    dataset_of,
+    figures_of,
+    left_out,
+    milliseconds,
+    number,
+    read_sheet,
+    speed_of,
+)
+from ragauge.store_benchmarks.results import Point, Sweep
+
+QUALITY: Mapping[str, str] = {
+    "recall@1": "recall(of=capped)@1",
+    "recall@10": "recall(of=capped)@10",
+    "recall@50": "recall(of=capped)@50",
+    "recall@100": "recall(of=capped)@100",
+    "precision@1": "precision(of=retrieved)@1",
+    "precision@10": "precision(of=retrieved)@10",
+    "precision@50": "precision(of=retrieved)@50",
+    "precision@100": "precision(of=retrieved)@100",
+    "mrr": "mrr@100",
+    "ndcg@10": "ndcg@10",
+    "ndcg@100": "ndcg@100",
+    "map@10": "map(of=capped)@10",
+    "map@100": "map(of=capped)@100",
+    "hit_rate@1": "hit_rate@1",
+    "hit_rate@10": "hit_rate@10",
+    "f1@10": "f1(precision_of=retrieved,recall_of=capped)@10",
+}
+"""Measure behind each column as RAGdbEval's code computes it. Its code writes the files, so this is the default."""
+DOCUMENTED: Mapping[str, str] = {column: re.sub(r"\(.*\)", "", measure) for column, measure in QUALITY.items()}
+"""Measure behind each column as RAGdbEval's document defines it: recall / all true neighbours, precision / k."""
+CODE, DOCUMENT = "ragdbeval-capped", "ragdbeval"
+MEASURES: Mapping[str, Mapping[str, str]] = {CODE: QUALITY, DOCUMENT: DOCUMENTED}
+"""Measure behind each column, by convention."""
+LATENCY: Mapping[str, str] = {
+    f"latency_{kind}_ms": kind for kind in ("p50", "p90", "p95", "p99", "mean", "std", "min", "max")
+}
+RATES = ("qps_single_thread", "qps_max", "qps_at_recall_90", "qps_at_recall_95", "qps_at_recall_99")
+PERFORMANCE = (*LATENCY, *RATES, "coldstart_latency_ms", "warmup_time_ms")
+MEGABYTES: Mapping[str, str] = {
+    "index_size_mb": "index_size_bytes",
+    "disk_mb": "disk_bytes",
+    "ram_mb_peak": "ram_bytes_peak",
+    "ram_mb_steady": "ram_bytes_steady",
+}
+"""Columns in MiB, with the column that has the same value in bytes."""
+RESOURCES = (
+    "index_build_time_sec",
+    *(column for mega, plain in MEGABYTES.items() for column in (plain, mega)),
+    "bytes_per_vector",
+    "cpu_utilization_percent",
+)
+OPERATIONS = (
+    "insert_latency_single_ms",
+    "insert_throughput_batch",
+    "update_latency_ms",
+    "update_throughput",
+    "delete_latency_ms",
+    "delete_throughput",
+    "compaction_time_sec",
+    "recovery_time_sec",
+)
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "quality_": tuple(QUALITY),
+    "perf_": PERFORMANCE,
+    "resource_": RESOURCES,
+    "ops_": OPERATIONS,
+}
+COSTS: Mapping[str, str] = {"coldstart_latency_ms": "cold_ms", "index_build_time_sec": "build_seconds"}
+"""Columns whose cost has another name in ragauge."""
+KEYS = (
+    *("experiment_name", "timestamp", "database", "dataset", "index_config", "num_runs", "mean_metrics"),
+    *("hardware_info", "success", "error_message"),
+)
+COLUMNS = ("experiment", "database", "dataset", "num_runs", *QUALITY, *PERFORMANCE, *RESOURCES)
+CONVENTION = "convention"
+"""Key in the metadata of the JSON and last column of the CSV; RAGdbEval's own files have neither."""
+WANTED = Wanted("ragdbeval", CODE, tuple(QUALITY.values()))
+
+
+def read(path: str) -> Overview:
+    """Read the results of each experiment from RAGdbEval's JSON.
+
+    Experiments that failed are listed in `failures`.
+    """
+    source = Source(path)
+    held = read_json(source)
+    results = held.get("results") if isinstance(held, dict) else None
+    if not isinstance(results, list) or not all(isinstance(one, dict) for one in results):
+        raise BadInput(
+            "these are no results of RAGdbEval",
+            file=source.label,
+            hint='{"metadata": {…}, "results": [{"experiment_name": …, "mean_metrics": {…}}]}',
+        )
+    about = held.get("metadata") or {}
+    if not isinstance(about, dict):
+        raise BadInput("metadata is no object", file=source.label)
+    followed = _convention(about.get(CONVENTION), source.label)
+    told = count(about.get("num_results"), "num_results", source.label)
+    if told is not None and told != len(results):
+        raise BadInput(
+            f"num_results is {told}, and there are {len(results)}", file=source.label, hint="is the file whole?"
+        )
+    entries: dict[str, Entry] = {}
+    failures: dict[str, str] = {}
+    notes: list[str] = []
+    odd: dict[str, None] = {}
+    for at, result in enumerate(results, start=1):
+        experiment = as_id(result.get("experiment_name"), f"experiment_name of result {at}", source.label)
+        index = result.get("index_config")
+        same = [one for one in results if one.get("experiment_name") == result["experiment_name"]]
+        name = f"{experiment} ({index})" if len(same) > 1 and index else experiment
+        if name in entries or name in failures:
+            raise BadInput(f"result {at} has the name of one above, `{name}`", file=source.label)
+        message = result.get("error_message")
+        if result.get("success") is False:
+            failures[name] = str(message or "failed")
+            continue
+        notes += [f"{name}: {warning}" for warning in _warnings(result)]
+        figures = _figures(result, f"result {at}", source.label)
+        odd |= dict.fromkeys(one for one in figures if one not in COLUMNS and one not in OPERATIONS)
+        entries[name] = _entry(name, figures, _circumstances(result, about), followed)
+    if odd:
+        notes.append(f"not of this layout and left out: {', '.join(odd)}")
+    if not entries:
+        raise BadInput("no result succeeded" if failures else "no results", file=source.label)
+    made = about.get("generated_at")
+    found = _overview(source, entries, notes, followed)
+    return replace(found, failures=failures, made=made if isinstance(made, str) else "")
+
+
+def read_csv(path: str) -> Overview:
+    """Read means, speed, costs and provenance of each experiment from RAGdbEval's CSV."""
+    source = Source(path)
+    rows = read_sheet(path, ("experiment", "database"), QUALITY, "RAGdbEval")
+    entries: dict[str, Entry] = {}
+    said = dict.fromkeys(rows.columns.get(CONVENTION, [None]))
+    if len(said) > 1:
+        raise BadInput(
+            f"results of several conventions; expected one, got {', '.join(map(str, said))}",
+            file=source.label,
+            hint="split the file by its column `convention`",
+        )
+    followed = _convention(next(iter(said)), source.label)
+    for at in range(len(rows)):
+        name = rows.id("experiment", at, "experiment")
+        if name in entries:
+            raise BadInput(f"experiment `{name}` has two rows", file=source.label, line=rows.line(at))
+        cells = {column: rows.columns[column][at] for column in COLUMNS[1:4] if column in rows.columns}
+        runs = count(cells.get("num_runs"), "num_runs", source.label, rows.line(at))
+        about = _circumstances({"experiment_name": name, **cells, "num_runs": runs}, {})
+        entries[name] = _entry(name, figures_of(rows, at, COLUMNS[4:]), about, followed)
+    return _overview(source, entries, left_out(rows, (*COLUMNS, CONVENTION)), followed)
+
+
+def write(overview: Overview) -> str:
+    """Format an overview as RAGdbEval's JSON. Unknown values are null.
+
+    A system with results is a success without an error message. What limits its values is in `warnings`.
+    """
+    followed = _followed(overview)
+    results: list[dict[str, Any]] = []
+    for name, entry in overview.entries.items():
+        told, figures = entry.manifest, figures_in(entry, followed)
+        warnings, success = _warnings(told) + _failed(entry), _has_answers(entry)
+        results.append(
+            {
+                **_named(name, entry, overview),
+                "timestamp": told.get("finished"),
+                "index_config": told.get("index_config"),
+                "mean_metrics": {f"{group}{key}": figures.get(key) for group, keys in GROUPS.items() for key in keys},
+                "hardware_info": told.get("machine"),
+                "success": success,
+                "error_message": None if success else "; ".join(warnings),
+                **({"warnings": warnings} if success and warnings else {}),
+            }
+        )
+    results += [
+        {"experiment_name": name, "dataset": overview.dataset or None, "success": False, "error_message": why}
+        for name, why in overview.failures.items()
+    ]
+    metadata = {
+        "generated_at": overview.made or None,
+        "num_results": len(results),
+        "random_seed": _shared(overview, "random_seed"),
+        "strict_mode": _shared(overview, "strict_mode"),
+        CONVENTION: followed,
+    }
+    return as_json({"metadata": metadata, "results": [dict.fromkeys(KEYS) | one for one in results]})
+
+
+def write_csv(overview: Overview) -> str:
+    """Format an overview as RAGdbEval's CSV.
+
+    It has no column for failures and warnings.
+    """
+    followed = _followed(overview)
+    rows = []
+    for name, entry in overview.entries.items():
+        named = _named(name, entry, overview)
+        figures = figures_in(entry, followed)
+        rows.append({"experiment": named["experiment_name"], **named, **figures, CONVENTION: followed})
+    return as_csv((*COLUMNS, CONVENTION), rows)
+
+
+def figures_in(entry: Entry, convention: str = CODE) -> dict[str, float | None]:
+    """Return all known values of a system by RAGdbEval's column names.
+
+    `convention` defines the measures behind the quality columns.
+    """
+    found: dict[str, float | None] = {
+        told: entry.means[mine].value for told, mine in MEASURES[convention].items() if mine in entry.means
+    }
+    found |= {told: milliseconds(entry.speed, "total", kind) for told, kind in LATENCY.items()}
+    mean = found["latency_mean_ms"]
+    if mean:
+        found["qps_single_thread"] = 1000 / mean  # RAGdbEval's definition: one thread, no pause between queries.
+    for told in (*PERFORMANCE[len(LATENCY) :], *RESOURCES, *OPERATIONS):
+        known = entry.costs.get(COSTS.get(told, told))
+        if known is not None and not math.isnan(known):  # A cached build has no build time.
+            found[told] = known
+    for mega, plain in MEGABYTES.items():
+        size = found.get(plain)
+        if size is not None and mega not in found:
+            found[mega] = size / 2**20
+    return {told: value if value is None or "_bytes" not in told else _whole(value) for told, value in found.items()}
+
+
+def _whole(value: float) -> float:
+    """Convert an integral number of bytes to an int."""
+    return int(value) if math.isfinite(value) and value == int(value) else value
+
+
+def _named(name: str, entry: Entry, overview: Overview) -> dict[str, Any]:
+    told = entry.manifest
+    plan = told.get("plan") or {}
+    return {
+        "experiment_name": told.get("experiment_name", name),
+        "database": told.get("database", name),
+        "dataset": dataset_of(overview, entry),
+        "num_runs": plan.get("repeats"),
+    }
+
+
+def _failed(entry: Entry) -> list[str]:
+    failed = len(entry.failed)
+    return [f"{failed:,} {'query' if failed == 1 else 'queries'} failed"] if failed else []
+
+
+def _has_answers(entry: Entry) -> bool:
+    """Return False if every query failed."""
+    return not entry.failed or len(entry.failed) < max((mean.n for mean in entry.means.values()), default=0)
+
+
+def _warnings(result: Mapping[str, Any]) -> list[str]:
+    """Return the warnings of a successful result.
+
+    RAGdbEval writes them to `error_message`.
+    """
+    held = result.get("warnings")
+    listed = held if isinstance(held, list) else [held]
+    return [str(one) for one in (result.get("error_message"), *listed) if one]
+
+
+def _followed(overview: Overview) -> str:
+    """Return the convention that the quality values follow.
+
+    Raises BadInput if it does not fit the layout.
+    """
+    base = overview.convention.partition(",")[0]
+    if base == DOCUMENT:
+        Wanted("ragdbeval", DOCUMENT, tuple(DOCUMENTED.values())).check(overview)
+        return DOCUMENT
+    WANTED.check(overview)
+    return CODE
+
+
+def _convention(value: Any, label: str) -> str:
+    """Return the convention that a file names, or that of RAGdbEval's code."""
+    if value in (None, ""):
+        return CODE
+    if value not in MEASURES:
+        raise BadInput(
+            f"unknown convention; expected one of {', '.join(MEASURES)}, got `{str(value)[:40]}`",
+            file=label,
+            hint="correct or delete the field `convention`",
+        )
+    return str(value)
+
+
+def _shared(overview: Overview, key: str) -> Any:
+    """Return a manifest value that all systems share, else None."""
+    told = [entry.manifest.get(key) for entry in overview.entries.values()]
+    return told[0] if all(one == told[0] for one in told) else None
+
+
+def _figures(result: Mapping[str, Any], what: str, label: str) -> dict[str, float]:
+    """Parse the numbers of a result by column name, without the group prefix."""
+    held = result.get("mean_metrics")
+    if not isinstance(held, dict):
+        raise BadInput(f"{what} has no mean_metrics", file=label, hint='"mean_metrics": {"quality_recall@10": 0.98}')
+    found = {}
+    for told, value in held.items():
+        group = next((one for one in GROUPS if told.startswith(one)), "")
+        figure = number(value, f"{told} of {what}", label)
+        if figure is not None:
+            found[told.removeprefix(group)] = figure
+    return found
+
+
+def _circumstances(result: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the provenance of a result with the keys of a manifest."""
+    return {
+        "experiment_name": result["experiment_name"],
+        "finished": result.get("timestamp"),
+        "database": result.get("database"),
+        "dataset": {"name": result.get("dataset")},
+        "index_config": result.get("index_config"),
+        "plan": {"repeats": result.get("num_runs")},
+        "machine": result.get("hardware_info"),
+        "error_message": result.get("error_message"),
+        "warnings": result.get("warnings"),
+        "random_seed": about.get("random_seed"),
+        "strict_mode": about.get("strict_mode"),
+    }
+
+
+def _entry(name: str, figures: Mapping[str, float], told: Mapping[str, Any], convention: str) -> Entry:
+    means = {mine: Mean(figures[column], 0) for column, mine in MEASURES[convention].items() if column in figures}
+    latency = {kind: figures[column] for column, kind in LATENCY.items() if column in figures}
+    redundant = {mega for mega, plain in MEGABYTES.items() if plain in figures}
+    costs = {
+        COSTS.get(column, column): value
+        for column, value in figures.items()
+        if column in COLUMNS[len(QUALITY) + len(LATENCY) + 4 :] + OPERATIONS and column not in redundant
+    }
+    speed = speed_of({"total": latency}, throughput=figures.get("qps_single_thread", math.nan))
+    return Entry(name, means, speed=speed, costs=costs, told=told)
+
+
+def _overview(source: Source, entries: Mapping[str, Entry], notes: list[str], convention: str) -> Overview:
+    """Build the overview of all results, with notes on their limits."""
+    known = MEASURES[convention].values()
+    measures = [one for one in known if any(one in entry.means for entry in entries.values())]
+    if not measures:
+        raise BadInput("no result has a figure of quality", file=source.label, hint="such as quality_recall@10")
+    named = {str(entry.told["dataset"]["name"] or "") for entry in entries.values()}
+    if any(value == 0 for entry in entries.values() for value in figures_in(entry, convention).values()):
+        notes = [*notes, "RAGdbEval writes 0 for what it did not measure: a 0 here may mean that"]
+    if len(named) > 1:
+        notes = [*notes, f"the results are of {len(named)} datasets: they are not comparable"]
+    dataset = named.pop() if len(named) == 1 else ""
+    return Overview(source.stem, entries, measures, convention, dataset=dataset, notes=notes)
+
+
+AT = {0.90: "qps_at_recall_90", 0.95: "qps_at_recall_95", 0.99: "qps_at_recall_99"}
+
+
+def write_benchmark(sweep: Sweep, convention: str = CODE) -> str:
+    """Format a store benchmark as RAGdbEval's JSON. Unknown values are null."""
+    return write(overview(sweep, convention))
+
+
+def write_benchmark_csv(sweep: Sweep, convention: str = CODE) -> str:
+    """Format a store benchmark as RAGdbEval's CSV, which has no column for failures."""
+    return write_csv(overview(sweep, convention))
+
+
+def overview(sweep: Sweep, convention: str = CODE) -> Overview:
+    """Return the overview of a store benchmark that the layout is written from.
+
+    All known exact neighbours of a query (100 unless k is larger) are relevant, as in RAGdbEval. Its document
+    divides recall by their number, its code by min(k, their number). Precision is divided by k in the document, and
+    by the number of returned documents in the code. `mrr` has depth 100 and is omitted if fewer neighbours were
+    searched for.
+    """
+    entries = {}
+    for one in (point for point in sweep.points if not point.is_floor):
+        name = f"{one.configuration.name}={one.configuration}" if one.configuration.name else str(one.configuration)
+        told = _told(sweep, one, name)
+        speed = Speed({"total": one.latency}, one.qps, one.latency.n, 0, 0)
+        means = _means(sweep, one, MEASURES[convention])
+        entries[name] = Entry(name, means, speed=speed, costs=_costs(sweep, one), told=told)
+    failures = {str(one.configuration): f"{one.stage}: {one.message}" for one in sweep.failures}
+    made = str(sweep.circumstances.get("made") or "")
+    wanted = MEASURES[convention].values()
+    measures = [name for name in wanted if any(name in one.means for one in entries.values())]
+    return Overview(sweep.data, entries, measures, convention, dataset=sweep.data, failures=failures, made=made)
+
+
+def _means(sweep: Sweep, one: Point, wanted: Mapping[str, str]) -> dict[str, Mean]:
+    # k never exceeds the number of known neighbours, so min(k, number of relevant ones) is k.
+    known = {name.replace("precision@", "recall(of=capped)@"): value for name, value in one.quality.items()}
+    # If all k are relevant, all k were returned. Benchmarks of earlier versions lack precision(of=retrieved).
+    whole = {name: value for name, value in one.quality.items() if name.startswith("precision@") and value == 1}
+    known |= {name.replace("@", "(of=retrieved)@"): value for name, value in whole.items()}
+    found = {mine: (known | dict(one.quality)).get(mine, math.nan) for mine in wanted.values()}
+    return {name: Mean(value, sweep.queries) for name, value in found.items() if math.isfinite(value)}
+
+
+def _costs(sweep: Sweep, one: Point) -> dict[str, float]:
+    made, series = one.build, one.configuration.series
+    flat_out = [load.qps for load in one.loads if load.rate is None]
+    found: dict[str, float | None] = {
+        "build_seconds": made.seconds,
+        "cold_ms": made.cold_open_ms + made.cold_first_ms,
+        "index_size_bytes": made.disk_bytes,
+        "disk_bytes": made.disk_bytes,
+        "ram_bytes_steady": made.memory_bytes,
+        "bytes_per_vector": made.bytes_per_vector,
+        "qps_max": max([one.qps, *flat_out]),
+        # Some stores only queue inserted vectors and do the work when they index.
+        "insert_throughput_batch": made.vectors / made.seconds if made.seconds > 0 else None,
+        **{AT[at.recall]: at.qps for at in sweep.reached if at.store == series and at.recall in AT},
+    }
+    for change in one.changes:
+        column = "insert_latency_single_ms" if change.operation == "insert" else f"{change.operation}_latency_ms"
+        found[column] = change.latency.mean
+    return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)}
+
+
+def _told(sweep: Sweep, one: Point, name: str) -> dict[str, Any]:
+    about = sweep.circumstances
+    _, _, options = str(one.configuration).partition(":")
+    return {
+        "experiment_name": name,
+        "finished": one.made or about.get("made"),
+        "database": one.configuration.store,
+        "dataset": {"name": sweep.data},
+        "index_config": options or None,
+        "plan": {"repeats": sweep.repeats},
+        "machine": about.get("machine"),
+        "warnings": [*one.clock.doubts, *one.notes, *([f"reused; made {one.made}"] if one.reused else [])] or None,
+        "random_seed": about.get("seed"),
+    }

@@ -1,0 +1,192 @@
+"""Read and write the swarm notebook's table: one row per method, seed and query."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ragauge.comparison.results import Entry, Overview
+from ragauge.core.errors import BadInput
+from ragauge.core.records import ByMeasure, Floats, Judgments, Scores
+from ragauge.core.summaries import Mean
+from ragauge.files.scores import read_scores
+from ragauge.files.source import Source
+from ragauge.files.table_rows import Rows
+from ragauge.reports.layouts.cells import Wanted, as_csv, count, figures_of, left_out, read_sheet
+
+V = TypeVar("V")
+
+MEASURES: Mapping[str, str] = {
+    "Hit@1": "hit_rate@1",
+    "Hit@5": "hit_rate@5",
+    "Hit@10": "hit_rate@10",
+    "Hit@20": "hit_rate@20",
+    "MRR": "mrr@20",
+    "Recall@1": "recall@1",
+    "Recall@5": "recall@5",
+    "Recall@10": "recall@10",
+    "Recall@20": "recall@20",
+    "DR@20": "dr(targets=identity)@20",
+    "Diversity_Count": "diversity_count(targets=identity)@20",
+}
+"""Measure behind each column. The notebook uses 20 documents, and each is its own target."""
+BY_TARGETS: Mapping[str, str] = {**MEASURES, "DR@20": "dr@20", "Diversity_Count": "diversity_count@20"}
+"""Measure behind each column for datasets with a target map."""
+BY_MAP = "swarm, targets=map"
+"""Convention for target maps. A column that the notebook's table lacks records it."""
+NEEDED = ("method", "query_id", "seed")
+COLUMNS = (*MEASURES, "latency", "method", "query_id", "gt_count", "seed", "query_complexity")
+WANTED = Wanted("swarm", "swarm", tuple(MEASURES.values()))
+MAPPED = Wanted("swarm", "swarm", tuple(BY_TARGETS.values()))
+LATENCY = "latency"
+"""Column with the latency in seconds. It is stored as a measure, because each query has its own value."""
+
+
+def read(path: str) -> Overview:
+    """Read scores by method and seed, tags of the queries, and all latencies."""
+    source = Source(path)
+    rows = read_sheet(path, NEEDED, MEASURES, "the swarm notebook")
+    seeds: dict[str, dict[str, None]] = {}
+    for at in range(len(rows)):
+        seeds.setdefault(rows.id("method", at, "method"), {})[rows.id("seed", at, "seed")] = None
+        figures_of(rows, at, (*MEASURES, LATENCY))  # Raises if a number column contains text.
+    known, tags = read_scores(path)
+    askings = {name: [one] if isinstance(one, Scores) else list(one.values()) for name, one in known.items()}
+    mapped = {one.convention == BY_MAP for several in askings.values() for one in several}
+    if len(mapped) > 1:
+        raise BadInput(f"some rows follow `{BY_MAP}` and some do not", file=source.label, hint="keep one kind of them")
+    wanted, names = (MAPPED, BY_TARGETS) if mapped == {True} else (WANTED, MEASURES)
+    rules = BY_MAP if wanted is MAPPED else wanted.convention
+    entries = {}
+    for name, found in askings.items():
+        trials = [_renamed(one, names, rules) for one in found]
+        held = [one.values[LATENCY] for one in trials if LATENCY in one.values]
+        seconds = np.concatenate(held) if held else np.zeros(0)
+        times = {"total": seconds[~np.isnan(seconds)] * 1000} if not np.isnan(seconds).all() else {}
+        means = _means(trials, wanted.measures)
+        entries[name] = Entry(name, means, trials, times=times, told={"seeds": list(seeds[name])})
+    measures = [name for name in wanted.measures if any(name in entry.means for entry in entries.values())]
+    for query, told in _answers(rows).items():
+        tags.setdefault(query, {})["gt_count"] = str(told)
+    odd = left_out(rows, (*COLUMNS, "convention"))
+    return Overview(source.stem, entries, measures, rules, notes=odd, tags=tags)
+
+
+def write(overview: Overview) -> str:
+    """Format an overview as the table, with latencies in seconds.
+
+    A system whose trials were identical was scored once, but has a row for every trial.
+    """
+    mapped = overview.convention == BY_MAP
+    names, rules = (BY_TARGETS, {"convention": BY_MAP}) if mapped else (MEASURES, {})
+    (MAPPED if mapped else WANTED).check(overview)
+    rows: list[dict[str, Any]] = []
+    for name, entry in overview.entries.items():
+        if not entry.scores:
+            raise BadInput(
+                f"of {name} only means are known, and the swarm notebook's table has a row for each query",
+                hint="give its run, or a table of scores",
+            )
+        taken = seconds_taken(entry)
+        times = 1 + max((trial for _, trial in taken), default=0) if len(entry.scores) == 1 else 1
+        trials = [*entry.scores] * times
+        labels = entry.told.get("seeds") or range(len(trials))
+        for trial, (label, scores) in enumerate(zip(labels, trials, strict=True)):
+            columns = {told: scores.values[mine].tolist() for told, mine in names.items() if mine in scores.values}
+            for at, query in enumerate(scores.queries):
+                tags = overview.tags.get(query, {})
+                rows.append(
+                    {
+                        **{told: column[at] for told, column in columns.items()},
+                        LATENCY: taken.get((query, trial)),
+                        "method": name,
+                        "query_id": query,
+                        "gt_count": _relevant(overview.judgments, query, scores.rel, tags.get("gt_count")),
+                        "seed": label,
+                        "query_complexity": tags.get("complexity"),
+                        **rules,
+                    }
+                )
+    return as_csv((*COLUMNS, *rules), rows)
+
+
+def seconds_taken(entry: Entry) -> dict[tuple[str, int], float]:
+    """Return the latency in seconds by query and trial.
+
+    Errors are omitted, timeouts are included.
+    """
+    if entry.run is not None and entry.run.timings is not None:
+        rows = entry.run.timings.select("query", "repeat", "status", "total_ns").iter_rows()
+        return {(query, int(time)): ns / 1e9 for query, time, status, ns in rows if status in ("ok", "timeout")}
+    return {
+        (query, trial): value
+        for trial, scores in enumerate(entry.scores)
+        for query, value in scores.per_query.get(LATENCY, {}).items()
+    }
+
+
+def _relevant(judgments: Judgments | None, query: str, rel: float | None, told: str | None) -> int | str | None:
+    """Count the relevant documents of a query.
+
+    Without judgments, `told` is returned.
+    """
+    if judgments is None or query not in judgments.nested:
+        return told
+    return sum(grade > 0 if rel is None else grade >= rel for grade in judgments.nested[query].values())
+
+
+def _renamed(scores: Scores, names: Mapping[str, str], rules: str) -> Scores:
+    """Return scores under canonical measure names.
+
+    The table's names still work as keys.
+    """
+
+    def canonical(name: str) -> str:
+        return names.get(name, name)
+
+    def by_measure(values: Mapping[str, V]) -> ByMeasure[V]:
+        return ByMeasure({canonical(name): value for name, value in values.items()}, canonical)
+
+    return replace(
+        scores,
+        convention=rules,
+        values=by_measure(scores.values),
+        means=by_measure(scores.means),
+        unscored=by_measure(scores.unscored),
+    )
+
+
+def _means(trials: Sequence[Scores], measures: Sequence[str]) -> dict[str, Mean]:
+    """Compute the mean over seeds of each seed's mean over queries."""
+    found = {}
+    for name in measures:
+        known = [one for one in trials if name in one.values]
+        told: Floats = np.array([one.means[name] for one in known])
+        if not np.isnan(told).all():
+            found[name] = Mean(float(np.nanmean(told)), max(one.n[name] for one in known))
+        elif known:
+            found[name] = Mean(math.nan, 0)
+    return found
+
+
+def _answers(rows: Rows) -> dict[str, int]:
+    """Read the number of relevant documents by query.
+
+    Raises BadInput if rows disagree.
+    """
+    found: dict[str, int] = {}
+    for at, cell in enumerate(rows.columns.get("gt_count", ())):
+        query, told = rows.id("query_id", at, "query"), count(cell, "gt_count", rows.label, rows.line(at))
+        if told is None:
+            continue
+        if found.setdefault(query, told) != told:
+            raise BadInput(
+                f"gt_count of query `{query}` is {found[query]} above and {told} here",
+                file=rows.label,
+                line=rows.line(at),
+            )
+    return found

@@ -1,0 +1,434 @@
+"""Run queries on a retriever in a loop, in threads or in an event loop, and time each one.
+
+The load is a closed loop: each worker sends its next query when the last one has returned. The overhead around a search
+is kept small and is measured by `runs.system_run.measure_overhead_us`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import queue
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
+
+from ragauge.compute.event_loops import each, in_a_loop, in_a_thread
+from ragauge.compute.thread_limits import limit_this_thread, limit_threads, plan_threads
+from ragauge.core.documents import NOTHING, Document
+from ragauge.core.errors import BackendRestarted, BadInput, check_count
+from ragauge.core.protocols import Retriever, close, evidence, is_async
+from ragauge.core.randomness import trial
+from ragauge.core.secrets import redact
+from ragauge.core.stages import Stopwatch
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Settings for running queries: k, trials, workers, timeout, retries and threads."""
+
+    k: int = 10
+    repeats: int = 1
+    """Number of trials. The rankings of the first are scored; all are saved and timed."""
+    warmup: int = 5
+    """Number of untimed warm-up queries, none of which is a measured query."""
+    workers: int = 1
+    timeout: float | None = None
+    """Timeout of one attempt in seconds; None for no limit."""
+    retries: int = 0
+    """Number of attempts after the first, each after a longer pause."""
+    pause: float = 0.1
+    """Pause before the first retry in seconds; doubled for each further one."""
+    threads: int = 1
+    """Threads that each worker may use in numeric libraries during timed queries."""
+
+    def __post_init__(self) -> None:
+        check_count("k", self.k, 1, 10_000_000)
+        check_count("repeats", self.repeats, 1, 100_000)
+        check_count("warmup", self.warmup, 0)
+        check_count("workers", self.workers, 1, 10_000)
+        check_count("retries", self.retries, 0, 1000)
+        check_count("threads", self.threads, 1, 10_000)
+        if self.timeout is not None and not self.timeout > 0:
+            raise BadInput(f"the time-out is {self.timeout:g} seconds")
+        if not self.pause >= 0:
+            raise BadInput(f"the pause before a retry is {self.pause:g} seconds")
+
+
+class Job(NamedTuple):
+    """Query to run in one trial."""
+
+    query: str
+    text: str
+    repeat: int
+    made: int = 0
+    """Number of earlier attempts that timed out."""
+    first: int = 0
+    """Start of the first attempt in ns; 0 if there was none."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """Result of one query in one trial: hits or an error, and the time of all attempts."""
+
+    query: str
+    repeat: int
+    docs: list[str] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    status: str = "ok"
+    """`ok`, `error` or `timeout`."""
+    error: str = ""
+    attempts: int = 1
+    began: int = 0
+    """Start of the first attempt, in ns of this process's clock."""
+    total: int = 0
+    stages: dict[str, int] = field(default_factory=dict)
+    session: int = 1
+    """Number of the process that ran the query, from 1; times of different processes are not comparable."""
+    complete: bool = False
+    """Whether the system returned fewer documents than requested, so that a larger k would add none."""
+
+
+Keep = Callable[[Answer], None]
+LONGEST_ERROR = 500
+MAX_RESTARTS = 3
+"""Maximum number of times that a query is run again, with a new clock, because a server died and was restarted."""
+
+
+def ask(retriever: Retriever, jobs: Sequence[Job], plan: Plan, keep: Keep) -> None:
+    """Run queries on a synchronous retriever; `keep` is called in this thread."""
+    if plan.workers > 1 or plan.timeout is not None:
+        _Crew(retriever, jobs, plan, keep).work()
+        return
+    for job in jobs:
+        keep(_ask_one(retriever, job, plan))
+
+
+async def ask_async(retriever: Retriever, jobs: Sequence[Job], plan: Plan, keep: Keep) -> None:
+    """Run queries on a retriever in an event loop, `plan.workers` at a time.
+
+    A synchronous retriever runs in threads.
+    """
+    direct = is_async(retriever)
+
+    async def one(job: Job) -> None:
+        keep(await _await_one(retriever, job, plan, direct=direct))
+
+    await each(jobs, one, plan.workers)
+
+
+def _ask_one(retriever: Retriever, job: Job, plan: Plan, worker: _Worker | None = None) -> Answer:
+    answer = Answer(job.query, job.repeat, attempts=job.made + 1)
+    first = job.first
+    hits: Any = ()
+    restarts = 0
+    while True:
+        watch = Stopwatch()
+        failure: Exception | None = None
+        if worker is not None:
+            worker.begin(job, answer.attempts, first)
+        try:
+            with trial(job.repeat), watch:
+                hits = retriever.search(job.text, plan.k)
+        except Exception as error:  # Any exception of a system is the result of this query.
+            failure = error
+        given_up = worker is not None and not worker.finish()
+        if isinstance(failure, BackendRestarted) and not given_up and restarts < MAX_RESTARTS:
+            restarts += 1
+            continue
+        first = first or watch.began
+        if failure is None or given_up or answer.attempts > plan.retries:
+            return _finished(answer, watch, first, failure, hits, plan.k)
+        time.sleep(_wait(plan, answer.attempts))
+        answer.attempts += 1
+
+
+async def _await_one(retriever: Retriever, job: Job, plan: Plan, *, direct: bool) -> Answer:
+    answer = Answer(job.query, job.repeat)
+    first = 0
+    hits: Any = ()
+    restarts = 0
+    while True:
+        watch = Stopwatch()
+        failure: Exception | None = None
+        try:
+            with trial(job.repeat), watch:
+                async with asyncio.timeout(plan.timeout):
+                    if direct:
+                        found: Any = retriever.search(job.text, plan.k)
+                    else:  # A synchronous search must not block the loop.
+                        found = await in_a_thread(_search_limited, retriever, job.text, plan.k)
+                    hits = await found if inspect.isawaitable(found) else found
+        except TimeoutError as error:
+            own = plan.timeout is not None and watch.total >= plan.timeout * 1e9
+            failure = TimedOut(plan.timeout or 0) if own else error
+        except Exception as error:  # Any exception of a system is the result of this query.
+            failure = error
+        if isinstance(failure, BackendRestarted) and restarts < MAX_RESTARTS:
+            restarts += 1
+            continue
+        first = first or watch.began
+        if failure is None or answer.attempts > plan.retries:
+            return _finished(answer, watch, first, failure, hits, plan.k)
+        await asyncio.sleep(_wait(plan, answer.attempts))
+        answer.attempts += 1
+
+
+def _search_limited(retriever: Retriever, text: str, k: int) -> Any:
+    limit_this_thread()
+    return retriever.search(text, k)
+
+
+class TimedOut(Exception):
+    """Error of an attempt that exceeded the timeout."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"no answer within {seconds:g} s")
+
+
+def _finished(answer: Answer, watch: Stopwatch, first: int, failure: Exception | None, hits: Any, k: int) -> Answer:
+    answer.began = first
+    answer.total = watch.began + watch.total - first
+    answer.stages = watch.nanoseconds
+    if failure is None and inspect.isawaitable(hits):
+        close(hits)
+        failure = TypeError("a coroutine came back: write the function with `async def`")
+    if failure is None:
+        try:
+            answer.docs = [str(hit[0]) for hit in hits[:k]]
+            answer.scores = [float(hit[1]) for hit in hits[:k]]
+            answer.complete = len(hits) < k
+        except (TypeError, ValueError, IndexError) as error:
+            answer.docs, failure = [], error
+    if failure is not None:
+        answer.status = "timeout" if isinstance(failure, TimedOut) else "error"
+        # One line of limited length: a server may return any text.
+        answer.error = redact(" ".join(f"{type(failure).__name__}: {failure}".split()))[:LONGEST_ERROR]
+    return answer
+
+
+def _wait(plan: Plan, attempt: int) -> float:
+    """Return the pause before a retry in seconds.
+
+    It is random, so that workers do not retry together.
+    """
+    return plan.pause * 2.0 ** (attempt - 1) * (1 + random.random())  # noqa: S311 - no secret
+
+
+class _Crew:
+    """Threads that run queries, and a loop that gives up attempts after the timeout.
+
+    A thread cannot be stopped from outside. After a timeout its result is ignored and another thread replaces it. The
+    threads are daemons, so that the process can end.
+    """
+
+    def __init__(self, retriever: Retriever, jobs: Sequence[Job], plan: Plan, keep: Keep) -> None:
+        self._retriever = retriever
+        self._plan = plan
+        self._keep = keep
+        self._left = deque(jobs)
+        self._open = {(job.query, job.repeat) for job in jobs}
+        self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self._workers: list[_Worker] = []
+
+    def work(self) -> None:
+        """Run all queries and return when each has a result."""
+        try:
+            for _ in range(min(self._plan.workers, len(self._left))):
+                self._start()
+            while self._open:
+                self._wait_for_one()
+        finally:
+            self._left.clear()  # After Ctrl-C no thread starts another query.
+
+    def _start(self) -> None:
+        worker = _Worker(self._retriever, self._left, self._plan, self._answers)
+        self._workers.append(worker)
+        worker.start()
+
+    def _wait_for_one(self) -> None:
+        timeout = self._plan.timeout
+        with contextlib.suppress(queue.Empty):
+            # Wake up regularly, because a wait without timeout cannot be interrupted on every platform.
+            self._accept(self._answers.get(timeout=1.0 if timeout is None else min(1.0, timeout / 10)))
+        if timeout is not None:
+            now = time.perf_counter_ns()
+            for worker in list(self._workers):
+                job = worker.give_up_before(now - int(timeout * 1e9))
+                if job is not None:
+                    self._given_up(worker, job, now, TimedOut(timeout))
+
+    def _accept(self, answer: Answer) -> None:
+        if (answer.query, answer.repeat) in self._open:
+            self._open.remove((answer.query, answer.repeat))
+            self._keep(answer)
+
+    def _given_up(self, worker: _Worker, job: Job, now: int, error: TimedOut) -> None:
+        self._workers.remove(worker)
+        first = worker.first
+        if worker.attempt <= self._plan.retries:
+            self._left.appendleft(job._replace(made=worker.attempt, first=first))
+        else:
+            self._accept(
+                Answer(
+                    job.query,
+                    job.repeat,
+                    status="timeout",
+                    error=f"{type(error).__name__}: {error}",
+                    attempts=worker.attempt,
+                    began=first,
+                    total=now - first,
+                )
+            )
+        if self._left:
+            self._start()
+
+
+class _Worker(threading.Thread):
+    def __init__(self, retriever: Retriever, left: deque[Job], plan: Plan, answers: queue.SimpleQueue[Answer]) -> None:
+        super().__init__(daemon=True, name="ragauge-worker")
+        self._retriever, self._left, self._plan, self._answers = retriever, left, plan, answers
+        self._lock = threading.Lock()
+        self._job: Job | None = None
+        """Query in progress; None between attempts."""
+        self._wanted = True
+        self.began = self.first = self.attempt = 0
+
+    def begin(self, job: Job, attempt: int, first: int) -> None:
+        """Record the start of an attempt."""
+        with self._lock:
+            self.began = time.perf_counter_ns()
+            self.first = first or self.began
+            self.attempt = attempt
+            self._job = job
+
+    def finish(self) -> bool:
+        """Record the end of an attempt; return whether its result is still used."""
+        with self._lock:
+            self._job = None
+            return self._wanted
+
+    def give_up_before(self, then: int) -> Job | None:
+        """Return the task if its attempt began before `then`, and ignore its result."""
+        with self._lock:
+            if self._job is None or self.began > then:
+                return None
+            self._wanted = False
+            return self._job
+
+    def run(self) -> None:
+        limit_this_thread()
+        while self._wanted:
+            try:
+                job = self._left.popleft()
+            except IndexError:
+                return
+            try:
+                answer = _ask_one(self._retriever, job, self._plan, self)
+            except BaseException as error:  # Always put a result, because the pool waits for it.
+                self.finish()
+                words = redact(f"{type(error).__name__}: {error}")
+                answer = Answer(job.query, job.repeat, status="error", error=words)
+                answer.began = self.first
+            if self._wanted:
+                self._answers.put(answer)
+
+
+T = TypeVar("T")
+Opened = Callable[[], AbstractAsyncContextManager[Retriever]]
+
+
+class Performed(NamedTuple):
+    """Facts about a system apart from its query results."""
+
+    cold: Answer | None
+    """Result of the first warm-up query, the cold start; None if there was none."""
+    evidence: Mapping[str, Any]
+    """Facts that the system reports: parameters, sizes, whether an index was used."""
+    threads: Mapping[str, Any] = NOTHING
+    """Thread limit of the timed queries, and the number of threads that each library reported."""
+
+
+def perform(
+    opened: Opened,
+    jobs: Sequence[Job],
+    plan: Plan,
+    warm: Sequence[str],
+    keep: Keep,
+    observed: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+) -> Performed:
+    """Open a system, warm it up with other queries, and run all tasks.
+
+    Threads are limited once the system is built. The context manager `observed` surrounds the timed queries. Works in a
+    plain script and inside a running event loop, for synchronous and async systems.
+    """
+    if not jobs:
+        return Performed(None, {})
+    gone_cold: list[Answer] = []
+    said: dict[str, Any] = {}
+    once = replace(plan, workers=1, retries=0)
+    warming = [Job(str(i), text, -1) for i, text in enumerate(warm)]
+    threads: dict[str, Any] = {}
+
+    async def whole() -> Retriever | None:
+        async with contextlib.AsyncExitStack() as closing:
+            with plan_threads(plan.threads):
+                retriever = await closing.enter_async_context(opened())
+            if not is_async(retriever):
+                return retriever
+            with limit_threads(plan.threads) as limit:
+                await ask_async(retriever, warming, once, gone_cold.append)
+                limit.apply()  # Also limit libraries that the first queries loaded.
+                with observed():
+                    await ask_async(retriever, jobs, plan, keep)
+                threads.update(limit.describe())
+            try:
+                for _ in range(MAX_RESTARTS):
+                    with contextlib.suppress(BackendRestarted):
+                        found = evidence(retriever, jobs[0].text, plan.k)
+                        said.update(await found if inspect.isawaitable(found) else found)
+                        break
+            except Exception as error:  # All queries have results; a failure to report facts must not discard them.
+                said["error"] = f"{type(error).__name__}: {error}"
+            return None
+
+    retriever = in_a_loop(whole())
+    if retriever is not None:
+        with limit_threads(plan.threads) as limit:
+            ask(retriever, warming, once, gone_cold.append)
+            limit.apply()
+            with observed():
+                ask(retriever, jobs, plan, keep)
+            threads.update(limit.describe())
+        try:
+            said.update(evidence(retriever, jobs[0].text, plan.k))
+        except Exception as error:
+            said["error"] = f"{type(error).__name__}: {error}"
+    return Performed(gone_cold[0] if gone_cold else None, said, threads)
+
+
+def warm_up_queries(documents: Sequence[Document], queries: Mapping[str, str], n: int, seed: int = 0) -> list[str]:
+    """Build warm-up queries from words of documents, or else of shuffled queries.
+
+    None of them is a measured query.
+
+    >>> warm_up_queries([], {"q": "how to sort a list"}, 1)[0] in {"q": "how to sort a list"}.values()
+    False
+    """
+    rng = random.Random(seed)  # noqa: S311 - no secret
+    measured = set(queries.values())
+    sources = [document.text for document in rng.sample(list(documents), min(4 * n, len(documents)))]
+    sources += list(queries.values()) or ["warm up"]
+    made: list[str] = []
+    while len(made) < n:
+        words = sources[len(made) % len(sources)].split()[:40]
+        rng.shuffle(words)
+        text = " ".join(words[:8]) or "warm up"
+        made.append(f"{text} {len(made)}" if text in measured else text)
+    return made

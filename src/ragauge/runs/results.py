@@ -1,0 +1,131 @@
+"""Results of `run`: runs, scores and latency of each system, compared with a baseline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragauge.core.errors import RagaugeError, UnknownName
+from ragauge.core.records import Dataset, Floats, Run, Scores
+from ragauge.core.summaries import Speed
+from ragauge.stats.comparisons import Comparison
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """Result of `run`: run, scores and latency per system, and differences from the baseline.
+
+    If there were several trials with different rankings, `scores` are those of the first trial and `trials` has all of
+    them. Everything else covers all trials: `differences`, `strata`, the printed form, `ragauge.compare(experiment)`
+    and `ragauge.overview(experiment)`.
+    """
+
+    dataset: Dataset
+    runs: Mapping[str, Run]
+    scores: Mapping[str, Scores]
+    """Scores of the first trial, by system."""
+    speeds: Mapping[str, Speed]
+    differences: Mapping[str, Comparison] = field(default_factory=dict)
+    """Difference of each other system from the baseline, in the first measure."""
+    baseline: str | None = None
+    folder: Path | None = None
+    notes: Sequence[str] = ()
+    failures: Mapping[str, RagaugeError] = field(default_factory=dict)
+    """Systems that could not be built (they are not in `runs`) or that failed on queries, each with its error.
+
+    The errors of single queries are in `scores[name].failures`.
+    """
+    trials: Mapping[str, Sequence[Scores]] = field(default_factory=dict)
+    """Scores of each trial, for systems whose rankings differ between trials."""
+
+    @property
+    def measures(self) -> list[str]:
+        """Canonical names of the measures; systems are compared by the first one."""
+        return next(iter(self.scores.values())).measures
+
+    def every_time(self, system: str) -> Sequence[Scores]:
+        """Return the scores of each trial; only one if all rankings are the same."""
+        return self.trials.get(system) or [self.scores[system]]
+
+    def strata(self, tag: str) -> dict[str, tuple[int, dict[str, float]]]:
+        """Return query count and each system's mean, by value of a tag.
+
+        The mean is that of the first measure.
+        """
+        measure = self.measures[0]
+        tag = canonical_tag(tag, {name for tags in self.dataset.tags.values() for name in tags})
+        places: dict[str, list[int]] = {}
+        for place, query in enumerate(next(iter(self.scores.values())).queries):
+            if tag in self.dataset.tags.get(query, {}):
+                places.setdefault(self.dataset.tags[query][tag], []).append(place)
+        if not places:
+            known = sorted({name for tags in self.dataset.tags.values() for name in tags})
+            raise UnknownName("tag", tag, known, hint=f"there are {', '.join(known) or 'none'}")
+        found = {}
+        for value, mine in sorted(places.items(), key=lambda pair: -len(pair[1])):
+            columns = {n: [one.values[measure][mine] for one in self.every_time(n)] for n in self.scores}
+            found[value] = (len(mine), {n: float(np.mean([_mean(one) for one in v])) for n, v in columns.items()})
+        return found
+
+    def __repr__(self) -> str:
+        absent = [f"{name}: not run: {error.message}" for name, error in self.failures.items() if name not in self.runs]
+        return "\n".join([*(_printed(self.every_time(name)) for name in self.scores), *absent])
+
+
+def canonical_tag(tag: str, known: Collection[str]) -> str:
+    """Return the name under which a tag is known.
+
+    The swarm study calls `complexity` `query_complexity`.
+
+    >>> canonical_tag("query_complexity", ["complexity"]), canonical_tag("topic", ["complexity"])
+    ('complexity', 'topic')
+    """
+    meant = {"query_complexity": "complexity"}.get(tag, tag)
+    return tag if tag in known or meant not in known else meant
+
+
+def every_part(evidence: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Iterate over the facts of a system in a manifest and those of all its parts.
+
+    >>> [one.get("steps") for one in every_part({"parts": [{"steps": 8}, {"parts": [{"steps": 9}]}]})]
+    [None, 8, None, 9]
+    """
+    yield evidence
+    for part in evidence.get("parts") or ():
+        if isinstance(part, Mapping):
+            yield from every_part(part)
+
+
+def _mean(values: Floats) -> float:
+    scored = values[~np.isnan(values)]
+    return float(scored.mean()) if len(scored) else math.nan
+
+
+def _printed(trials: Sequence[Scores]) -> str:
+    """Format scores, or their means over several trials."""
+    first, often = trials[0], len(trials)
+    if often == 1:
+        return repr(first)
+    means = {name: float(np.mean([one.means[name] for one in trials])) for name in first.measures}
+    failures = {query: error for one in reversed(trials) for query, error in one.failures.items()}
+    return f"{replace(first, means=first._by_measure(means), failures=failures)!r} over {often} trials"
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Result of `run_each`: the same systems on several datasets."""
+
+    experiments: Mapping[str, Experiment]
+    """Experiments by dataset."""
+    failures: Mapping[str, RagaugeError] = field(default_factory=dict)
+    """Errors of datasets that could not be run."""
+    folder: Path | None = None
+
+    def __repr__(self) -> str:
+        absent = [f"{name}: not run: {error.message}" for name, error in self.failures.items()]
+        return "\n".join([*(f"{name}:\n{one!r}" for name, one in self.experiments.items()), *absent])

@@ -1,0 +1,273 @@
+"""Settings and results of paired comparisons between systems on the same queries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.run_dates import AnswerDate
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+TESTS = ("t", "wilcoxon", "sign", "randomisation")
+CORRECTIONS = ("holm", "bonferroni", "bh", "none")
+INTERVALS = ("bca", "percentile")
+FAMILIES = ("measure", "all")
+
+
+@dataclass(frozen=True)
+class Method:
+    """Options for the comparison of systems."""
+
+    test: str = "t"
+    """Test whose p-values are corrected: t (the default, after Urbano et al., SIGIR 2019), wilcoxon, sign,
+    randomisation.
+    """
+    correction: str = "holm"
+    """Multiple-comparison correction: holm, bonferroni, bh (Benjamini-Hochberg), none."""
+    family: str = "measure"
+    """Comparisons that are corrected together: those of one `measure`, or `all`."""
+    confidence: float = 0.95
+    interval: str = "bca"
+    """Bootstrap interval of a difference: bca (bias-corrected and accelerated), percentile."""
+    rounds: int = 10_000
+    """Number of resamples for intervals and for the randomisation test."""
+    seed: int = 0
+    margin: float | None = None
+    """Largest difference that does not matter, for the non-inferiority and equivalence tests."""
+    detect: float | None = None
+    """True difference for which the required number of queries is computed."""
+    power: float = 0.8
+    lower_is_better: Sequence[str] = ()
+    """Measures to treat as lower-is-better if their scores do not state a direction."""
+    higher_is_better: Sequence[str] = ()
+    """Measures to treat as higher-is-better if their scores do not state a direction."""
+
+    def __post_init__(self) -> None:
+        choices = {"test": TESTS, "correction": CORRECTIONS, "interval": INTERVALS, "family": FAMILIES}
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise UnknownName(name, str(getattr(self, name)), known, hint=f"there are {', '.join(known)}")
+        if not 0.5 <= self.confidence < 1:
+            raise BadInput(f"the confidence is {self.confidence:g}, not between 0.5 and 1", hint="0.95")
+        if not 100 <= self.rounds <= 1_000_000:
+            raise BadInput(f"{self.rounds} rounds are not between 100 and a million", hint="10000")
+        if self.seed < 0:
+            raise BadInput(f"the seed is {self.seed}, not at least 0")
+        for name in ("margin", "detect"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise BadInput(f"`{name}` is {value:g}, not above 0")
+        if not self.alpha < self.power < 1:
+            raise BadInput(f"the power is {self.power:g}, not between {self.alpha:g} and 1", hint="0.8")
+
+    @property
+    def alpha(self) -> float:
+        """Significance level of the tests: 1 - confidence."""
+        return round(1 - self.confidence, 12)
+
+
+class Moved(NamedTuple):
+    """Query on which the scores of system and baseline differ."""
+
+    query: str
+    baseline: float
+    system: float
+    difference: float
+
+
+@dataclass(frozen=True)
+class Margin:
+    """P-values of the non-inferiority and equivalence tests for one margin."""
+
+    margin: float
+    p_noninferior: float
+    p_equivalent: float
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """Mean difference per seed."""
+
+    labels: Sequence[str]
+    differences: Sequence[float]
+    paired: bool
+    """Whether seeds are matched: both systems have the same seeds, or only one has seeds. If False, all pairs of seeds
+    are listed.
+    """
+    share: float = math.nan
+    """Share of the variance of the mean difference that more seeds would remove; NaN if unknown."""
+
+    @property
+    def flips(self) -> bool:
+        """Whether the sign of the difference depends on the seed."""
+        return min(self.differences) < 0 < max(self.differences)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Comparison of a system with a baseline by one measure, on the queries scored for both."""
+
+    measure: str
+    baseline: str
+    system: str
+    n: int
+    """Number of queries."""
+    means: tuple[float, float]
+    """Mean scores of the baseline and of the system over these queries."""
+    difference: float
+    """Mean of the system minus mean of the baseline."""
+    ci: tuple[float, float]
+    """Bootstrap confidence interval of the difference."""
+    p_t: float
+    """P-value of the paired t-test; over queries and seeds if there are seeds. The other tests are over queries."""
+    p_wilcoxon: float
+    p_sign: float
+    p_randomisation: float
+    p_corrected: float
+    """P-value of the chosen test, corrected over all comparisons of its family; decides significance."""
+    effect: float
+    """Cohen's d for pairs: mean difference divided by the standard deviation of the differences."""
+    cliffs_delta: float
+    """Cliff's delta: P(system score > baseline score) minus P(system score < baseline score)."""
+    wins: int
+    """Number of queries on which the system is better."""
+    losses: int
+    ties: int
+    detectable: float
+    """Smallest true difference that this number of queries detects with the requested power."""
+    needed: int | None = None
+    """Number of queries needed to detect the difference `detect`."""
+    lower_is_better: bool = False
+    stratum: str = ""
+    """`tag=value` if the comparison covers only the queries of one stratum."""
+    moved: Sequence[Moved] = ()
+    """All queries with different scores, sorted by the size of the difference."""
+    margin: Margin | None = None
+    seeds: Seeds | None = None
+
+    @property
+    def stars(self) -> str:
+        """Significance stars of `p_corrected`; empty if it is NaN."""
+        return "" if math.isnan(self.p_corrected) else stars(self.p_corrected)
+
+    @property
+    def percent(self) -> float:
+        """Difference in percent of the baseline's mean; NaN if that mean is 0."""
+        return 100 * self.difference / abs(self.means[0]) if self.means[0] else math.nan
+
+    @property
+    def better(self) -> bool:
+        """Whether the system's mean is better than the baseline's."""
+        return self.difference < 0 if self.lower_is_better else self.difference > 0
+
+
+def stars(p: float) -> str:
+    """Return the stars for a p-value: *** < 0.001, ** < 0.01, * < 0.05, otherwise ns.
+
+    >>> [stars(p) for p in (0.0009, 0.009, 0.049, 0.05)]
+    ['***', '**', '*', 'ns']
+    """
+    return "***" if p < 0.001 else "**" if p < 0.01 else "*" if p < 0.05 else "ns"
+
+
+@dataclass(frozen=True, eq=False)
+class Comparisons:
+    """Results of all comparisons of one call."""
+
+    rows: Sequence[Comparison]
+    method: Method
+    baseline: str | None
+    """Name of the baseline; None if all pairs of systems are compared."""
+    systems: Sequence[str]
+    strata: Sequence[Comparison] = ()
+    """Comparisons per stratum; they are corrected separately from `rows`."""
+    notes: Sequence[str] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """`{query: text}`, for the queries with a known text."""
+    dataset: str = ""
+    """Name of the dataset; empty if unknown."""
+    convention: str = ""
+    answers: Mapping[str, AnswerDate] = field(default_factory=dict)
+    """When the results of each system were produced, if known."""
+
+    @property
+    def measures(self) -> list[str]:
+        """Measures in order of first appearance."""
+        return list(dict.fromkeys(row.measure for row in self.rows))
+
+    def find(self, system: str, measure: str | None = None, baseline: str | None = None) -> Comparison:
+        """Find the comparison of one system.
+
+        `measure` defaults to the first measure, `baseline` to the first baseline. Raises `UnknownName` if there is
+        none.
+        """
+        for row in self.rows:
+            against = baseline is None or row.baseline == baseline
+            if row.system == system and against and (measure is None or row.measure == measure):
+                return row
+        known = [f"{row.system} against {row.baseline} by {row.measure}" for row in self.rows]
+        raise UnknownName("comparison", " ".join(filter(None, [system, measure])), known, hint=f"there is {known[0]}")
+
+    def sure(self, row: Comparison) -> bool:
+        """Return whether a difference is significant: corrected p-value below alpha."""
+        return row.p_corrected < self.method.alpha
+
+    def to_polars(self) -> pl.DataFrame:
+        """Convert to a data frame with one row per comparison, strata included."""
+        import polars as pl
+
+        return pl.DataFrame([figures(row) for row in (*self.rows, *self.strata)], infer_schema_length=None)
+
+    def __iter__(self) -> Iterator[Comparison]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{row.measure} {row.system} vs {row.baseline}: {row.difference:+.4f} "
+            f"[{row.ci[0]:+.4f}, {row.ci[1]:+.4f}] p={row.p_corrected:.3g} (n={row.n})"
+            for row in self.rows
+        ]
+        return "\n".join(lines)
+
+
+def figures(row: Comparison) -> dict[str, float | int | str | None]:
+    """Flatten a comparison into one record for CSV and JSON."""
+    return {
+        "measure": row.measure,
+        "baseline": row.baseline,
+        "system": row.system,
+        "stratum": row.stratum,
+        "n": row.n,
+        "mean_baseline": row.means[0],
+        "mean_system": row.means[1],
+        "difference": row.difference,
+        "percent": row.percent,
+        "ci_low": row.ci[0],
+        "ci_high": row.ci[1],
+        "p_t": row.p_t,
+        "p_wilcoxon": row.p_wilcoxon,
+        "p_sign": row.p_sign,
+        "p_randomisation": row.p_randomisation,
+        "p_corrected": row.p_corrected,
+        "stars": row.stars,
+        "effect": row.effect,
+        "cliffs_delta": row.cliffs_delta,
+        "wins": row.wins,
+        "losses": row.losses,
+        "ties": row.ties,
+        "detectable": row.detectable,
+        "queries_needed": row.needed,
+        "p_noninferior": None if row.margin is None else row.margin.p_noninferior,
+        "p_equivalent": None if row.margin is None else row.margin.p_equivalent,
+        "sign_flips": None if row.seeds is None else row.seeds.flips,
+        "seeds_share": None if row.seeds is None else row.seeds.share,
+    }

@@ -1,0 +1,253 @@
+"""Paired significance tests and effect sizes for two systems on the same queries; one column per comparison."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+import numpy as np
+
+from ragauge.core.records import Floats
+from ragauge.stats.intervals import percentile_interval, powers
+from ragauge.stats.resampling import flipped_sums, rounds_at_a_time
+
+
+def corrected(p_values: Floats, how: str) -> Floats:
+    """Correct p-values for multiple comparisons.
+
+    NaN is not counted as a test and stays NaN. `bonferroni`: times m. `holm`: the smallest times m, the next times m
+    - 1, made non-decreasing. Both keep the probability of any false positive below the level. `bh` (Benjamini and
+    Hochberg): the i-th smallest times m / i, made non-increasing from the largest down; it keeps the expected share
+    of false positives below the level. `none`: unchanged.
+
+    >>> [corrected(np.array([0.01, 0.04, 0.03]), how).tolist() for how in ("bonferroni", "holm", "bh")]
+    [[0.03, 0.12, 0.09], [0.03, 0.06, 0.06], [0.03, 0.04, 0.04]]
+    """
+    out = p_values.astype(np.float64).copy()
+    known = np.flatnonzero(~np.isnan(out))
+    m = len(known)
+    if not m or how == "none":
+        return out
+    order = known[np.argsort(out[known], kind="stable")]
+    p = out[order]
+    if how == "bonferroni":
+        p = p * m
+    elif how == "holm":
+        p = np.maximum.accumulate(p * np.arange(m, 0, -1))
+    else:
+        p = np.minimum.accumulate((p * m / np.arange(1, m + 1))[::-1])[::-1]
+    out[order] = np.minimum(1.0, p)
+    return out
+
+
+ROUNDS = 10_000
+FEW = 13
+"""Maximum number of queries for which all sign patterns are enumerated."""
+
+
+def t_test(gaps: Floats, shift: float = 0.0) -> tuple[Floats, Floats]:
+    """Compute Student's paired t-test.
+
+    Returns two-sided p-values, and one-sided ones for a mean above `shift`.
+
+    Formula: t = (mean - shift) / (s / sqrt(n)), with n - 1 degrees of freedom. Both are 1 if no query differs from
+    `shift`.
+
+    >>> two, one = t_test(np.array([[1.0], [2.0], [3.0]]))
+    >>> round(float(two[0]), 6), round(float(one[0]), 6)
+    (0.07418, 0.03709)
+    """
+    from scipy.special import stdtr
+
+    n = len(gaps)
+    mean = gaps.mean(axis=0) - shift
+    error = _deviations(gaps) / math.sqrt(n)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where((mean == 0) & (error == 0), math.nan, mean / error)
+    two = np.where(np.isnan(t), 1.0, 2 * stdtr(n - 1, -np.abs(t)))
+    return two, np.where(np.isnan(t), 1.0, stdtr(n - 1, -t))
+
+
+def randomisation_test(
+    gaps: Floats, *, rounds: int = ROUNDS, seed: int = 0, executor: Executor | None = None
+) -> Floats:
+    """Compute Fisher's paired randomisation test, two-sided; exact if 2^n <= `rounds`.
+
+    Formula: over sign patterns s, twice the smaller of the shares with sum s_i d_i >= sum d_i and <= sum d_i, at
+    most 1; if patterns are sampled, a share is (1 + count) / (1 + rounds), so p is never 0.
+    Paper: Smucker, Allan and Carterette, CIKM 2007.
+
+    >>> randomisation_test(np.array([[1.0], [2.0], [3.0]])).tolist()
+    [0.25]
+    """
+    sums, exact = flipped_sums(gaps, rounds, seed, executor)
+    observed = gaps.sum(axis=0)
+    near = 1e-12 * np.abs(gaps).sum(axis=0)  # tolerance for sums of equal values in another order
+    more, less = (sums >= observed - near).sum(axis=0), (sums <= observed + near).sum(axis=0)
+    fewer = np.minimum(more, less)
+    share: Floats = fewer / len(sums) if exact else (1 + fewer) / (1 + len(sums))
+    return np.asarray(np.minimum(1.0, 2 * share))
+
+
+def wilcoxon_test(gaps: Floats) -> Floats:
+    """Compute Wilcoxon's signed-rank test, two-sided, as in scipy.
+
+    Zero differences are left out.
+
+    >>> wilcoxon_test(np.array([[1.0], [2.0], [3.0]])).tolist()
+    [0.25]
+    """
+    from scipy.stats import wilcoxon
+
+    found = np.ones(gaps.shape[1])
+    for j, column in enumerate(gaps.T):
+        differing = column[column != 0]
+        if 0 < len(differing) <= FEW and len(column) <= FEW:
+            found[j] = _every_sign(differing)
+        elif len(differing):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the normal approximation is rough for few queries; reports show n
+                found[j] = wilcoxon(column).pvalue
+    return found
+
+
+def _every_sign(gaps: Floats) -> float:
+    """Compute the exact p-value of Wilcoxon's test from all sign patterns.
+
+    Faster than scipy, which enumerates them one by one if there are ties.
+    """
+    from scipy.stats import rankdata
+
+    ranks = rankdata(np.abs(gaps))
+    signs = (np.arange(2 ** len(gaps))[:, None] >> np.arange(len(gaps))) & 1
+    sums, observed = signs @ ranks, ranks[gaps > 0].sum()
+    fewer = min(int((sums >= observed - 1e-9).sum()), int((sums <= observed + 1e-9).sum()))
+    return min(1.0, 2 * fewer / len(sums))
+
+
+def sign_test(gaps: Floats) -> Floats:
+    """Compute the exact two-sided sign test on the queries that differ.
+
+    Formula: twice the probability that a fair coin shows the rarer side at most that often, at most 1.
+
+    >>> sign_test(np.array([[1.0], [2.0], [3.0], [0.0]])).tolist()
+    [0.25]
+    """
+    from scipy.special import bdtr
+
+    more, less = (gaps > 0).sum(axis=0), (gaps < 0).sum(axis=0)
+    return np.asarray(np.minimum(1.0, 2 * bdtr(np.minimum(more, less).astype(float), more + less, 0.5)))
+
+
+def _deviations(gaps: Floats) -> Floats:
+    power = powers(gaps)
+    if not power.any():
+        return np.asarray(gaps.std(axis=0, ddof=1))
+    return np.asarray(np.ldexp(np.ldexp(gaps, power).std(axis=0, ddof=1), -power))
+
+
+def deviations(gaps: Floats) -> Floats:
+    """Compute the standard deviation of each column; 0 if it is only rounding error.
+
+    >>> deviations(np.array([[0.1 + 0.2], [0.3]])).tolist()
+    [0.0]
+    """
+    found = _deviations(gaps)
+    return np.where(found <= 1e-12 * np.abs(gaps).max(axis=0), 0.0, found)
+
+
+def cohens_d(gaps: Floats) -> Floats:
+    """Compute Cohen's d for pairs.
+
+    It is the mean difference divided by the standard deviation of the differences. 0 if all differences are 0,
+    infinite if they are equal and not 0.
+
+    >>> cohens_d(np.array([[1.0], [2.0], [3.0]])).tolist()
+    [2.0]
+    """
+    mean, deviation = gaps.mean(axis=0), deviations(gaps)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((mean == 0) & (deviation == 0), 0.0, mean / deviation)
+
+
+def cliffs_delta(mine: Floats, base: Floats) -> Floats:
+    """Compute Cliff's delta: share of pairs (mine, baseline) above minus share below.
+
+    >>> cliffs_delta(np.array([[1.0], [3.0]]), np.array([[0.0], [2.0]])).tolist()
+    [0.5]
+    """
+    found = np.empty(mine.shape[1])
+    for j in range(mine.shape[1]):
+        ordered = np.sort(base[:, j])
+        below = np.searchsorted(ordered, mine[:, j], side="left").sum()
+        above = (len(ordered) - np.searchsorted(ordered, mine[:, j], side="right")).sum()
+        found[j] = (below - above) / (len(mine) * len(base))
+    return found
+
+
+SWAP_ROUNDS = 9_999
+MOST = 50_000_000
+"""Maximum number of values processed in all rounds, to limit the run time; there are at least 999 rounds."""
+
+Figure = Callable[[Floats], Floats]
+"""Function from one row of values per round to one statistic per round."""
+
+
+def rounds_for(values: int) -> int:
+    """Return the number of rounds for a number of values.
+
+    >>> rounds_for(100), rounds_for(10_000), rounds_for(1_000_000)
+    (9999, 5000, 999)
+    """
+    return int(np.clip(MOST // max(1, values), 999, SWAP_ROUNDS))
+
+
+def swap_test(mine: Floats, base: Floats, figure: Figure, seed: int = 0) -> tuple[float, float]:
+    """Test by permutation whether a statistic differs from the baseline's.
+
+    Returns both one-sided p-values. `mine` and `base` have one row per query and one column per trial. If the
+    systems are equal, the values of a query are exchangeable: they are swapped at random, query by query, and the
+    statistic of both is computed again. A p-value is (1 + count) / (1 + rounds), so it is never 0.
+
+    >>> mine, base = np.arange(10.0)[:, None] + 1, np.arange(10.0)[:, None]
+    >>> higher, lower = swap_test(mine, base, lambda rows: rows.mean(axis=1))
+    >>> higher < 0.01, lower
+    (True, 1.0)
+    """
+    observed = float(figure(mine.reshape(1, -1))[0] - figure(base.reshape(1, -1))[0])
+    near = 1e-12 * float(max(np.abs(mine).max(), np.abs(base).max()))
+    rounds = rounds_for(mine.size)
+    rng = np.random.default_rng(seed)
+    above = below = 0
+    for rows in _blocks(rounds, mine.size):
+        swapped = rng.random((rows, len(mine), 1)) < 0.5
+        one = figure(np.where(swapped, base, mine).reshape(rows, -1))
+        gaps = one - figure(np.where(swapped, mine, base).reshape(rows, -1))
+        above += int((gaps >= observed - near).sum())
+        below += int((gaps <= observed + near).sum())
+    return (1 + above) / (1 + rounds), (1 + below) / (1 + rounds)
+
+
+def gap_interval(mine: Floats, base: Floats, figure: Figure, confidence: float, seed: int = 0) -> tuple[float, float]:
+    """Compute a percentile bootstrap interval of the difference of a statistic.
+
+    Resamples whole queries.
+
+    >>> gap_interval(np.ones((5, 1)), np.zeros((5, 1)), lambda rows: rows.max(axis=1), 0.9)
+    (1.0, 1.0)
+    """
+    rounds = rounds_for(mine.size)
+    rng = np.random.default_rng(seed)
+    gaps = []
+    for rows in _blocks(rounds, mine.size):
+        drawn = rng.integers(0, len(mine), (rows, len(mine)))
+        gaps.append(figure(mine[drawn].reshape(rows, -1)) - figure(base[drawn].reshape(rows, -1)))
+    low, high = percentile_interval(np.concatenate(gaps)[:, None], confidence)[:, 0].tolist()
+    return low, high
+
+
+def _blocks(rounds: int, values: int) -> list[int]:
+    step = rounds_at_a_time(values)
+    return [min(step, rounds - start) for start in range(0, rounds, step)]

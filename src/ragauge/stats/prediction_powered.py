@@ -1,0 +1,128 @@
+"""Estimates of a mean human label from few labels and many judge scores."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ragauge.core.records import Floats, Ints
+from ragauge.core.summaries import Figure
+from ragauge.stats.agreement import Bools
+from ragauge.stats.intervals import ONE_GROUP, design_effect, separate, variance_of_sum
+
+FEWEST = 3
+
+
+def powered_mean(
+    labels: Floats,
+    scores: Floats,
+    others: Floats,
+    confidence: float = 0.95,
+    *,
+    weight: float | None = None,
+    groups: tuple[Ints, Ints] | None = None,
+) -> tuple[Figure, float]:
+    """Estimate a mean by prediction-powered inference.
+
+    Returns the estimate and the judge's weight.
+
+    Formula: mean(labels) + w (mean(others) - mean(scores)), where `scores` are the judge's for the labelled samples
+    and `others` those for the rest; w = cov(labels, scores) / ((1 + n/N) var(all scores)), between 0 and 1,
+    minimises the variance (PPI++). Interval: Student's t times sqrt(var(labels - w scores) / n + w^2 var(others) /
+    N). It is valid for any judge: a useless one gets a weight near 0, which leaves the mean of the labels. Labelled
+    samples must be a random sample of all. `groups` are the groups of the labelled and of the other samples; samples
+    of one group are correlated.
+    Papers: Angelopoulos et al., Prediction-powered inference, Science 2023; PPI++, arXiv 2311.01453.
+
+    >>> figure, weight = powered_mean(np.array([1.0, 0.0, 1.0, 1.0]), np.array([0.9, 0.1, 0.8, 0.8]), np.full(50, 0.5))
+    >>> round(figure.value, 3), round(weight, 3)
+    (0.6, 1.0)
+    """
+    from scipy.special import stdtrit
+
+    n, more = len(labels), len(others)
+    if n < FEWEST:
+        return Figure(math.nan, n=n, why=f"fewer than {FEWEST} labels"), 0.0
+    tuned = weight is None
+    if weight is None:
+        weight = 0.0
+        pooled = np.concatenate([scores, others])
+        spread = float(pooled.var(ddof=1))
+        if more > 1 and spread > 0:
+            joint = float(np.cov(labels, scores)[0, 1])
+            weight = min(1.0, max(0.0, joint / ((1 + n / more) * spread)))
+    if not more:
+        weight = 0.0
+    left = labels - weight * scores
+    value = float(labels.mean()) + (weight * float(others.mean() - scores.mean()) if weight else 0.0)
+    independent = separate(n, None if groups is None else groups[0])
+    if independent < 2:
+        return Figure(value, n=n, why=ONE_GROUP), weight
+    free = max(1, independent - 1 - int(tuned and weight > 0))  # the weight is fitted to the same labels
+    variance = variance_of_sum((left - left.mean()) / n, None if groups is None else groups[0])
+    variance *= max(1, independent - 1) / free
+    if weight and more > 1:
+        rest = (others - others.mean()) / more
+        variance += weight**2 * variance_of_sum(rest, None if groups is None else groups[1])
+    reach = float(stdtrit(free, (1 + confidence) / 2)) * math.sqrt(variance)
+    if not variance:
+        return Figure(value, n=n, why="all labels are the same, which does not tell how far others may be off"), weight
+    return Figure(value, value - reach, value + reach, n), weight
+
+
+def share_from_rates(
+    judge: Bools,
+    people: Bools,
+    others: Bools,
+    confidence: float = 0.95,
+    *,
+    groups: tuple[Ints, Ints] | None = None,
+) -> Figure:
+    """Estimate the share of good samples from a judge's verdicts.
+
+    The estimate corrects for the error rates of the judge (Rogan-Gladen).
+
+    Formula: (called + specificity - 1) / (sensitivity + specificity - 1), clipped to [0, 1]; sensitivity and
+    specificity from the labelled samples, called from all. Interval: with z^2/2 samples of each verdict added to the
+    calls and one to each of the rates, and its centre corrected for the curvature of the quotient. Each of the three
+    counts as n over its design effect; `groups` are those of `prediction_powered_mean`.
+    Papers: Rogan and Gladen, American Journal of Epidemiology 1978; Lang and Reiczigel, Preventive Veterinary
+    Medicine 2014.
+
+    >>> judge, people = np.array([True] * 9 + [False] * 11), np.array([True] * 8 + [False] * 11 + [True])
+    >>> round(share_from_rates(judge, people, np.array([True, False] * 50)).value, 3)
+    0.502
+    """
+    from scipy.special import ndtri
+
+    goods, n = int(people.sum()), len(people)
+    bads = n - goods
+    if not goods or not bads:
+        return Figure(math.nan, n=n, why="the labels have one verdict only")
+    calls, total = int(judge.sum() + others.sum()), n + len(others)
+    sensitivity, specificity = int((judge & people).sum()) / goods, int((~judge & ~people).sum()) / bads
+    if sensitivity + specificity <= 1:
+        return Figure(math.nan, n=n, why="the judge is no better than a guess, so its calls say nothing")
+    value = min(1.0, max(0.0, (calls / total + specificity - 1) / (sensitivity + specificity - 1)))
+    z = float(ndtri((1 + confidence) / 2))
+    mine = None if groups is None else groups[0]
+    effects = [
+        design_effect((judge == people)[kind].astype(np.float64), None if mine is None else mine[kind], confidence)
+        for kind in (people, ~people)
+    ]
+    every = None if groups is None else np.concatenate(groups)
+    of_calls = design_effect(np.concatenate([judge, others]).astype(np.float64), every, confidence)
+    of_goods, of_bads, of_all = goods / effects[0], bads / effects[1], total / of_calls
+    called = (calls / total * of_all + z * z / 2) / (of_all + z * z)
+    first, second = (sensitivity * of_goods + 1) / (of_goods + 2), (specificity * of_bads + 1) / (of_bads + 2)
+    gain = first + second - 1
+    if gain <= 0:
+        return Figure(value, 0.0, 1.0, n)
+    middle = (called + second - 1) / gain
+    of_first, of_second = first * (1 - first) / (of_goods + 2), second * (1 - second) / (of_bads + 2)
+    shift = 2 * z * z * (middle * of_first - (1 - middle) * of_second)
+    spread = called * (1 - called) / (of_all + z * z) + middle**2 * of_first + (1 - middle) ** 2 * of_second
+    reach = z * math.sqrt(spread) / gain
+    low, high = (min(1.0, max(0.0, middle + shift + sign * reach)) for sign in (-1, 1))
+    return Figure(value, min(low, value), max(high, value), n)

@@ -1,0 +1,314 @@
+"""Repeated runs with several seeds: tests and intervals of a difference over queries and seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ragauge.core.records import Floats
+from ragauge.stats.resampling import Sums, all_rounds, draws, resampled_counts, rounds_at_a_time
+
+
+class Parts(NamedTuple):
+    """Variance split into queries, trials and the residual (one query in one trial)."""
+
+    queries: float
+    trials: float
+    rest: float
+
+
+@dataclass(frozen=True)
+class Variation:
+    """Variance components of one system's values of a measure over queries and trials.
+
+    Two-way random-effects model with every query in every trial: each value is the mean plus effects of its query,
+    its trial and their interaction. The variances are estimated from the mean squares (method of moments).
+    """
+
+    trials: int
+    n: int
+    """Number of queries with a value in every trial."""
+    squares: Parts
+    """Mean squares of the analysis of variance."""
+    unstable: int
+    """Number of queries whose value differs between trials."""
+    left_out: int = 0
+    """Number of queries without a value in some trial."""
+
+    @property
+    def estimates(self) -> Parts:
+        """Unbiased variance estimates. Estimates of a variance of 0 can be negative."""
+        queries, trials, rest = self.squares
+        return Parts((queries - rest) / self.trials, (trials - rest) / self.n, rest)
+
+    @property
+    def variances(self) -> Parts:
+        """Variance estimates, with negative ones set to 0."""
+        return Parts(*(max(0.0, one) for one in self.estimates))
+
+    @property
+    def below(self) -> list[str]:
+        """Names of the components with a negative estimate."""
+        return [name for name, one in self.estimates._asdict().items() if one < 0]
+
+    @property
+    def shares(self) -> Parts:
+        """Share of each component in the variance of a single value.
+
+        NaN if the values do not vary.
+        """
+        whole = sum(self.variances)
+        return Parts(*(one / whole if whole else math.nan for one in self.variances))
+
+    @property
+    def of_mean(self) -> Parts:
+        """Contribution of each component to the variance of the mean.
+
+        More queries reduce the first and the last, more trials the second and the last.
+        """
+        queries, trials, rest = self.variances
+        return Parts(queries / self.n, trials / self.trials, rest / (self.n * self.trials))
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean over queries and trials."""
+        return math.sqrt(sum(self.of_mean))
+
+    @property
+    def by_queries(self) -> float:
+        """Share of the mean's variance that infinitely many queries would remove.
+
+        NaN if there is no variance.
+        """
+        return self._part(self.of_mean.queries + self.of_mean.rest)
+
+    @property
+    def by_trials(self) -> float:
+        """Share of the mean's variance that infinitely many trials would remove.
+
+        NaN if there is no variance.
+        """
+        return self._part(self.of_mean.trials + self.of_mean.rest)
+
+    def _part(self, some: float) -> float:
+        whole = sum(self.of_mean)
+        return some / whole if whole else math.nan
+
+    def enough(self, share: float = 0.1) -> int | None:
+        """Return the number of trials that reduces `by_trials` to at most `share`.
+
+        Returns None if queries have no variance, because no number of trials suffices.
+        """
+        queries, trials, rest = self.variances
+        chance = trials + rest / self.n
+        if not chance:
+            return 1
+        return math.ceil(round(chance * (1 - share) / share / (queries / self.n), 9)) or 1 if queries else None
+
+
+def mean_squares(table: Floats) -> Parts:
+    """Compute the mean squares between queries, between trials, and of the residual.
+
+    `table` has one row per trial and one column per query, at least two of each. Formula: with n queries and T
+    trials, T times the variance of the query means, n times that of the trial means, and the sum of (value - query
+    mean - trial mean + mean)^2 over (n - 1)(T - 1).
+
+    >>> mean_squares(np.array([[1.0, 2.0], [3.0, 8.0]]))
+    Parts(queries=9.0, trials=16.0, rest=4.0)
+    """
+    count, n = table.shape
+    queries, trials = table.mean(axis=0), table.mean(axis=1)
+    rest = table - queries - trials[:, None] + table.mean()
+    return Parts(
+        count * float(queries.var(ddof=1)),
+        n * float(trials.var(ddof=1)),
+        float((rest**2).sum()) / ((count - 1) * (n - 1)),
+    )
+
+
+def variation(table: Floats) -> Variation | None:
+    """Analyse how the scores of a system vary.
+
+    None for one trial, or fewer than two complete queries. A query without a value in some trial is left out,
+    because the estimates from mean squares need a complete table.
+
+    >>> found = variation(np.array([[1.0, 2.0], [3.0, 8.0]]))
+    >>> found.estimates, found.unstable
+    (Parts(queries=2.5, trials=6.0, rest=4.0), 2)
+    """
+    whole = table[:, ~np.isnan(table).any(axis=0)]
+    count, n = whole.shape
+    if count < 2 or n < 2:
+        return None
+    unstable = int((whole != whole[0]).any(axis=0).sum())
+    if not unstable:  # exactly 0, without rounding errors
+        return Variation(count, n, Parts(count * float(whole[0].var(ddof=1)), 0.0, 0.0), 0, table.shape[1] - n)
+    return Variation(count, n, mean_squares(whole), unstable, table.shape[1] - n)
+
+
+DRAWS = 10_000
+
+
+def sides_of(mine: Floats, base: Floats, *, paired: bool) -> list[Floats]:
+    """Return the values that vary by seed, one row per seed.
+
+    These are the differences if seeds are paired or one system has a single row, otherwise both. The baseline's
+    values are negated, so that the mean difference is the sum of the means.
+    """
+    return [mine - base] if paired or 1 in (len(mine), len(base)) else [mine, -base]
+
+
+def variances(sides: Sequence[Floats], seed: int = 0) -> Floats:
+    """Draw the variance of the mean difference from a generalized pivotal quantity.
+
+    Queries and seeds are crossed. The variance is that of the query means over n, plus for each element of `sides`
+    that of the seed means over S, minus the residual (query by seed) in it. Each is estimated from few values, so
+    each is drawn as its estimate times its degrees of freedom over a chi-squared variate.
+    Paper: Weerahandi, Generalized Confidence Intervals, JASA 1993.
+    """
+    rng = np.random.default_rng(seed)
+    n = sides[0].shape[1]
+    middle = np.sum([side.mean(axis=0) for side in sides], axis=0)
+    total = float(middle.var(ddof=1)) / n * (n - 1) / rng.chisquare(n - 1, DRAWS)
+    for side in sides:
+        count = len(side)
+        if count > 1:
+            _, seeds, rest = (one / (count * n) for one in mean_squares(side))
+            free = (count - 1) * (n - 1)
+            total += seeds * (count - 1) / rng.chisquare(count - 1, DRAWS) - rest * free / rng.chisquare(free, DRAWS)
+    return np.asarray(np.maximum(total, 0.0))
+
+
+def share_of_seeds(sides: Sequence[Floats]) -> float:
+    """Estimate the share of variance that more seeds would remove.
+
+    This is the variance of the mean difference. NaN if nothing varies. `Variation.by_trials` is the equivalent for
+    one system. Negative estimates count as 0.
+
+    >>> share_of_seeds([np.array([[0.0, 2.0], [2.0, 4.0]])])
+    0.5
+    """
+    n = sides[0].shape[1]
+    queries = float(np.sum([side.mean(axis=0) for side in sides], axis=0).var(ddof=1)) / n
+    chance = 0.0
+    for side in sides:
+        if len(side) > 1:
+            _, seeds, rest = (one / side.size for one in mean_squares(side))
+            chance += max(0.0, seeds - rest) + rest
+            queries -= rest
+    whole = max(0.0, queries) + chance
+    return chance / whole if whole else math.nan
+
+
+def seeds_test(difference: float, known: Floats) -> float:
+    """Compute the two-sided p-value of a mean difference.
+
+    It is averaged over draws of the variance. 1 if the difference is 0.
+
+    >>> seeds_test(1.96, np.ones(5)) == 2 * 0.024997895148220435
+    True
+    """
+    from scipy.special import ndtr
+
+    if not difference:
+        return 1.0
+    with np.errstate(divide="ignore"):
+        return float(np.mean(2 * ndtr(-abs(difference) / np.sqrt(known))))
+
+
+def seeds_interval(resampled: Floats, difference: float, known: Floats, confidence: float) -> tuple[float, float]:
+    """Compute the interval of a mean difference over queries and seeds.
+
+    It is the hierarchical bootstrap interval, scaled to the width at which `seed_difference_p_value` is at its
+    level. The unscaled bootstrap counts the interaction of query and seed twice, and treats few seeds as the whole
+    population.
+    """
+    from scipy.optimize import brentq
+
+    outside = (1 - confidence) / 2
+    low, high = np.quantile(resampled, [outside, 1 - outside]).tolist()
+    most = math.sqrt(float(known.max()))
+    least = 1e-9 * most
+    # If only rounding varies, most variances are 0, and no width can be found.
+    if not most or low == high or seeds_test(least, known) <= 1 - confidence:
+        return difference, difference
+    half = float(brentq(lambda width: seeds_test(width, known) - (1 - confidence), least, 40 * most))
+    stretch = half / ((high - low) / 2)
+    return difference - stretch * (difference - low), difference + stretch * (high - difference)
+
+
+def trial_intervals(
+    tables: Sequence[Floats], confidence: float, *, rounds: int = DRAWS, seed: int = 0
+) -> list[tuple[float, float]]:
+    """Compute an interval of the mean of each table of trials by queries.
+
+    The interval is over queries and trials. All tables have the same queries. It is the interval of a difference
+    from a baseline of 0; see `seed_difference_interval`.
+    """
+    resampled = hierarchical_means([[one] for one in tables], rounds, seed)
+    found = []
+    for column, table in enumerate(tables):
+        ends = seeds_interval(resampled[:, column], float(table.mean()), variances([table], seed), confidence)
+        if table.min() >= 0 and table.max() <= 1:  # a mean of scores in [0, 1] is in [0, 1], however few the trials
+            ends = max(0.0, ends[0]), min(1.0, ends[1])
+        found.append(ends)
+    return found
+
+
+def hierarchical_means(
+    pairs: Sequence[Sequence[Floats]], rounds: int, seed: int = 0, executor: Executor | None = None
+) -> Floats:
+    """Compute mean differences over resamples of queries and seeds.
+
+    The result has one row per round and one column per pair. Of S seeds S - 1 are drawn (Rao and Wu 1988): drawing S
+    would make the seed variance too small by 1/S.
+    """
+    stacked = np.concatenate([side for sides in pairs for side in sides]).T
+    work = _Hierarchy(Sums.of(stacked), [[len(side) for side in sides] for sides in pairs])
+    return all_rounds(work, rounds, seed, executor)
+
+
+@dataclass(frozen=True, eq=False)
+class _Hierarchy:
+    """Round function: mean differences over a resample of queries, and of the seeds of each system."""
+
+    columns: Sums
+    """One column per seed of each system of each pair."""
+    pairs: Sequence[Sequence[int]]
+    """Numbers of seeds of the systems of each pair."""
+
+    @property
+    def block(self) -> int:
+        return rounds_at_a_time(len(self.columns))
+
+    def __call__(self, rng: np.random.Generator, rounds: int) -> Floats:
+        n = len(self.columns)
+        blocks = []
+        for counts in resampled_counts(n, rounds, rng):
+            means = self.columns.taken(counts) / n
+            found = np.zeros((len(counts), len(self.pairs)))
+            at = 0
+            for column, sides in enumerate(self.pairs):
+                for seeds in sides:
+                    mine = means[:, at : at + seeds]
+                    at += seeds
+                    found[:, column] += mine[:, 0] if seeds == 1 else _over_drawn_seeds(mine, rng)
+            blocks.append(found)
+        return np.concatenate(blocks)
+
+    def skip(self, rng: np.random.Generator, rounds: int) -> None:
+        for drawn in draws(len(self.columns), rounds, rng):
+            for seeds in (one for sides in self.pairs for one in sides if one > 1):
+                for _ in draws(seeds, len(drawn), rng, seeds - 1):
+                    pass
+
+
+def _over_drawn_seeds(means: Floats, rng: np.random.Generator) -> Floats:
+    rounds, seeds = means.shape
+    drawn = np.concatenate(list(resampled_counts(seeds, rounds, rng, seeds - 1)))
+    return np.asarray((means * drawn).sum(axis=1) / (seeds - 1))

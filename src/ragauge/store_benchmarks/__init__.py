@@ -1,0 +1,305 @@
+"""Benchmarks of vector stores: exact neighbours, one process per store, and the analysis of the results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ragauge.core.composition import parts_of
+from ragauge.core.errors import BadInput, MissingEvidence
+from ragauge.core.plugins import check_installed
+from ragauge.core.records import Dataset, Ints
+from ragauge.core.settings import one_of
+from ragauge.core.specs import Spec
+from ragauge.evaluation import evaluate
+from ragauge.files.workspace import cache_folder, hold_folder, temporary_folder
+from ragauge.runs.folder import circumstances, now
+from ragauge.store_benchmarks.analysis import Measuring, Relevance, cost, is_exact, placed
+from ragauge.store_benchmarks.exact_neighbours import WAYS
+from ragauge.store_benchmarks.jobs import FilterPiece, Progress, Sweeping
+from ragauge.store_benchmarks.metadata_filters import (
+    Filter,
+    Metadata,
+    filters_for,
+    metadata_hash,
+    used_fields,
+    with_metadata,
+)
+from ragauge.store_benchmarks.neighbour_cache import truth as exactly
+from ragauge.store_benchmarks.plan import Job, Plan, jobs
+from ragauge.store_benchmarks.results import Change, Filtered, Load, Mixed, Point, Sweep, VectorSet, representative
+from ragauge.store_benchmarks.vector_sets import collection
+
+STORES = ("exact", "faiss:kind=hnsw", "faiss:kind=ivf", "usearch")
+"""Stores that are measured if none is given."""
+DEPTH = 100
+"""Minimum number of exact neighbours per query, as in the published vector sets."""
+R = TypeVar("R", Load, Change, Mixed)
+DOUBTFUL = "doubtful"
+"""The only value that `remeasure` accepts."""
+ABOUT_DATA = ("metric", "embedder", "limit", "queries")
+
+
+def bench(  # noqa: PLR0913 - each says something else about what is measured
+    data: str | Path | Dataset | VectorSet = "clustered",
+    stores: str | Sequence[str] = STORES,
+    *,
+    folder: str | Path | None = None,
+    keep: bool = False,
+    fresh: bool = False,
+    reuse: bool = False,
+    remeasure: str | None = None,
+    judgments: bool | Sequence[str] = False,
+    metadata: str | Path | Metadata | None = None,
+    where: str | Filter | Sequence[str | Filter] = (),
+    price: float | None = None,
+    truth: str = "auto",
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Sweep:
+    """Measure recall, latency, load and size of vector stores on the same vectors.
+
+    Each store is measured over a sweep of its options.
+
+    `data` is a file or folder of vectors, a dataset (embedded by `embedder`), or `clustered`; `metric`, `embedder`,
+    `limit`, `queries` and `seed` configure it. `stores` are written `faiss:kind=hnsw,ef_search=10+40`. All other
+    settings are those of `ragauge.store_benchmarks.plan.BenchmarkSettings`: `k`, `threads`, `repeats`, `clients`,
+    `rates`, `filters` … Several values of `k` ([1, 10, 100]) are scored from one search at the largest.
+
+    `where` are your own filters on the metadata of the vectors, each with one or more conditions: as typed (`lang=de
+    and year>=2019 and kind in a|b`) or as a mapping (`{"lang": "de", "year": {"$gte": 2019}}`). `metadata` is a file or
+    mappings, matched by `id` or in the order of the vectors. Without it, the metadata of the documents are used.
+
+    Results are saved in `folder`, and the same call resumes an interrupted benchmark. Finished results of built-in
+    stores are reused. Those of your own classes, plug-ins and servers are measured again, since ragauge cannot see
+    whether they changed. `reuse` reuses these too; `fresh` measures everything again. Each `MeasuredConfiguration` has
+    the time of its measurement (`made`) and whether it was `reused`. `remeasure="doubtful"` reuses all results except
+    those with unreliable times (`MeasuredConfiguration.clock.doubts`), which are measured again. The stores themselves
+    are deleted unless `keep` is true.
+
+    `judgments` also scores the searches against relevance judgments, by nDCG and hit rate or by the measures that it
+    names. `price` is the price of one thread per hour. `truth` selects how the exact neighbours are found: `numpy`,
+    `faiss`, `torch` (on a GPU), or `auto`; with an `executor` its workers find them. The stores are always measured on
+    this machine, because times of several machines cannot be compared.
+    """
+    about = {name: settings.pop(name) for name in ABOUT_DATA if name in settings}
+    requested = [where] if isinstance(where, str | Mapping) else list(where)
+    plan = replace(Plan.of(settings), where=tuple(map(str, requested)))
+    chosen_modes = [name for name, value in {"fresh": fresh, "reuse": reuse, "remeasure": remeasure}.items() if value]
+    if len(chosen_modes) > 1:
+        raise BadInput(f"{' and '.join(chosen_modes)} are mutually exclusive", hint="leave out all but one of them")
+    if remeasure not in (None, DOUBTFUL):
+        raise BadInput(f"remeasure must be `{DOUBTFUL}`, got `{remeasure}`", hint=f"--remeasure {DOUBTFUL}")
+    if price is not None and not price > 0:
+        raise BadInput(f"a price of {price:g} an hour tells nothing")
+    wanted = jobs([stores] if isinstance(stores, str) else list(stores), plan)
+    if not wanted:
+        raise BadInput("no store is asked for", hint="--store hnswlib")
+    one_of("way to find exact neighbours", truth, WAYS)
+    builds = [job.configuration for job in wanted]
+    stored = {part for one in builds if ":" not in one.store for part in parts_of("stores", Spec(one.store, one.build))}
+    check_installed([*sorted(stored), ("neighbour searches", truth), ("measurements", "memory")])
+    vectors = collection(data, seed=plan.seed, **about)
+    if metadata is not None:
+        vectors = with_metadata(vectors, metadata)
+    own = filters_for(vectors, requested) if requested else []
+    vectors = used_fields(vectors, own)
+    texts = tuple(json.dumps(one) for one in own)
+    plan = replace(plan, where=texts, metadata=metadata_hash(vectors.metadata))
+    if truth != "auto":
+        vectors = replace(vectors, neighbours=None)  # an explicit backend overrides published neighbours
+    if plan.k > len(vectors.base):
+        raise BadInput(f"k is {plan.k}, and {vectors.name} has {len(vectors.base)} vectors")
+    measures = [f"ndcg@{plan.k}", f"hit_rate@{plan.k}"] if judgments is True else list(judgments or ())
+    if measures and vectors.judgments is None:
+        hint = "take a dataset with an embedder: bench pydocs --judgments"
+        raise MissingEvidence(f"{vectors.name} has no judgments of people", hint=hint)
+    with ExitStack() as after:
+        if folder is None:
+            folder = after.enter_context(temporary_folder("bench"))
+        after.enter_context(hold_folder(folder))
+        tell = progress or _silent
+        depth = min(max(DEPTH, plan.k), len(vectors.base))
+        true = exactly(
+            vectors,
+            depth,
+            by=truth,
+            cache=cache_folder(),
+            executor=executor,
+            progress=lambda done, total: tell("exact neighbours", done, total),
+        )
+        work = Sweeping(vectors, plan, Path(folder), tell, remeasures_doubtful=remeasure == DOUBTFUL)
+        measuring = Measuring(vectors, true, plan, _relevance(vectors, measures) if measures else None)
+        if work.remeasures_doubtful:
+            for job, point in list(measuring.points(wanted, work)):
+                if point.clock.doubts:
+                    work.remove(job, point.configuration.search)
+        elif not reuse:
+            work.discard(wanted, all_results=fresh)
+        for number, job in enumerate(wanted):
+            tell("stores", number, len(wanted))
+            work.built(job)
+        found = list(measuring.points(wanted, work))
+        points = [one for _, one in found]
+        chosen = _chosen(points, measuring.recall) if plan.more else []
+        for number, place in enumerate(chosen):
+            tell("load, filters, changes", number, len(chosen))
+            points[place] = _more(points[place], found[place][0], work, measuring)
+            if plan.requested_filters and "filter" not in points[place].unsupported:
+                settings_of = _same_build(points, [job for job, _ in found], place)
+                filtered = _with_filters([points[i] for i in settings_of], found[place][0], work, measuring)
+                for i, point in zip(settings_of, filtered, strict=True):
+                    points[i] = point
+        if price is not None:
+            points = [replace(one, cost_per_million=cost(one.qps, price)) for one in points]
+        work.finish(wanted)
+        if not keep:
+            work.clear(wanted)
+    return placed(
+        Sweep(
+            data=vectors.name,
+            vectors=len(vectors.base),
+            dimension=int(vectors.base.shape[1]),
+            queries=len(vectors.queries),
+            metric=vectors.metric,
+            k=plan.k,
+            points=points,
+            recall=measuring.recall,
+            failures=work.failures,
+            truth=true.by,
+            threads=plan.threads,
+            repeats=plan.repeats,
+            cutoffs=plan.cutoffs,
+            true_neighbours=true.neighbours.shape[1],
+            circumstances={"made": now(), **circumstances(), "vectors_hash": vectors.hash, "seed": plan.seed},
+            notes=[*vectors.notes, *true.notes],
+        )
+    )
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """Ignore progress."""
+
+
+def _chosen(points: Sequence[Point], recall: str) -> list[int]:
+    """Return the indices of the points that represent their stores."""
+    series: dict[str, list[Point]] = {}
+    for one in points:
+        # The null store takes part only with search options, which make it misbehave on purpose.
+        if not one.is_floor or one.configuration.search:
+            series.setdefault(one.configuration.series, []).append(one)
+    chosen = [representative(some, recall) for some in series.values()]
+    return [place for place, one in enumerate(points) if any(one is other for other in chosen)]
+
+
+def _more(point: Point, job: Job, work: Sweeping, measuring: Measuring) -> Point:
+    """Measure load and updates of a configuration.
+
+    Operations that its store does not support are added to its notes.
+    """
+    plan, search = work.plan, point.configuration.search
+    notes, unable = list(point.notes), list[str]()
+    able = set(work.about(job).get("abilities", ()))
+
+    def dated(stage: str, results: list[R]) -> list[R]:
+        found = work.provenance(job, search, stage) if results else {}
+        return [replace(one, **found) for one in results]
+
+    if plan.clients or plan.rates or plan.shares:
+        if work.kept(job):
+            loads = dated("load", measuring.loads(work.more(job, search, "load")))
+            if work.remeasures_doubtful and any(one.doubts and one.reused for one in loads):
+                work.remove(job, search, "load")
+                loads = dated("load", measuring.loads(work.more(job, search, "load")))
+            point = replace(point, loads=loads)
+        else:
+            unable.append("load")
+            notes.append("cannot be opened again: not put under load")
+    if plan.requested_filters and "filter" not in able:
+        unable.append("filter")
+    if plan.changes or plan.mixed:
+        if able & {"insert", "update", "delete"}:
+            piece = work.more(job, search, "changes")
+            mixed = measuring.mixed(piece)
+            point = replace(
+                point,
+                changes=dated("changes", measuring.changes(piece)),
+                mixed=None if mixed is None else dated("changes", [mixed])[0],
+            )
+        changing = ("insert", "update", "delete") if plan.changes else ("insert",)
+        unable += [one for one in changing if one not in able]
+    notes += [f"cannot {one}" for one in unable if one != "load"]
+    return replace(point, notes=notes, unsupported=unable)
+
+
+def _same_build(points: Sequence[Point], jobs: Sequence[Job], place: int) -> list[int]:
+    """Return the indices of the configurations that share a build and a series.
+
+    That of `place` comes first, then the later ones, then the earlier ones. The order matters if the time limit of a
+    filter is reached: a filter usually needs a wider search.
+    """
+    series = points[place].configuration.series
+    same = [i for i, job in enumerate(jobs) if job is jobs[place] and points[i].configuration.series == series]
+    return [i for i in same if i >= place] + [i for i in same if i < place]
+
+
+def _with_filters(points: Sequence[Point], job: Job, work: Sweeping, measuring: Measuring) -> list[Point]:
+    """Return the configurations of one build with their results under each filter."""
+    searches = [one.configuration.search for one in points]
+    in_process = "server" not in points[0].build.about
+    pieces = work.filtered(job, searches)
+    results = measuring.filters(pieces, in_process=in_process)
+    if work.remeasures_doubtful:
+        for search, row in zip(searches, results, strict=True):
+            for one, requested in zip(row, work.plan.requested_filters, strict=True):
+                if one is not None and one.doubts and one.reused:
+                    work.remove_filtered(job, search, requested)
+        pieces = work.filtered(job, searches)
+        results = measuring.filters(pieces, in_process=in_process)
+    found = []
+    for point, piece, row in zip(points, pieces, results, strict=True):
+        skipped = sum(one is not None and not one[0][1] for one in piece)
+        note = (
+            f"not measured with {skipped} of {len(piece)} filters: the limit of {work.plan.filter_seconds:g} s per "
+            "filter was reached (raise it with --timeout)"
+        )
+        measured = [one for one in row if one is not None]
+        notes = [*([note] if skipped else []), *_note_unused_index(point, piece, row)]
+        found.append(replace(point, filters=measured, notes=[*point.notes, *notes]))
+    return found
+
+
+def _note_unused_index(point: Point, piece: Sequence[FilterPiece], row: Sequence[Filtered | None]) -> list[str]:
+    """Return a note on the filters with which the engine did not use its index.
+
+    The list is empty if there are no such filters or the store has no index.
+    """
+    unused = [
+        one.name or f"{100 * one.selectivity:.3g}%"
+        for saved, one in zip(piece, row, strict=True)
+        if saved is not None and one is not None and saved[0][0].get("index_used") is False
+    ]
+    if not unused or is_exact(point.build.about):
+        return []
+    return [f"with the filter {', '.join(unused)} the engine did not use its index, and compared every matching vector"]
+
+
+def _relevance(data: VectorSet, measures: Sequence[str]) -> Relevance:
+    """Build a function that scores found rows against the relevance judgments."""
+    grades = {} if data.judgments is None else data.judgments.nested
+    judged = {query: grades[query] for query in data.query_ids if query in grades}
+
+    def scored(positions: Ints) -> dict[str, float]:
+        run = {
+            query: {data.ids[place]: float(-rank) for rank, place in enumerate(row) if place >= 0}
+            for query, row in zip(data.query_ids, positions.tolist(), strict=True)
+        }
+        return dict(evaluate(judged, run, list(measures)).means)
+
+    return scored

@@ -1,0 +1,239 @@
+"""Metadata of vectors, and user filters on them: equality, sets, ranges, and several conditions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.files.source import Source
+from ragauge.files.table_rows import read_rows
+from ragauge.files.vectors import ID_COLUMNS
+from ragauge.store_benchmarks.results import VectorSet
+from ragauge.store_benchmarks.search_loops import Mask
+from ragauge.stores.filter_conditions import EQUAL, ONE_OF, OPERATORS, RANGES, conditions_of, matches
+
+Metadata = Sequence[Mapping[str, Any]]
+Filter = Mapping[str, Any]
+CONDITION = re.compile(r"\s*(?P<field>[^\s<>=]+)\s*(?P<operator>>=|<=|=|>|<|\bin\b)\s*(?P<value>.+?)\s*", re.S)
+NAMED = {operator: name for name, operator in OPERATORS.items()}
+FORMS = ("csv", "tsv", "jsonl", "parquet")
+EXAMPLE = "lang=de and year>=2019 and kind in a|b"
+
+
+def read_metadata(path: str | Path) -> list[dict[str, Any]]:
+    """Read one mapping per row of a CSV, TSV, JSONL or Parquet file.
+
+    CSV and TSV columns of numbers or truth values are converted.
+    """
+    source = Source(str(path))
+    form = source.ending.removeprefix(".")
+    if form not in FORMS:
+        raise BadInput(
+            f"unknown format of metadata; expected {', '.join(f'.{one}' for one in FORMS)}, got `{source.ending}`",
+            file=source.label,
+            hint="one row per vector, with a column `id` or in the order of the vectors",
+        )
+    rows = read_rows(source, form)
+    columns = {
+        name: _typed(values) if form in ("csv", "tsv") and name not in ID_COLUMNS else list(values)
+        for name, values in rows.columns.items()
+    }
+    return [{name: cells[at] for name, cells in columns.items() if cells[at] is not None} for at in range(len(rows))]
+
+
+def with_metadata(data: VectorSet, metadata: str | Path | Metadata) -> VectorSet:
+    """Return vectors with their metadata, matched by id.
+
+    Without ids, the metadata must be in the order of the vectors.
+    """
+    rows = read_metadata(metadata) if isinstance(metadata, str | Path) else list(metadata)
+    label = str(metadata) if isinstance(metadata, str | Path) else None
+    named = next((name for name in ID_COLUMNS if any(name in row for row in rows)), None)
+    n = len(data.base)
+    if named is None:
+        if len(rows) < n:
+            raise BadInput(
+                f"metadata without ids must have a row per vector; expected {n:,} rows, got {len(rows):,}",
+                file=label,
+                hint="add a column `id`, or give all rows",
+            )
+        return replace(data, metadata=[dict(row) for row in rows[:n]])
+    by_id = {
+        str(row[named]): {key: value for key, value in row.items() if key != named} for row in rows if named in row
+    }
+    ids = list(data.ids) or [str(row) for row in range(n)]
+    found = [by_id.get(one, {}) for one in ids]
+    if not any(one in by_id for one in ids):
+        raise BadInput(
+            f"no id of the metadata is an id of the vectors; expected ids such as {', '.join(ids[:3])}, got "
+            f"{', '.join(list(by_id)[:3]) or 'none'}",
+            file=label,
+        )
+    lacking = sum(one not in by_id for one in ids)
+    notes = [f"{lacking:,} of {n:,} vectors have no metadata and match no filter"] if lacking else []
+    return replace(data, metadata=found, notes=[*data.notes, *notes])
+
+
+def filters_for(data: VectorSet, wanted: Sequence[str | Filter]) -> list[Filter]:
+    """Return filters as mappings whose values have the types of the metadata.
+
+    Raises an error for an unknown field and for a filter that matches nothing.
+    """
+    if not data.metadata:
+        raise MissingEvidence(
+            f"{data.name} has no metadata to filter by; expected a metadata file, got none",
+            hint="--metadata FILE.jsonl",
+        )
+    known = dict.fromkeys(field for about in data.metadata for field in about)
+    found: list[Filter] = []
+    for one in wanted:
+        where = _converted(_parsed(one), data) if isinstance(one, str) else dict(one)
+        for condition in conditions_of(where):
+            if condition.field not in known:
+                raise UnknownName("field of the metadata", condition.field, known, hint=f"it has {', '.join(known)}")
+        if not mask_of(data.metadata, where).any():
+            raise BadInput(
+                f"the filter `{describe_filter(where)}` matches no vector; expected at least 1 of {len(data.base):,}",
+                hint="loosen the condition, or check the types in the metadata file",
+            )
+        found.append(where)
+    return found
+
+
+def used_fields(data: VectorSet, filters: Sequence[Filter]) -> VectorSet:
+    """Return vectors with only the metadata that filters use.
+
+    Raises BadInput for values that stores cannot hold.
+    """
+    fields = list(dict.fromkeys(condition.field for where in filters for condition in conditions_of(where)))
+    for field in fields:
+        values = [about[field] for about in data.metadata if field in about]
+        kinds = {_kind(value) for value in values}
+        if len(kinds) > 1:
+            raise BadInput(
+                f"the field `{field}` of the metadata has values of several types ({', '.join(sorted(kinds))}); "
+                "expected one type per field",
+                hint="stores keep one type per field",
+            )
+    kept = [{field: about[field] for field in fields if field in about} for about in data.metadata]
+    return replace(data, metadata=kept)
+
+
+def mask_of(metadata: Metadata, where: Filter) -> Mask:
+    """Return which rows a filter matches."""
+    conditions = conditions_of(where)
+    return np.fromiter((matches(about, conditions) for about in metadata), np.bool_, len(metadata))
+
+
+def metadata_hash(metadata: Metadata) -> str:
+    """Return a hash of metadata; empty if there are none."""
+    return hashlib.sha256(json.dumps(list(metadata), sort_keys=True).encode()).hexdigest()[:16] if metadata else ""
+
+
+def describe_filter(where: Filter) -> str:
+    """Format a filter as it is typed.
+
+    >>> describe_filter({"lang": "de", "kind": {"$in": ["a", "b"]}, "year": {"$gte": 2019}})
+    'lang=de and kind in a|b and year>=2019'
+    """
+    parts = []
+    for field, operator, value in conditions_of(where):
+        if operator == ONE_OF:
+            parts.append(f"{field} in {'|'.join(map(_shown, value))}")
+        else:
+            parts.append(f"{field}{operator}{_shown(value)}")
+    return " and ".join(parts)
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _parsed(text: str) -> list[tuple[str, str, list[str]]]:
+    """Parse a typed filter into conditions of field, operator and values.
+
+    >>> _parsed("lang = de and year>=2019 and kind in a|b")
+    [('lang', '=', ['de']), ('year', '>=', ['2019']), ('kind', 'in', ['a', 'b'])]
+    """
+    found = []
+    for part in re.split(r"\s+and\s+", text.strip()):
+        condition = CONDITION.fullmatch(part)
+        if condition is None:
+            raise BadInput(
+                f"the filter `{text[:80]}` cannot be read at `{part[:40]}`; expected FIELD=VALUE, FIELD in A|B, "
+                "FIELD>=NUMBER or FIELD<NUMBER",
+                hint=f"--where '{EXAMPLE}'",
+            )
+        field, operator, value = condition["field"], condition["operator"], condition["value"]
+        found.append((field, operator, [one.strip() for one in value.split("|")] if operator == ONE_OF else [value]))
+    return found
+
+
+def _converted(conditions: Sequence[tuple[str, str, list[str]]], data: VectorSet) -> dict[str, Any]:
+    """Convert parsed conditions to a mapping with the value types of the metadata."""
+    found: dict[str, Any] = {}
+    for field, operator, texts in conditions:
+        known = next((about[field] for about in data.metadata if field in about), "")
+        values = [_as_kind(text, known, field) if operator not in RANGES else _number(text, field) for text in texts]
+        there = found.setdefault(field, {})
+        name = NAMED[operator]
+        if name in there:
+            raise BadInput(f"the filter has two conditions `{field}{operator}`", hint=f"--where '{EXAMPLE}'")
+        there[name] = values if operator == ONE_OF else values[0]
+    return {field: value["$eq"] if list(value) == [NAMED[EQUAL]] else value for field, value in found.items()}
+
+
+def _as_kind(text: str, known: Any, field: str) -> Any:
+    if isinstance(known, str):
+        return text
+    if isinstance(known, bool):
+        if text.lower() not in ("true", "false"):
+            raise BadInput(f"the field `{field}` is true or false, got `{text[:80]}`", hint=f"--where '{field}=true'")
+        return text.lower() == "true"
+    return _number(text, field)
+
+
+def _number(text: str, field: str) -> float | int:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise BadInput(f"a condition on `{field}` needs a number, got `{text[:80]}`", hint=f"--where '{EXAMPLE}'")
+    return int(value) if re.fullmatch(r"[+-]?\d+", text) else value
+
+
+def _typed(cells: Sequence[Any]) -> list[Any]:
+    """Convert the cells of a CSV column to numbers or truth values if all of them are."""
+    known = [cell for cell in cells if cell is not None]
+    if known and all(str(cell).lower() in ("true", "false") for cell in known):
+        return [None if cell is None else str(cell).lower() == "true" for cell in cells]
+    for kind in (int, float):
+        try:
+            found = [None if cell is None else kind(cell) for cell in cells]
+        except (TypeError, ValueError):
+            continue
+        if all(one is None or math.isfinite(one) for one in found):
+            return found
+    return list(cells)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, int | float) and math.isfinite(value):
+        return "number"
+    raise BadInput(
+        f"metadata must be texts, numbers, true or false, got {value!r:.80}", hint="leave such fields out of --where"
+    )

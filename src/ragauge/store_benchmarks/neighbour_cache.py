@@ -1,0 +1,253 @@
+"""Exact neighbours that stores are measured against: computed once, cached by content, and verified."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.core.errors import BadInput
+from ragauge.core.records import Floats, Ints
+from ragauge.core.settings import one_of, whole
+from ragauge.files.workspace import whole_file
+from ragauge.store_benchmarks.exact_neighbours import BOTH, WAYS, Found, find, find_on
+from ragauge.store_benchmarks.results import Truth, VectorSet
+from ragauge.store_benchmarks.vector_sets import finite
+from ragauge.stores.bookkeeping import METRICS
+from ragauge.stores.nearest_neighbours import nearest, pair_distances
+
+Progress = Callable[[int, int], None]
+
+ENOUGH_FOR_A_CARD = 1e12
+"""Number of multiplications from which a GPU is worth starting; NumPy takes half a minute for them."""
+CHECKED_IN_FULL = 4e11
+"""Maximum number of multiplications for checking the published neighbours of all queries; above it, SAMPLED_QUERIES."""
+SOME = 256
+HAIR = 1e-9
+"""Maximum relative difference of cached distances, which another machine may have computed."""
+TOLERANCE = 1e-5
+"""Maximum relative error of the distances of published neighbours, many of which come from single precision."""
+
+
+def truth(
+    data: VectorSet,
+    k: int,
+    *,
+    by: str = "auto",
+    cache: Path | None = None,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> Truth:
+    """Return the `k` exact neighbours of every query.
+
+    `by` selects the backend: `numpy`, `faiss` or `torch`; all give the same result. `cache` is a folder in which the
+    neighbours are cached by the content of the vectors. Published neighbours that came with the data are checked for
+    every query, or for a sample if that would take long (see `ExactNeighbours.by`). Raises BadInput if one is wrong.
+    Each worker of an `executor` gets a part of the vectors, or of the queries if they are larger; the result is
+    identical, bit for bit. If `torch` finds no GPU, or the GPU fails, NumPy is used; `by` and `notes` of the result say
+    so. `progress` receives the number of queries done and their total.
+
+    >>> base = np.array([[0, 0], [3, 4], [6, 8]], np.float32)
+    >>> found = truth(VectorSet("three", base, base[:1], "l2"), 2)
+    >>> found.neighbours.tolist(), found.distances.tolist(), found.by
+    ([[0, 1]], [[0.0, 5.0]], 'numpy')
+    """
+    k = min(whole("k", k), len(data.base))
+    one_of("way to find exact neighbours", by, WAYS)
+    one_of("metric", data.metric, METRICS)
+    if not len(data.base) or not len(data.queries):
+        raise BadInput(f"{data.name} has no {'queries' if len(data.base) else 'vectors'}")
+    finite(data)
+    given = data.neighbours
+    if given is not None and len(given) != len(data.queries):
+        raise BadInput(f"{data.name}: there are published neighbours of {len(given)} queries, not {len(data.queries)}")
+    if given is not None and given.shape[1] < k:
+        given = None
+    if given is not None:
+        given = given[:, :k]
+        _plausible(data, given)
+    found = None if cache is None else _kept(cache, data, k)
+    if given is not None and found is None and _work(data) > CHECKED_IN_FULL:
+        return _sampled(data, given, executor)
+    if found is None:
+        found = _computed(data, k, by, executor, progress)
+        if cache is not None:
+            _keep(cache, data, found)
+    if given is None:
+        return found
+    _check(data, np.arange(len(given)), given, found.distances)
+    return replace(found, by="given")
+
+
+def cached_at(cache: Path, data: VectorSet, k: int) -> Path:
+    """Return the cache file of the neighbours of these vectors, named by their hash."""
+    return cache / "truth" / f"{data.hash[:40]}-{data.metric}-{k}.npz"
+
+
+def _work(data: VectorSet) -> float:
+    return float(data.base.size) * len(data.queries)
+
+
+def _computed(data: VectorSet, k: int, by: str, executor: Executor | None, progress: Progress | None) -> Truth:
+    way = by
+    if by == "auto":
+        way = "torch" if _work(data) > ENOUGH_FOR_A_CARD else "numpy"
+    found = _found(data, np.ascontiguousarray(data.queries, np.float32), k, way, executor, progress)
+    notes = [found.note] if found.note else []
+    return Truth(found.neighbours, found.distances, data.metric, found.by, notes)
+
+
+def _found(
+    data: VectorSet,
+    queries: NDArray[np.float32],
+    k: int,
+    way: str,
+    executor: Executor | None,
+    progress: Progress | None,
+) -> Found:
+    said = _Said(progress, len(queries))
+    if executor is None:
+        found = find(np.ascontiguousarray(data.base, np.float32), queries, k, data.metric, way, said)
+    else:
+        found = find_on(executor, data.base, queries, k, data.metric, way, said)
+    said(1)
+    return found
+
+
+class _Said:
+    """Progress callback that reports each number of finished queries once."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress, self._total, self._last = progress, total, -1
+
+    def __call__(self, share: float) -> None:
+        done = round(share * self._total)
+        if self._progress is not None and done > self._last:
+            self._last = done
+            self._progress(done, self._total)
+
+
+def _kept(cache: Path, data: VectorSet, k: int) -> Truth | None:
+    """Read cached neighbours; None if there are too few per query or they are invalid."""
+    wanted = cached_at(cache, data, k)
+    deep = []
+    for file in wanted.parent.glob(f"{wanted.name.rpartition('-')[0]}-*.npz"):
+        told = file.stem.rpartition("-")[2]
+        if told.isdigit() and int(told) >= k:
+            deep.append((int(told), file))
+    for depth, file in sorted(deep):
+        # A corrupt file counts as missing and is written again.
+        with (
+            suppress(OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile),
+            file.open("rb") as opened,
+            np.load(opened, allow_pickle=False) as kept,
+        ):
+            neighbours, distances, by = kept["neighbours"], kept["distances"], str(kept["by"])
+            shape, known = (len(data.queries), depth), set(by.split(BOTH)) <= set(WAYS[1:])
+            if neighbours.shape == distances.shape == shape and neighbours.dtype == np.int64 and known:
+                near, far = neighbours[:, :k].copy(), distances[:, :k].copy()
+                if _sound(data, near, far):
+                    return Truth(near, far, data.metric, by)
+    return None
+
+
+def _sound(data: VectorSet, near: Ints, far: Floats) -> bool:
+    """Return whether cached rows are valid, unique, sorted, and have those distances.
+
+    The content of a file may differ from what its name says.
+    """
+    if _outside(data, near).any() or _twice(near).any() or not (np.diff(far, axis=1) >= 0).all():
+        return False
+    own = _distances(data, np.arange(len(near)), near)
+    room = HAIR * np.maximum(np.abs(own), np.abs(own).max(axis=1, keepdims=True))
+    return bool((np.abs(own - far) <= room).all())
+
+
+def _keep(cache: Path, data: VectorSet, found: Truth) -> None:
+    buffer = io.BytesIO()
+    np.savez(buffer, neighbours=found.neighbours, distances=found.distances, by=np.array(found.by))
+    with whole_file(str(cached_at(cache, data, found.neighbours.shape[1]))) as out:
+        out.write(buffer.getvalue())
+
+
+def _sampled(data: VectorSet, given: Ints, executor: Executor | None) -> Truth:
+    """Check a sample of published neighbours, and return all of them by distance."""
+    some = np.unique(np.linspace(0, len(given) - 1, SOME).astype(np.int64))
+    asked = np.ascontiguousarray(data.queries[some], np.float32)
+    exact = _found(data, asked, given.shape[1], "numpy", executor, None)
+    _check(data, some, given[some], exact.distances)
+    own = _distances(data, np.arange(len(given)), given)
+    order = np.lexsort((given, own), axis=1)
+    near, far = np.take_along_axis(given, order, 1), np.take_along_axis(own, order, 1)
+    all_of_them = len(some) == len(given)
+    by = "given" if all_of_them else f"given ({len(some):,} of {len(given):,} queries checked)"
+    return Truth(near.astype(np.int64), far, data.metric, by)
+
+
+def _outside(data: VectorSet, given: Ints) -> NDArray[np.bool_]:
+    return np.asarray((given < 0) | (given >= len(data.base)))
+
+
+def _twice(given: Ints) -> NDArray[np.bool_]:
+    """Return which queries have the same row more than once."""
+    return np.asarray((np.diff(np.sort(given, axis=1), axis=1) == 0).any(axis=1))
+
+
+def _plausible(data: VectorSet, given: Ints) -> None:
+    """Check that published neighbours are rows of the base, without duplicates."""
+    if (wrong := _outside(data, given)).any():
+        row, column = np.argwhere(wrong)[0]
+        raise BadInput(
+            f"{data.name}: the published neighbours of query {row} name row {given[row, column]}, "
+            f"and there are {len(data.base):,}",
+            hint="are they those of a larger base?",
+        )
+    if (twice := _twice(given)).any():
+        of = f"{int(twice.sum())} of {len(given)} queries"
+        raise BadInput(
+            f"{data.name}: the published neighbours of query {int(twice.argmax())} name one row twice ({of} do)",
+            hint="leave them out, and they are computed",
+        )
+
+
+def _distances(data: VectorSet, queries: Ints, given: Ints) -> Floats:
+    """Compute the actual distances of given neighbours."""
+    pairs = pair_distances(
+        data.base,
+        np.asarray(data.queries, np.float64),
+        np.repeat(queries, given.shape[1]),
+        given.ravel(),
+        data.metric,
+    )
+    return pairs.reshape(given.shape)
+
+
+def _check(data: VectorSet, queries: Ints, given: Ints, exact: Floats) -> None:
+    """Check that no published neighbour is farther than the exact one of its rank."""
+    own = np.sort(_distances(data, queries, given), axis=1)
+    # Rounding is relative to the terms of a distance, which may be larger than the distance itself.
+    room = TOLERANCE * np.maximum(np.abs(exact), np.abs(exact).max(axis=1, keepdims=True))
+    wrong = np.flatnonzero((own > exact + room).any(axis=1))
+    if not len(wrong):
+        return
+    row = int(wrong[0])
+    rank = int((own[row] > exact[row] + room[row]).argmax())
+    what = f"are not the nearest: that of rank {rank + 1} is at {own[row, rank]:.6g}, the true one at"
+    what += f" {exact[row, rank]:.6g}"
+    fits = [metric for metric in METRICS if metric != data.metric and _fit(data, metric, int(queries[row]), given[row])]
+    hint = f"they are those by {fits[0]}: take that metric" if fits else "leave them out, and they are computed"
+    of = f"{len(wrong)} of {len(queries)} queries" + (" looked at" if len(queries) < len(data.queries) else "")
+    raise BadInput(f"{data.name}: the published neighbours of query {queries[row]} {what} ({of} are wrong)", hint=hint)
+
+
+def _fit(data: VectorSet, metric: str, query: int, given: Ints) -> bool:
+    """Return whether the neighbours of a query are the nearest by another metric."""
+    near, _ = nearest(np.ascontiguousarray(data.base), data.queries[query : query + 1], len(given), metric)
+    return len(np.intersect1d(near[0], given)) >= 0.99 * len(given)

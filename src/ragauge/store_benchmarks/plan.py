@@ -1,0 +1,465 @@
+"""Settings of a benchmark, and the stores, configurations and builds to measure."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from ragauge.compute.resources import cores
+from ragauge.core import plugins
+from ragauge.core.errors import BadInput, UnknownName, check_count
+from ragauge.core.hashes import code_hash
+from ragauge.core.specs import parse
+from ragauge.runs.folder import circumstances
+from ragauge.store_benchmarks.results import Configuration, VectorSet
+
+WIDTHS = [10, 20, 40, 80, 160, 320]
+"""Search widths of graph indexes."""
+PROBES = [1, 2, 4, 8, 16, 32]
+"""Number of cells that are searched."""
+
+SEARCH_WIDTHS = ("ef_search", "nprobe", "nprobes", "probes")
+"""Options that set how much of an index is searched; a search with a filter needs larger values."""
+WITHOUT_FILTERS = frozenset({"usearch", "voyager", "annoy", "scann", "memvid"})
+"""Stores whose engine does not support filters; time estimates skip filters for them."""
+WIDEST = 1_000
+"""Largest search width that is tried."""
+
+GRIDS: dict[str, list[dict[str, Any]]] = {
+    "exact": [{}],
+    "null": [{}],
+    "faiss": [
+        {"kind": "flat"},
+        {"kind": "hnsw", "m": [16, 32], "ef_construction": 100, "ef_search": WIDTHS},
+        {"kind": "ivf", "nprobe": PROBES},
+        {"kind": "ivfpq", "refine": True, "nprobe": PROBES, "rerank": [1, 10]},
+        {"kind": "sq", "refine": True, "rerank": [1, 4]},
+    ],
+    "usearch": [{"m": [16, 32], "ef_construction": 100, "ef_search": WIDTHS}],
+    "hnswlib": [{"m": [16, 32], "ef_construction": 100, "ef_search": WIDTHS}],
+    "voyager": [{"m": [16, 32], "ef_construction": 100, "ef_search": WIDTHS}],
+    "annoy": [{"n_trees": [10, 50], "search_k": [100, 400, 1600, 6400]}],
+    "scann": [{"kind": "tree", "leaves_to_search": PROBES, "reorder": [30, 100]}],
+    "qdrant": [{"m": 16, "ef_construction": 100, "ef_search": WIDTHS}],
+    "chroma": [{"m": 16, "ef_construction": 100, "ef_search": WIDTHS}],
+    "lancedb": [
+        {"index": "ivf_pq", "nprobes": [1, 4, 16], "refine_factor": [1, 10]},
+        {"index": "ivf_hnsw_sq", "ef_search": [20, 80, 320]},
+    ],
+    "milvus-lite": [
+        {"index": "hnsw", "m": 16, "ef_construction": 100, "ef_search": [10, 40, 160]},
+        {"index": "ivf_flat", "nprobe": [1, 4, 16]},
+    ],
+    "sqlite-vec": [{}],
+    "duckdb": [{"index": "hnsw", "m": 16, "ef_construction": 100, "ef_search": [10, 40, 160]}],
+    "pgvector": [
+        {"index": "hnsw", "half": [False, True], "ef_construction": 100, "ef_search": [10, 40, 160]},
+        {"index": "ivfflat", "probes": [1, 4, 16]},
+        {"index": "binary", "ef_construction": 100, "ef_search": [40, 160], "rerank": [4, 16]},
+    ],
+    "memvid": [{}],
+}
+
+
+def widen(values: list[int]) -> list[int]:
+    """Extend a list of widths by two steps of its last ratio, up to MAX_SEARCH_WIDTH.
+
+    >>> widen([4, 8, 16, 32]), widen([10, 40, 160])
+    ([4, 8, 16, 32, 64, 128], [10, 40, 160, 640])
+    """
+    ratio = values[-1] // values[-2] if len(values) > 1 else 2
+    return [*values, *(wider for step in (1, 2) if (wider := values[-1] * ratio**step) <= WIDEST)]
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Store name, options, metric and location, from which a store can be opened."""
+
+    store: str
+    """Name of a registered store, or `module:Class` of a user's store."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    metric: str = "l2"
+    path: str | None = None
+    """Folder of a store that is saved; existing contents are opened. None for a store that is not saved."""
+    threads: int = 1
+    """Number of threads, passed to stores that accept it."""
+
+    def open(self) -> Any:
+        """Open the store."""
+        factory = found(self.store)
+        taken = inspect.signature(factory).parameters
+        given = {"metric": self.metric, "path": self.path, "threads": self.threads, **self.options}
+        loose = any(one.kind is one.VAR_KEYWORD for one in taken.values())
+        own = {name: value for name, value in given.items() if loose or name in taken or name in self.options}
+        try:
+            return factory(**own)
+        except TypeError as error:
+            if unknown := self.options.keys() - taken.keys():
+                raise BadInput(
+                    f"the store {self.store} has no option {sorted(unknown)[0]!r}", hint=f"it has {', '.join(taken)}"
+                ) from error
+            raise
+
+    def at(self, path: str) -> Opening:
+        """Return a copy with another location."""
+        return replace(self, path=path)
+
+
+def found(store: str) -> Any:
+    """Return the class of a registered store, or of a user's `module:Class`."""
+    return plugins.own(store) if ":" in store else plugins.find("stores", store)
+
+
+def search_options(store: str) -> frozenset[str]:
+    """Return the options that can change without a rebuild.
+
+    These are the keyword-only parameters of the store's `tune`.
+    """
+    tune = getattr(found(store), "tune", None)
+    if tune is None:
+        return frozenset()
+    return frozenset(name for name, one in inspect.signature(tune).parameters.items() if one.kind is one.KEYWORD_ONLY)
+
+
+PROCESS_S, SHORTEST_ROUND_S, WARM_UP_S = 1.0, 0.2, 0.05
+"""Minimum seconds to start the process of a store, to time one setting once, and to warm it up."""
+EXTENSION = 3
+"""Maximum number of repeats as a multiple of the requested ones, used while QPS is uncertain."""
+SELECTIVITIES = (0.9, 0.5, 0.1, 0.01, 0.001)
+FILTERS_PER_TIMEOUT = 20
+"""The sweep of one store with one filter gets this fraction of the timeout: 30 of 600 seconds."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Settings of a vector store benchmark."""
+
+    k: int = 10
+    """Number of neighbours per search."""
+    cutoffs: tuple[int, ...] = ()
+    """Values of k at which the same searches are scored, ascending and including `k`; empty if only at `k`."""
+    threads: int = 1
+    """Number of CPU cores for the process of a store, and thread limit of its libraries."""
+    repeats: int = 3
+    """Number of timed runs of every query with every search setting, in rounds over all settings."""
+    clients: tuple[int, ...] = ()
+    """Numbers of client processes for closed-loop load tests."""
+    rates: tuple[float, ...] = ()
+    """Target rates for open-loop load tests, in queries per second."""
+    poisson: bool = False
+    """Whether open-loop queries arrive at random, as from independent users, instead of evenly."""
+    shares: tuple[float, ...] = ()
+    """Target rates as shares of the closed-loop maximum."""
+    seconds: float = 5.0
+    """Duration of each load test."""
+    filters: tuple[float, ...] = ()
+    """Selectivities of random filters: shares of the vectors that match."""
+    where: tuple[str, ...] = ()
+    """User filters, each as JSON: `{"lang": "de", "year": {"$gte": 2019}}`."""
+    metadata: str = ""
+    """Hash of the metadata that these filters use; empty if none."""
+    changes: int = 0
+    """Number of inserts, updates and deletes to time."""
+    mixed: int = 0
+    """Number of vectors inserted during concurrent searches."""
+    sweep: bool = True
+    """Whether options that are not given are swept over their default grid; otherwise the store's defaults apply."""
+    quick: bool = False
+    """Whether the default grids are thinned out."""
+    timeout: float = 600.0
+    """Time limit of each process in seconds: a build with its searches, or a load test."""
+    seed: int = 0
+
+    @property
+    def max_repeats(self) -> int:
+        """Maximum number of repeats of a setting while its QPS is uncertain.
+
+        A single repeat shows no uncertainty, so it stays single.
+        """
+        return self.repeats if self.repeats == 1 else EXTENSION * self.repeats
+
+    @property
+    def more(self) -> bool:
+        """Whether load tests, filters or updates are requested."""
+        return bool(
+            self.clients or self.rates or self.shares or self.filters or self.where or self.changes or self.mixed
+        )
+
+    @property
+    def requested_filters(self) -> list[dict[str, Any]]:
+        """All filters: random ones by selectivity, and user filters with a metadata hash."""
+        own = [{"where": text, "metadata": self.metadata} for text in self.where]
+        return [*({"selectivity": share} for share in self.filters), *own]
+
+    @property
+    def filter_seconds(self) -> float:
+        """Time limit in seconds for one filter of one store; at most half of the timeout."""
+        return self.timeout / max(FILTERS_PER_TIMEOUT, 2 * len(self.requested_filters))
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Plan:
+        """Build settings from a mapping by name; lists become tuples.
+
+        Raises UnknownName for a name that is not a setting.
+        """
+        known = [one.name for one in fields(cls)]
+        for name in settings:
+            if name not in known:
+                raise UnknownName("setting", name, known, hint=f"there are {', '.join(known)}")
+        made: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in settings.items()}
+        if isinstance(made.get("k"), tuple):
+            made |= _depths(made["k"])
+        return cls(**made)
+
+    def __post_init__(self) -> None:
+        ranges = {"k": (1, 10**7), "threads": (1, 10_000), "repeats": (1, 100_000), "changes": (0, 10**7)}
+        for name, (low, high) in {**ranges, "mixed": (0, 10**7), "seed": (0, 2**63 - 1)}.items():
+            check_count(name, getattr(self, name), low, high)
+        for name in ("clients", "rates", "shares", "filters"):
+            if not isinstance(getattr(self, name), tuple):
+                raise BadInput(f"{name} is {getattr(self, name)!r}, not a list of numbers")
+        if self.threads > len(cores()):
+            raise BadInput(f"threads is {self.threads}, and this process may use {len(cores())} processors")
+        for name in ("seconds", "timeout"):
+            if not getattr(self, name) > 0:
+                raise BadInput(f"{name} is {getattr(self, name):g}, not above 0")
+        for clients in self.clients:
+            check_count("clients", clients, 1, 10_000)
+        if wrong_rates := [r for r in self.rates if not r > 0]:
+            raise BadInput(f"a rate of {wrong_rates[0]:g} queries per second asks nothing", hint="--rate 100,500")
+        if wrong_shares := [share for share in self.shares if not 0 < share <= 10]:
+            raise BadInput(f"{wrong_shares[0]:.0%} of what a store can do is no rate", hint="--rate 50%,90%")
+        if wrong_filters := [share for share in self.filters if not 0 < share <= 1]:
+            raise BadInput(
+                f"selectivity must be above 0 and at most 1, got {wrong_filters[0]:g}", hint="--selectivity 0.5,0.01"
+            )
+
+
+def _depths(ks: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the settings for several k: one search at the largest, scored at each."""
+    if not ks or any(not isinstance(k, int) or k < 1 for k in ks):
+        raise BadInput(
+            f"k must be whole numbers of at least 1, got {', '.join(map(str, ks)) or 'none'}", hint="-k 1,10"
+        )
+    cutoffs = tuple(sorted(set(ks)))
+    return {"k": cutoffs[-1], "cutoffs": cutoffs if len(cutoffs) > 1 else ()}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A build of a store, and the search options to measure it with."""
+
+    configuration: Configuration
+    """Configuration without search options."""
+    searches: tuple[Mapping[str, Any], ...]
+
+    @property
+    def points(self) -> list[Configuration]:
+        """Configurations of the build, one per set of search options."""
+        one = self.configuration
+        return [Configuration(one.store, one.build, search, one.name) for search in self.searches]
+
+
+def jobs(stores: Sequence[str], plan: Plan) -> list[Job]:
+    """Return the builds of all stores, in rounds of one build per store.
+
+    This order spreads a temporary slowdown of the machine over all stores.
+    """
+    each = [list(_jobs(text, plan)) for text in stores]
+    _refuse_twins([job for some in each for job in some])
+    return [job for turn in itertools.zip_longest(*each) for job in turn if job is not None]
+
+
+def minimum_seconds(wanted: Sequence[Job], plan: Plan) -> float:
+    """Estimate the minimum duration of a benchmark in seconds.
+
+    It covers starting processes, rounds of searches, and load tests. Building and slow searches come on top; their
+    duration is unknown before the first store is built.
+    """
+    setting_s = plan.repeats * (SHORTEST_ROUND_S + WARM_UP_S)
+    searches = sum(len(job.searches) for job in wanted) * setting_s
+    loads = len({*plan.clients, *([1] if plan.shares else [])}) + len(plan.rates) + len(plan.shares)
+    stores = len({job.configuration.series for job in wanted})
+    filtered = sum(
+        PROCESS_S + len(plan.requested_filters) * min(len(job.searches) * setting_s, plan.filter_seconds)
+        for job in _first_builds(wanted)
+        if plan.requested_filters
+    )
+    return len(wanted) * PROCESS_S + searches + filtered + stores * plan.seconds * (loads + bool(plan.mixed))
+
+
+def _first_builds(wanted: Sequence[Job]) -> list[Job]:
+    """Return one build per series of the stores that are known to support filters."""
+    able = [job for job in wanted if job.configuration.store in GRIDS.keys() - WITHOUT_FILTERS]
+    return list({job.configuration.series: job for job in reversed(able)}.values())
+
+
+def read(text: str) -> Configuration:
+    """Parse a store as it is typed; several values of an option become a list.
+
+    >>> read("hnswlib:m=16,ef=10+40").build
+    {'m': 16, 'ef': [10, 40]}
+    >>> str(read("mine=faiss(kind=hnsw, m=32)")), read("mine=faiss(kind=hnsw)").name
+    ('faiss:kind=hnsw,m=32', 'mine')
+    """
+    named = re.match(r"([\w.-]+)=(?=[\w.:-]+([:(]|$))(.+)", text, re.S)
+    name, rest = (named[1], named[3]) if named else ("", text)
+    if "(" not in rest:
+        head, _, options = _parted(rest)
+        rest = f"{head}({options})" if options else head
+    spec = parse(rest)
+    return Configuration(spec.name, dict(spec.options), {}, name)
+
+
+def key(*parts: Any) -> str:
+    """Return a short hash of values that a result depends on."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def build_key(data: VectorSet, job: Job, plan: Plan) -> str:
+    """Return a key of everything a build depends on.
+
+    It covers the vectors, the store and its options, the threads, the libraries and the machine.
+    """
+    one = job.configuration
+    own = code_hash(found(one.store)) if ":" in one.store else ""
+    ids = key(list(data.ids))
+    return key(data.hash, ids, data.metric, one.store, dict(one.build), plan.threads, own, circumstances())
+
+
+def search_key(search: Mapping[str, Any], plan: Plan) -> str:
+    """Return a key of the search settings that a result of a build depends on."""
+    return key(dict(search), plan.k, plan.repeats, plan.seed)
+
+
+def stage_key(stage: str, search: Mapping[str, Any], plan: Plan) -> str:
+    """Return a key of a load test, of updates, or of reopening a store."""
+    told = asdict(plan)
+    wanted = {
+        "load": ("clients", "rates", "poisson", "shares", "seconds"),
+        "changes": ("changes", "mixed", "seconds"),
+        "cold": (),
+    }[stage]
+    return key(stage, dict(search), plan.k, plan.seed, {name: told[name] for name in wanted})
+
+
+def filter_key(search: Mapping[str, Any], requested: Mapping[str, Any], plan: Plan) -> str:
+    """Return a key of one search setting with one of the requested filters."""
+    return key("filter", dict(search), dict(requested), plan.k, plan.repeats, plan.seed, plan.filter_seconds)
+
+
+def _parted(text: str) -> tuple[str, str, str]:
+    """Split `store:options` at the colon; the store may be `module:Class`."""
+    head, _, options = text.partition(":")
+    if options and "=" not in options.split(":")[0]:
+        own, _, options = options.partition(":")
+        head = f"{head}:{own}"
+    return head, ":", options
+
+
+def _jobs(text: str, plan: Plan) -> Iterator[Job]:
+    asked = read(text)
+    _check(asked)
+    searching = search_options(asked.store)
+    for grid in _grids(asked, plan):
+        lists = {name: value if isinstance(value, list) else [value] for name, value in grid.items()}
+        build = {name: values for name, values in lists.items() if name not in searching}
+        search = {name: values for name, values in lists.items() if name in searching}
+        for one in _products(build):
+            if fits(one):
+                yield Job(Configuration(asked.store, one, {}, asked.name), tuple(_products(search)))
+
+
+def _check(asked: Configuration) -> None:
+    """Check that a class is a store and has the given options.
+
+    This runs before anything is built.
+    """
+    factory = found(asked.store)
+    if wrong := [name for name in ("add", "search") if not callable(getattr(factory, name, None))]:
+        hint = "a store is a class with add(ids, vectors) and search(vectors, k)"
+        raise BadInput(f"{asked.store} has no {wrong[0]}", hint=hint)
+    taken = inspect.signature(factory).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+        return
+    known = [name for name in taken if name not in ("metric", "path")]
+    for name in asked.build:
+        if name not in known:
+            raise UnknownName(f"option of {asked.store}", name, known, hint=f"it has {', '.join(known) or 'none'}")
+
+
+def fits(build: Mapping[str, Any]) -> bool:
+    """Return whether the build options make sense.
+
+    The search width during the build of a graph index must be at least twice its number of links.
+    """
+    m, ef = build.get("m"), build.get("ef_construction")
+    return not (isinstance(m, int) and isinstance(ef, int)) or ef >= 2 * m
+
+
+def _grids(asked: Configuration, plan: Plan) -> Iterator[dict[str, Any]]:
+    """Yield the grids that match the given options, completed by default values."""
+    given = dict(asked.build)
+    if not plan.sweep or asked.store not in GRIDS:
+        yield given
+        return
+    agreeing = [one for one in GRIDS[asked.store] if all(_agrees(given, name, value) for name, value in one.items())]
+    if not agreeing:
+        yield given
+    for usual in agreeing:
+        wide = {name: _at_least(value, plan.k) if name == "ef_search" else value for name, value in usual.items()}
+        if plan.requested_filters:
+            wide = {name: widen(value) if name in SEARCH_WIDTHS else value for name, value in wide.items()}
+        fewer = {name: _fewer(value) if plan.quick else value for name, value in wide.items()}
+        kept = {name for name, value in usual.items() if isinstance(value, str | bool)}
+        yield {**fewer, **{name: value for name, value in given.items() if name not in kept}}
+
+
+def _at_least(widths: list[int], k: int) -> list[int]:
+    """Raise search widths to at least k, since most engines do so silently."""
+    return [k, *(width for width in widths if width > k)] if widths[0] < k else widths
+
+
+def _agrees(given: Mapping[str, Any], name: str, value: Any) -> bool:
+    """Return whether a grid has the requested kind of index.
+
+    Strings and booleans determine the kind; numbers can be replaced.
+    """
+    if name not in given or not isinstance(value, str | bool):
+        return True
+    wanted = given[name] if isinstance(given[name], list) else [given[name]]
+    return value in wanted
+
+
+def _fewer(value: Any) -> Any:
+    """Thin out a list to every other value, keeping the first and the last.
+
+    Of two values only the first is kept.
+    """
+    if not isinstance(value, list) or len(value) == 1:
+        return value
+    return value[:1] if len(value) == 2 else [*value[:-1:2], value[-1]]
+
+
+def _products(options: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(options, values, strict=True)) for values in itertools.product(*options.values())]
+
+
+def _refuse_twins(made: Sequence[Job]) -> None:
+    seen: set[str] = set()
+    named: dict[str, str] = {}
+    for job in made:
+        if job.configuration.name and named.setdefault(job.configuration.name, job.configuration.store) != (
+            job.configuration.store
+        ):
+            raise BadInput(f"two stores are called `{job.configuration.name}`")
+        told = f"{job.configuration.name} {job.configuration}"
+        if told in seen:
+            raise BadInput(f"the store `{job.configuration}` is asked for twice")
+        seen.add(told)

@@ -1,0 +1,310 @@
+"""Charts of recall against throughput, latency and relevance, with the Pareto frontier of each store as a line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ragauge.output.chart_style import Cast
+from ragauge.output.charts import (
+    ChartRows,
+    Panel,
+    Sketch,
+    altair,
+    figure,
+    format_bar_label,
+    panel,
+    powers,
+    sentence,
+    span,
+    ticked,
+)
+from ragauge.output.numbers import rate
+from ragauge.output.terminal import format_share
+from ragauge.store_benchmarks.filter_results import best_with_filter, list_filters, points_with_filter
+from ragauge.store_benchmarks.report_text import at, everyone, meant, options, ranked, stops
+from ragauge.store_benchmarks.report_text import enough as where_enough
+from ragauge.store_benchmarks.results import Point, Sweep, unbeaten
+
+ROUND = (0.9, 0.99, 0.999, 0.9999, 0.5, 0.95, 0.995, 0.8, 0.98, 0.7, 0.2, 0.0)
+"""Recall values with a tick, by priority."""
+MOST = 11
+"""Approximate maximum number of ticks."""
+FINEST, FARTHEST = 1e-7, 0.05
+"""Smaller differences from 1 are rounding; the position of recall 1 is computed from at most the second."""
+
+
+class Axis(NamedTuple):
+    """Axis that maps recall 0.9 to 1, 0.99 to 2 and 0.999 to 3.
+
+    Recall 1 is placed just beyond the highest recall below it.
+    """
+
+    end: float
+    """Position of recall 1."""
+    low: float
+    high: float
+
+    def place(self, recall: float) -> float:
+        """Return the position of a recall value."""
+        return min(self.end, -math.log10(max(1 - recall, 10**-self.end)))
+
+    @property
+    def ticks(self) -> list[float]:
+        """Positions of the ticks: round values with a minimum distance, and 1 if reached."""
+        gap = (self.high - self.low) / MOST
+        found: list[float] = [self.end] if self.end <= self.high else []
+        for recall in ROUND:
+            at = self.place(recall)
+            if self.low <= at <= self.high and all(abs(at - other) >= gap for other in found):
+                found.append(at)
+        return sorted(found)
+
+    def x(self, alt: Any, title: str) -> Any:
+        """Return the encoding of the field `at`."""
+        ends = alt.Scale(domain=[round(self.low, 5), round(self.high, 5)], nice=False, zero=False)
+        # Only numbers go into the expression, never text from a file.
+        label = f"datum.value > {self.end - 1e-3:.5f} ? '1' : format(1 - pow(10, -datum.value), '.5~f')"
+        axis = alt.Axis(
+            values=[round(one, 5) for one in self.ticks], labelExpr=label, labelOverlap="greedy", labelSeparation=5
+        )
+        return alt.X("at:Q", title=title, scale=ends, axis=axis)
+
+
+def axis(recalls: Sequence[float]) -> Axis:
+    """Build the axis for the given recall values.
+
+    Recall 1 is placed one halving of the missing recall beyond the highest value below 1.
+
+    >>> [round(axis([0.5, 0.999, 1.0]).place(one), 2) for one in (0.5, 0.9, 0.999, 1.0)]
+    [0.3, 1.0, 3.0, 3.3]
+    """
+    nearest = min([1 - one for one in recalls if one < 1 - FINEST], default=FARTHEST)
+    end = -math.log10(min(nearest, FARTHEST)) + math.log10(2)
+    whole = Axis(round(end, 5), 0.0, 0.0)
+    places = [whole.place(one) for one in recalls]
+    pad = max(0.04 * (max(places) - min(places)), 0.05)
+    return whole._replace(low=max(0.0, min(places) - pad), high=max(places) + pad)
+
+
+HEIGHT = 380
+Value = Callable[[Point], float]
+
+
+def speed(sweep: Sweep) -> Sketch | None:
+    """Draw recall against queries per second; None if there is nothing to draw."""
+    points = _drawable(sweep, lambda one: one.qps)
+    if not points:
+        return None
+    made = _panel(sweep, points, lambda one: one.qps, "queries per second (log scale)", up=True, chosen=True)
+    said = [
+        f"{name} {rate(found.qps) if found.qps else 'does not get there'}"
+        for name in ranked(sweep)
+        if (found := at(sweep, name)) is not None
+    ]
+    caption = sentence(
+        "further right finds more and further up is faster",
+        "a line joins the settings of a store that none of its others beats, and faint marks are beaten ones",
+        f"recall is {meant(sweep.recall)}, and is drawn by what is missing to 1",
+        "a click on a name leaves only that store, and shift adds others",
+    )
+    told = f"Recall against queries per second. At recall 0.95: {', '.join(said)}."
+    return Sketch([made], told, caption)
+
+
+def latency(sweep: Sweep) -> Sketch | None:
+    """Draw recall against the p50 and p99 latency; None if there is nothing to draw."""
+    panels: list[Panel] = []
+    said = []
+    for name in ("p50", "p99"):
+        value = _percentile(name)
+        points = _drawable(sweep, value)
+        if points:
+            panels.append(_panel(sweep, points, value, f"{name}, ms (log scale)", up=False, keyed=not panels))
+            least = min(points, key=value)
+            said.append(f"{name} from {format_bar_label(value(least))} ms ({least.configuration.series})")
+    if not panels:
+        return None
+    caption = sentence("further right finds more and further down is faster", "one client, one query after the other")
+    return Sketch(panels, f"Recall against latency: {', '.join(said)}.", caption)
+
+
+def filter_latency(sweep: Sweep) -> Sketch | None:
+    """Draw recall against the median latency with each filter, one panel per filter.
+
+    None if there is nothing to draw.
+    """
+    panels: list[Panel] = []
+    said = []
+    value = _percentile("p50")
+    for key in list_filters(sweep):
+        points = [one for one in points_with_filter(sweep, key) if not one.is_floor and 0 < value(one) < math.inf]
+        if points:
+            name = f"`{key[0]}`" if key[0] else format_share(key[1])
+            made = _panel(sweep, points, value, f"p50, ms (log scale), filter {name}", up=False, keyed=not panels)
+            panels.append(made)
+            best = best_with_filter(sweep, key)
+            said.append(
+                f"{name} {best[0].configuration.series} {format_bar_label(value(best[0]))} ms"
+                if best
+                else f"{name} none"
+            )
+    if not panels:
+        return None
+    caption = sentence(
+        "further right finds more and further down is faster",
+        "every setting was measured with the filter",
+        "recall is against the exact neighbours among the vectors that match",
+    )
+    return Sketch(panels, f"Fastest at recall 0.95 with a filter: {', '.join(said)}.", caption)
+
+
+def relevance(sweep: Sweep) -> Sketch | None:
+    """Draw relevance against recall, one panel per measure.
+
+    None if there is nothing to draw.
+    """
+    panels: list[Panel] = []
+    for name in dict.fromkeys(name for one in sweep.points for name in one.relevance):
+        points = [one for one in _drawable(sweep, _judged(name)) if math.isfinite(one.relevance.get(name, math.nan))]
+        if len(points) > 1:
+            panels.append(_relevance(sweep, points, name, keyed=not panels))
+    if not panels:
+        return None
+    told = [stops(one) for one in where_enough(sweep)]
+    caption = sentence("each mark is a configuration", "where the marks lie level, more recall buys nothing")
+    return Sketch(panels, sentence(*told), caption)
+
+
+def _judged(name: str) -> Value:
+    return lambda one: one.relevance.get(name, math.nan)
+
+
+def _percentile(name: str) -> Value:
+    return lambda one: float(getattr(one.latency, name))
+
+
+def _drawable(sweep: Sweep, value: Value) -> list[Point]:
+    """Return the points with a recall and a value that a logarithmic axis can show."""
+    return [
+        one
+        for one in sweep.points
+        if not one.is_floor and math.isfinite(one.quality.get(sweep.recall, math.nan)) and 0 < value(one) < math.inf
+    ]
+
+
+def _axis(sweep: Sweep, points: Sequence[Point]) -> Axis:
+    return axis([one.quality[sweep.recall] for one in points])
+
+
+def _rows(sweep: Sweep, points: Sequence[Point], value: Value, up: bool, cast: Cast) -> ChartRows:
+    """Build one row per point with its tooltip values.
+
+    `line` says whether the point is on the frontier of its store.
+    """
+    where = _axis(sweep, points)
+    kept: set[int] = set()
+    for name in dict.fromkeys(one.configuration.series for one in points):
+        mine = [i for i, one in enumerate(points) if one.configuration.series == name]
+        speeds = [value(points[i]) if up else 1 / value(points[i]) for i in mine]
+        kept |= {mine[i] for i in unbeaten([points[j].quality[sweep.recall] for j in mine], speeds)}
+    return [
+        {
+            "system": one.configuration.series,
+            "dash": cast.dashes[one.configuration.series],
+            "options": options(one.configuration) or "as it comes",
+            "recall": figure(one.quality[sweep.recall], 7),
+            "at": figure(where.place(one.quality[sweep.recall])),
+            "value": figure(value(one)),
+            "qps": figure(one.qps),
+            "p50": figure(one.latency.p50),
+            "p99": figure(one.latency.p99),
+            "build": figure(one.build.seconds),
+            "memory": None if one.build.memory_bytes is None else figure(one.build.memory_bytes / 1e6),
+            "doubts": "; ".join(one.clock.doubts) or "none",
+            "line": i in kept,
+        }
+        for i, one in enumerate(points)
+    ]
+
+
+def _tips(alt: Any, rows: ChartRows) -> list[Any]:
+    tips = [
+        alt.Tooltip("system:N", title="store"),
+        alt.Tooltip("options:N", title="options"),
+        alt.Tooltip("recall:Q", title="recall", format=".4f"),
+        alt.Tooltip("qps:Q", title="QPS", format=",.4~g"),
+        alt.Tooltip("p50:Q", title="p50 ms", format=".4~g"),
+        alt.Tooltip("p99:Q", title="p99 ms", format=".4~g"),
+        alt.Tooltip("build:Q", title="build s", format=".4~g"),
+        alt.Tooltip("memory:Q", title="memory MB", format=".4~g"),
+        alt.Tooltip("doubts:N", title="doubts"),
+    ]
+    return [one for one in tips if any(row[one.shorthand.partition(":")[0]] is not None for row in rows)]
+
+
+def _panel(
+    sweep: Sweep,
+    points: Sequence[Point],
+    value: Value,
+    words: str,
+    *,
+    up: bool,
+    keyed: bool = True,
+    chosen: bool = False,
+) -> Panel:
+    """Draw recall against a value on a logarithmic axis.
+
+    With `chosen`, a click on a name in the legend shows only that store.
+    """
+    alt = altair()
+    names = [one for one in ranked(sweep) if any(point.configuration.series == one for point in points)]
+    cast = Cast(everyone(sweep))
+    rows = _rows(sweep, points, value, up, cast)
+    x = _axis(sweep, points).x(alt, f"recall of the {sweep.k} nearest")
+    every = [value(one) for one in points]
+    ends = ticked(min(every) / 1.25, max(every) * 1.25)
+    side = alt.Axis(values=powers(*ends), format="~s" if ends[1] >= 1000 else "~g")
+    y = alt.Y("value:Q", title=words, scale=alt.Scale(type="log", domain=[figure(one) for one in ends]), axis=side)
+    key = names if keyed else []
+    colour, shape, dash = cast.colour(alt, key), cast.shape(alt, key), cast.dash(alt)
+    kept = [row for row in rows if row["line"]]
+    beaten = [row for row in rows if not row["line"]]
+    line = alt.Chart(alt.Data(values=kept)).mark_line(strokeWidth=2, clip=True)
+    dots = alt.Chart(alt.Data(values=kept)).mark_point(filled=True, size=55)
+    faint = alt.Chart(alt.Data(values=beaten)).mark_point(filled=True, size=28)
+    bright, dim = (1.0, 0.35)
+    show = [alt.value(bright), alt.value(dim)]
+    layers = [
+        faint.encode(x=x, y=y, color=colour, shape=shape, tooltip=_tips(alt, rows), opacity=show[1]),
+        line.encode(x=x, y=y, color=colour, strokeDash=dash, order=alt.Order("at:Q"), opacity=show[0]),
+        dots.encode(x=x, y=y, color=colour, shape=shape, tooltip=_tips(alt, rows), opacity=show[0]),
+    ]
+    if chosen and len(names) > 1:
+        picked = alt.selection_point(name="picked", fields=["system"], bind="legend")
+        layers = [
+            layer.encode(opacity=alt.condition(picked, alt.value(value), alt.value(0.04)))
+            for layer, value in zip(layers, (dim, bright, bright), strict=True)
+        ]
+        layers[-1] = layers[-1].add_params(picked)
+    return panel("", layers[0 if beaten else 1 :], HEIGHT if chosen else 280, wide=chosen)
+
+
+def _relevance(sweep: Sweep, points: Sequence[Point], name: str, *, keyed: bool) -> Panel:
+    alt = altair()
+    names = [one for one in ranked(sweep) if any(point.configuration.series == one for point in points)]
+    cast = Cast(everyone(sweep))
+    rows = _rows(sweep, points, lambda one: one.qps or 1.0, True, cast)
+    for row, one in zip(rows, points, strict=True):
+        row["value"] = figure(one.relevance[name])
+    x = _axis(sweep, points).x(alt, f"recall of the {sweep.k} nearest")
+    ends = [figure(one) for one in span([one.relevance[name] for one in points])]
+    scale = alt.Scale(domain=ends, zero=False, nice=False)
+    y = alt.Y("value:Q", title=name, scale=scale, axis=alt.Axis(tickCount=6))
+    key = names if keyed else []
+    tips = [alt.Tooltip("value:Q", title=name, format=".4f"), *_tips(alt, rows)]
+    chart = alt.Chart(alt.Data(values=rows))
+    dots = chart.mark_point(filled=True, size=55, opacity=0.85)
+    layers = [dots.encode(x=x, y=y, color=cast.colour(alt, key), shape=cast.shape(alt, key), tooltip=tips)]
+    return panel("", layers, 280, wide=False)

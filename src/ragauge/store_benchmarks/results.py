@@ -1,0 +1,407 @@
+"""Result types of vector store benchmarks: vectors, configurations, and everything measured for them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.compute.observation import Clock
+from ragauge.core.records import Floats, Ints, Judgments
+from ragauge.core.summaries import Latency
+
+Matrix = NDArray[np.float32]
+PLACES = ("path", "url", "dsn", "table", "collection", "api_key")
+"""Options that locate a store and do not affect its behaviour."""
+FORCE, FORCED = "force", "forced"
+"""Option that makes an engine use its index against the choice of its planner, and the label of such configurations."""
+REMOTE = frozenset({"url", "dsn"})
+FLOOR = "null"
+"""Name of the store that does nothing, which measures the overhead of the benchmark itself."""
+RECALL = "recall(of=eps,eps=1e-06)"
+"""Recall measure that stores are compared by, without its @k.
+
+A result counts if it is no farther than the k-th exact neighbour, within a relative tolerance for rounding.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class VectorSet:
+    """Vectors to insert into a store, and query vectors."""
+
+    name: str
+    base: Matrix
+    """Vectors in the store, one per row."""
+    queries: Matrix
+    metric: str
+    """`l2`, `cosine` or `ip`."""
+    neighbours: Ints | None = None
+    """Published exact neighbours as rows of `base`, one row per query, nearest first; None if not published."""
+    ids: Sequence[str] = ()
+    """Document ids of the rows of `base`; if empty, the ids are the row numbers "0", "1", …"""
+    query_ids: Sequence[str] = ()
+    judgments: Judgments | None = None
+    """Relevance judgments if the vectors come from a judged dataset, else None."""
+    notes: Sequence[str] = ()
+    metadata: Sequence[Mapping[str, Any]] = ()
+    """Metadata of each row of `base` that searches can filter by; empty if there is none."""
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the shapes and bytes of both matrices."""
+        digest = hashlib.sha256()
+        for part in (self.base, self.queries):
+            digest.update(f"{part.shape}{part.dtype}".encode())
+            digest.update(np.ascontiguousarray(part).data)
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """Exact neighbours of every query, nearest first; ties in the order of their rows."""
+
+    neighbours: Ints
+    distances: Floats
+    metric: str
+    by: str
+    """Backend that found them: `numpy`, `faiss`, `torch`, several if workers differ, or `given` (published neighbours).
+
+    If only some of the published neighbours were checked, their number is included.
+    """
+    notes: Sequence[str] = ()
+    """Reasons why another backend than the requested one was used."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A store with its build options and its search options."""
+
+    store: str
+    build: Mapping[str, Any] = field(default_factory=dict)
+    search: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    """Name given by the user; empty if none."""
+
+    @property
+    def series(self) -> str:
+        """Label of the line that a configuration belongs to on a chart.
+
+        It is the name given by the user, or the store with its kind, and says whether the index is forced.
+        """
+        kinds = (key if value is True else value for key, value in self.shown.build.items() if key != FORCE)
+        label = self.name or " ".join([self.store, *(kind for kind in kinds if isinstance(kind, str))])
+        return f"{label} {FORCED}" if {**self.build, **self.search}.get(FORCE) is True else label
+
+    @property
+    def shown(self) -> Configuration:
+        """Copy without the location and the API key of the store, safe to print and save."""
+        build = {key: value for key, value in self.build.items() if key not in PLACES}
+        away = {"at": "server"} if REMOTE & self.build.keys() else {}
+        return Configuration(self.store, {**away, **build}, self.search, self.name)
+
+    def __str__(self) -> str:
+        inside = ",".join(f"{name}={told(value)}" for name, value in (*self.shown.build.items(), *self.search.items()))
+        return f"{self.store}:{inside}" if inside else self.store
+
+
+@dataclass(frozen=True)
+class Build:
+    """Time, disk space and memory that it took to build a store."""
+
+    vectors: int
+    insert_seconds: float
+    index_seconds: float
+    disk_bytes: int | None
+    """None if the store saves nothing on disk."""
+    memory_bytes: int | None
+    """Growth in memory of the process, its children and its server since before the first insert; None if unknown."""
+    cold_open_ms: float = math.nan
+    """Time to open the saved store in a new process, in ms; NaN if the store cannot be reopened."""
+    cold_first_ms: float = math.nan
+    """Time of the first search after that, in ms."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """Description by the store itself: version and effective parameters."""
+
+    @property
+    def seconds(self) -> float:
+        """Time to insert and to index all vectors, in seconds."""
+        return self.insert_seconds + self.index_seconds
+
+    @property
+    def bytes_per_vector(self) -> float:
+        """Bytes of memory per vector, or of disk space if memory is unknown.
+
+        NaN if both are unknown.
+        """
+        taken = self.memory_bytes if self.memory_bytes is not None else self.disk_bytes
+        return math.nan if taken is None or not self.vectors else taken / self.vectors
+
+
+@dataclass(frozen=True)
+class Load:
+    """Result of a load test with several clients, closed loop or at a target rate."""
+
+    clients: int
+    rate: float | None
+    """Target rate in queries per second; None for a closed loop."""
+    qps: float
+    """Completed queries per second of wall-clock time."""
+    latency: Latency
+    """Latency from the scheduled send time, so that a stall counts for every query that had to wait."""
+    service: Latency
+    """Latency from the actual send time, as a closed loop would measure it."""
+    late: float = 0.0
+    """Share of the queries that were sent more than 1 ms after their scheduled time."""
+    note: str = ""
+    doubts: Sequence[str] = ()
+    """Reasons why the times are not reliable; empty if none."""
+    made: str = ""
+    """Time of the oldest measurement it depends on, ISO 8601 in UTC."""
+    reused: bool = False
+    """Whether an earlier call measured it or a part of it."""
+
+    @property
+    def kept_up(self) -> bool:
+        """Whether the store sustained at least 95% of the target rate."""
+        return self.rate is None or self.qps >= 0.95 * self.rate
+
+
+@dataclass(frozen=True)
+class Change:
+    """Latency of one operation (`insert`, `update` or `delete`), one vector at a time."""
+
+    operation: str
+    latency: Latency
+    next_search: Latency
+    """Latency of the search right after the operation, which includes work that a store defers."""
+    visible: float
+    """Share of the operations whose effect this search returned."""
+    made: str = ""
+    """Time of the oldest measurement it depends on, ISO 8601 in UTC."""
+    reused: bool = False
+    """Whether an earlier call measured it or a part of it."""
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """Result of searching with a filter."""
+
+    selectivity: float
+    """Share of the vectors that match the filter."""
+    matching: int
+    """Number of vectors that match the filter."""
+    returned: float
+    """Returned rows as a share of min(k, matching), averaged over queries."""
+    recall: float
+    """Recall against the exact neighbours among the matching vectors, ties allowed."""
+    wrong: int
+    """Number of returned rows that do not match the filter."""
+    latency: Latency
+    name: str = ""
+    """The user's filter as it is typed; empty for a filter on random vectors."""
+    repeats: int = 1
+    """Number of times each query was run with this configuration and filter."""
+    qps_spread: float = math.nan
+    """Largest minus smallest QPS of the repeats, as a share of the median; NaN for one repeat."""
+    doubts: Sequence[str] = ()
+    """Reasons why the times are not reliable; empty if none."""
+    made: str = ""
+    """Time of the oldest measurement it depends on, ISO 8601 in UTC."""
+    reused: bool = False
+    """Whether an earlier call measured it or a part of it."""
+
+    @property
+    def qps(self) -> float:
+        """Queries per second of one client: 1000 / mean latency in ms."""
+        return 1000 / self.latency.mean if self.latency.mean else math.nan
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Result of searching while vectors are inserted."""
+
+    inserted: int
+    inserts_per_second: float
+    together: bool
+    """Whether the engine inserts and searches concurrently; otherwise the operations alternate."""
+    recall: float
+    """Recall of each search against the exact neighbours among the vectors stored when it began, ties allowed."""
+    latency: Latency
+    """Latency from the scheduled time of each search."""
+    alone: Latency
+    """Latency of searches without concurrent inserts."""
+    made: str = ""
+    """Time of the oldest measurement it depends on, ISO 8601 in UTC."""
+    reused: bool = False
+    """Whether an earlier call measured it or a part of it."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """Everything measured for one configuration."""
+
+    configuration: Configuration
+    build: Build
+    quality: Mapping[str, float]
+    """Mean scores by canonical name: recall(of=eps,eps=1e-06)@10, recall(of=k)@10, recall@10, precision@10, mrr@10 …"""
+    latency: Latency
+    """Latency of one client that runs one query at a time."""
+    clock: Clock
+    qps_spread: float = math.nan
+    """Largest minus smallest QPS of the repeats, as a share of the median; NaN for one repeat."""
+    relevance: Mapping[str, float] = field(default_factory=dict)
+    """Mean scores against the relevance judgments, by canonical name."""
+    loads: Sequence[Load] = ()
+    changes: Sequence[Change] = ()
+    filters: Sequence[Filtered] = ()
+    mixed: Mixed | None = None
+    cost_per_million: float = math.nan
+    """Cost of a million queries on one thread; NaN if no price was given."""
+    notes: Sequence[str] = ()
+    unsupported: Sequence[str] = ()
+    """Requested operations that the store does not support: `load`, `filter`, `insert`, `update`, `delete`."""
+    made: str = ""
+    """Time of the oldest measurement it depends on, ISO 8601 in UTC."""
+    reused: bool = False
+    """Whether an earlier call measured it or a part of it."""
+
+    @property
+    def qps(self) -> float:
+        """Queries per second of one client: 1000 / mean latency in ms."""
+        return 1000 / self.latency.mean if self.latency.mean else math.nan
+
+    @property
+    def is_floor(self) -> bool:
+        """Whether this is the null store, which measures the benchmark itself."""
+        return self.configuration.store == FLOOR
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A configuration that could not be measured, with the error message of the store."""
+
+    configuration: Configuration
+    stage: str
+    message: str
+    hint: str | None = None
+    exit_code: int = 3
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Speed of a store at a recall level, interpolated between configurations.
+
+    `qps` and `p50_ms` are None if the store does not reach the level.
+    """
+
+    store: str
+    recall: float
+    qps: float | None
+    p50_ms: float | None
+    by: str = ""
+    """Nearest configuration at or above the recall level."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Result of a vector store benchmark."""
+
+    data: str
+    vectors: int
+    dimension: int
+    queries: int
+    metric: str
+    k: int
+    """Number of neighbours per search."""
+    points: Sequence[Point]
+    recall: str = f"{RECALL}@10"
+    """Canonical name of the recall measure that stores are compared by."""
+    failures: Sequence[Failure] = ()
+    frontiers: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Indices in `points` of the Pareto frontier of each series (recall and QPS), by ascending recall."""
+    frontier: Sequence[int] = ()
+    """Indices in `points` of the Pareto frontier over all stores, by ascending recall."""
+    reached: Sequence[Reached] = ()
+    truth: str = ""
+    """Source of the exact neighbours."""
+    threads: int = 1
+    repeats: int = 1
+    cutoffs: Sequence[int] = ()
+    """Values of k at which the searches are scored, ascending; empty if only `k`."""
+    true_neighbours: int = 0
+    """Number of exact neighbours per query, all of which count as relevant in recall@k; 0 if unknown."""
+    circumstances: Mapping[str, Any] = field(default_factory=dict)
+    """Provenance: versions, machine, hashes."""
+    notes: Sequence[str] = ()
+
+    @property
+    def scored_at(self) -> list[int]:
+        """All values of k at which the configurations are scored, ascending."""
+        return list(self.cutoffs) or [self.k]
+
+    @property
+    def stores(self) -> list[str]:
+        """Series labels in the order of `points`."""
+        return list(dict.fromkeys(point.configuration.series for point in self.points))
+
+    def __repr__(self) -> str:
+        failed = f"; {len(self.failures)} failed, first: {self.failures[0].message}" if self.failures else ""
+        return f"Sweep({self.data!r}, {len(self.points)} points of {', '.join(self.stores)}{failed})"
+
+
+def told(value: Any) -> str:
+    """Format an option value as it is typed."""
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+LEVEL = 0.95
+"""Recall level at which stores are compared, load-tested, filtered and updated."""
+
+
+def representative(points: Sequence[Point], recall: str) -> Point | None:
+    """Select the configuration that represents a store.
+
+    It is the fastest one that reaches REFERENCE_RECALL, else the one with the highest recall. None if `points` has no
+    finite scores.
+    """
+    recalls = [one.quality.get(recall, math.nan) for one in points]
+    line = [points[i] for i in unbeaten(recalls, [one.qps for one in points])]
+    good = [one for one in line if one.quality[recall] >= LEVEL - 1e-9]
+    return good[0] if good else line[-1] if line else None
+
+
+def unbeaten(recalls: Sequence[float], speeds: Sequence[float]) -> list[int]:
+    """Return the indices of the Pareto frontier of recall and speed.
+
+    They are sorted by ascending recall. Of equal points only the first is included. Points with a non-finite value are
+    skipped.
+
+    >>> unbeaten([0.9, 0.8, 0.95, 0.9], [100, 90, 50, 100])
+    [0, 2]
+    """
+    known = [i for i, pair in enumerate(zip(recalls, speeds, strict=True)) if all(map(math.isfinite, pair))]
+    kept: list[int] = []
+    for i in sorted(known, key=lambda i: (-recalls[i], -speeds[i], i)):
+        if not kept or speeds[i] > speeds[kept[-1]]:
+            kept.append(i)
+    return kept[::-1]
+
+
+def points_around(points: Sequence[Point], speeds: Sequence[float], recall: str, level: float) -> list[Point]:
+    """Return the one or two frontier points around a recall level.
+
+    The last one reaches the level. The list is empty if no point does.
+    """
+    line = [points[i] for i in unbeaten([one.quality.get(recall, math.nan) for one in points], speeds)]
+    above = next((i for i, one in enumerate(line) if one.quality[recall] >= level - 1e-9), None)
+    if above is None:
+        return []
+    return (
+        line[above : above + 1] if line[above].quality[recall] <= level + 1e-9 else line[max(above - 1, 0) : above + 1]
+    )

@@ -1,0 +1,63 @@
+"""Reused results of a benchmark, and when they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ragauge.output.numbers import count_noun
+from ragauge.store_benchmarks.results import Change, Filtered, Load, Mixed, Point, Sweep
+
+Result = Point | Load | Filtered | Change | Mixed
+LEGEND = "reused: when the result was made (UTC); `no` was measured by this command"
+
+
+def list_results(sweep: Sweep) -> Iterator[tuple[Point, Result]]:
+    """Yield every result with its configuration, without the null store."""
+    for point in sweep.points:
+        if not point.is_floor:
+            yield point, point
+            for one in (*point.loads, *point.filters, *point.changes, *((point.mixed,) if point.mixed else ())):
+                yield point, one
+
+
+def format_reused(results: Sequence[Result]) -> str:
+    """Format when reused results were made, for a table cell; `no` if none is reused.
+
+    >>> from ragauge.core.summaries import Latency
+    >>> times = Latency(*[1] * 9)
+    >>> change = Change("insert", times, times, 1.0, "2026-11-17T14:02:09+00:00", reused=True)
+    >>> format_reused([change]), format_reused([])
+    ('2026-11-17 14:02', 'no')
+    """
+    made = sorted(one.made for one in results if one.reused)
+    if not made:
+        return "no"
+    minutes = [one[:16].replace("T", " ") for one in (made[0], made[-1])]
+    days = list(dict.fromkeys(one[:10] for one in minutes))
+    text = minutes[0] if len(set(minutes)) == 1 else " to ".join(days)
+    return text if len(made) == len(results) else f"{text} ({len(made)} of {len(results)})"
+
+
+def describe_reuse(sweep: Sweep) -> str:
+    """Return a note on the stores with reused results and their dates; empty if none."""
+    reused = [(point, one) for point, one in list_results(sweep) if one.reused]
+    if not reused:
+        return ""
+    stores = list(dict.fromkeys(point.configuration.series for point, _ in reused))
+    names = ", ".join(stores[:4]) + (f" and {count_noun(len(stores) - 4, 'other store')}" if len(stores) > 4 else "")
+    dates = list(dict.fromkeys(f(one.made for _, one in reused) for f in (min, max)))
+    return f"{names}: reused; made {' to '.join(dates)} (measure again with --fresh)"
+
+
+def describe_mixture(sweep: Sweep) -> str:
+    """Return a sentence if reused results are compared with new ones, else empty."""
+    every = [one for _, one in list_results(sweep)]
+    reused = [one for one in every if one.reused]
+    if not reused or len(reused) == len(every):
+        return ""
+    dates = list(dict.fromkeys(f(one.made for one in reused)[:10] for f in (min, max)))
+    are = "is" if len(reused) == 1 else "are"
+    return (
+        f"{len(reused)} of {count_noun(len(every), 'result')} {are} reused (made {' to '.join(dates)}) and compared with "
+        "new ones; measure all again with `--fresh` before you compare times."
+    )

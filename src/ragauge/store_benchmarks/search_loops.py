@@ -1,0 +1,252 @@
+"""Timed searches of one client, and rounds over all search options of a store."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.compute.observation import QPS_ERROR, qps_error
+from ragauge.compute.resources import now, read, undisturbed
+from ragauge.core.errors import BackendRestarted, BadInput
+from ragauge.core.records import Ints
+from ragauge.store_benchmarks.results import Matrix
+from ragauge.stores.contract import check_neighbours
+
+Mask = NDArray[np.bool_]
+INSIDE, OUTSIDE = "in", "out"
+"""Metadata values of matching and other rows; every engine can compare strings."""
+
+
+def ladder(n: int, selectivities: Sequence[float], seed: int = 0) -> dict[str, Mask]:
+    """Select random rows per selectivity, each selection a subset of the larger ones.
+
+    The keys are the names of metadata fields, the values which of `n` rows match.
+
+    >>> {name: int(mask.sum()) for name, mask in ladder(1000, [0.5, 0.01]).items()}
+    {'rung_0': 500, 'rung_1': 10}
+    """
+    order = np.random.default_rng([seed, 5]).permutation(n)
+    rungs = {}
+    for place, share in enumerate(selectivities):
+        if not 0 < share <= 1:
+            raise BadInput(f"selectivity must be above 0 and at most 1, got {share:g}", hint="--selectivity 0.5,0.01")
+        rungs[f"rung_{place}"] = order < max(1, round(share * n))
+    return rungs
+
+
+def metadata(rungs: Mapping[str, Mask], start: int = 0, count: int | None = None) -> list[dict[str, str]]:
+    """Build the metadata of each row for the given filters.
+
+    With `start` or `count`, only those rows are included.
+
+    >>> metadata({"rung_0": np.array([True, False])})
+    [{'rung_0': 'in'}, {'rung_0': 'out'}]
+    """
+    some = {name: mask[start : None if count is None else start + count].tolist() for name, mask in rungs.items()}
+    length = len(next(iter(some.values()), []))
+    return [{name: INSIDE if mask[row] else OUTSIDE for name, mask in some.items()} for row in range(length)]
+
+
+def where(rung: str) -> dict[str, str]:
+    """Return the filter condition of a random filter."""
+    return {rung: INSIDE}
+
+
+class FilteredStore:
+    """A store whose searches all use one filter, so that the usual loop can time them."""
+
+    def __init__(self, store: Any, where: Mapping[str, Any]) -> None:
+        self.search = partial(store.search, where=where)
+        self.tune = getattr(store, "tune", None)
+
+
+Raw = dict[str, NDArray[Any]]
+"""Raw measurements as arrays, which can be saved in a file."""
+FLOOR_QUERIES = 256
+"""Number of queries per measurement of the null store; enough for a median within 3 ms."""
+ROUND_NS = 200_000_000
+"""Minimum duration of a round, in nanoseconds."""
+MOST_PASSES = 100
+MAX_RESTARTS = 3
+UNKNOWN = -2
+"""Position of an id that was never added to the store."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Results and times of searches, one per query."""
+
+    ids: NDArray[np.object_]
+    """One row per query; None for missing results."""
+    distances: NDArray[np.float32]
+    """As reported by the store."""
+    nanoseconds: Ints
+
+
+def timed(store: Any, queries: Matrix, k: int) -> Answers:
+    """Run one query at a time, and time only the search.
+
+    If a server dies and is restarted meanwhile, all queries are run again, so that times before and after are not
+    mixed.
+    """
+    for _ in range(MAX_RESTARTS):
+        with suppress(BackendRestarted):
+            return _timed_once(store, queries, k)
+    return _timed_once(store, queries, k)
+
+
+def _timed_once(store: Any, queries: Matrix, k: int) -> Answers:
+    search = store.search
+    rows = rows_of(queries)
+    taken: list[int] = []
+    answers: list[Any] = []
+    kept, noted = answers.append, taken.append
+    for row in rows:
+        began = now()
+        answer = search(row, k)
+        ended = now()
+        noted(ended - began)
+        kept(answer)
+    return Answers(*stacked(answers, k), np.array(taken, dtype=np.int64))
+
+
+def rounds(  # noqa: PLR0913 - each is one choice of the experiment
+    store: Any,
+    queries: Matrix,
+    k: int,
+    settings: Sequence[Mapping[str, Any]],
+    *,
+    index: Mapping[str, int],
+    floor: Any,
+    warm_up: Matrix,
+    repeats: int = 3,
+    max_repeats: int | None = None,
+    seed: int = 0,
+    budget_s: float | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Raw]:
+    """Time every search setting in `repeats` rounds, and return its raw arrays.
+
+    Each round has its own order of the settings, so that a temporary slowdown of the machine does not affect only one
+    of them. Before a setting is timed, it is applied and warmed up with other queries. `floor` is the null store, timed
+    just before and just after. A round of a few fast searches runs them several times, since a disturbance would
+    dominate a measurement of a few milliseconds.
+
+    A setting whose mean time is uncertain after its repeats is repeated up to `max_repeats` times, if given.
+
+    After `budget_s` seconds no further setting is timed. Some settings may then have fewer repeats, or no arrays. The
+    first round of such a sweep uses the given order, and always times the first setting.
+
+    The arrays are `nanoseconds` (repeats, searches); `positions` and `distances` (queries, k) of the first round;
+    `changed`, the number of queries per repeat with other results than in the first; `floor_ns` (repeats, before and
+    after); `readings` (repeats, SNAPSHOT_DIFFERENCES).
+    """
+    found: list[dict[str, list[Any]]] = [
+        {"nanoseconds": [], "changed": [], "floor_ns": [], "readings": []} for _ in settings
+    ]
+    first: dict[int, Raw] = {}
+    passes: dict[int, int] = {}
+    times: list[list[Ints]] = [mine["nanoseconds"] for mine in found]
+    for done, place in enumerate(_visits(times, (repeats, max_repeats or repeats), seed, budget_s), 1):
+        tune(store, settings[place])
+        with undisturbed():
+            warm = timed(store, warm_up, k)
+            many = passes.setdefault(place, _passes(warm.nanoseconds, len(queries)))
+            asked = np.tile(queries, (many, 1))
+            floors = [_floor(floor, queries, k)]
+            before = read()
+            answers = timed(store, asked, k)
+            readings = read().since(before)
+            floors.append(_floor(floor, queries, k))
+        where = positions(answers.ids[: len(queries)], index)
+        mine = found[place]
+        one = first.setdefault(place, {"positions": where, "distances": answers.distances[: len(queries)]})
+        mine["nanoseconds"].append(answers.nanoseconds)
+        mine["changed"].append(int((where != one["positions"]).any(axis=1).sum()))
+        mine["floor_ns"].append(floors)
+        mine["readings"].append(readings)
+        if progress is not None:
+            progress(min(done, repeats * len(settings)), repeats * len(settings))
+    return [
+        {name: np.array(values) for name, values in mine.items()} | first[place] if place in first else {}
+        for place, mine in enumerate(found)
+    ]
+
+
+def _visits(
+    times: Sequence[Sequence[Ints]], repeats: tuple[int, int], seed: int, budget_s: float | None
+) -> Iterator[int]:
+    """Yield the setting to time next: every setting once per round, within the budget.
+
+    `times` are the times of each setting so far. After the first number of repeats, only settings with an uncertain
+    mean are timed, up to the second number.
+    """
+    n_settings = len(times)
+    random = np.random.default_rng([seed, 2])
+    until = math.inf if budget_s is None else now() + budget_s * 1e9
+    for turn in range(repeats[1]):
+        shuffled = random.permutation(n_settings).tolist()
+        if turn >= repeats[0]:
+            shuffled = [place for place in shuffled if qps_error(np.array(times[place])) > QPS_ERROR]
+        for done, place in enumerate(range(n_settings) if budget_s is not None and not turn else shuffled):
+            if (turn or done) and now() > until:
+                return
+            yield place
+
+
+def tune(store: Any, options: Mapping[str, Any]) -> None:
+    """Apply search options to the store, if there are any."""
+    if options:
+        store.tune(**options)
+
+
+def positions(ids: NDArray[np.object_], index: Mapping[str, int]) -> Ints:
+    """Return the rows of the base for ids.
+
+    -1 for a missing result, UNKNOWN_POSITION for an id that is not in the base.
+
+    >>> positions(np.array([["b", None, "?"]], dtype=object), {"a": 0, "b": 1}).tolist()
+    [[1, -1, -2]]
+    """
+    found = [-1 if name is None else index.get(name, UNKNOWN) for name in ids.ravel().tolist()]
+    return np.array(found, dtype=np.int64).reshape(ids.shape)
+
+
+def rows_of(queries: Matrix) -> list[Matrix]:
+    """Split queries into matrices of one row, before anything is timed."""
+    whole = np.ascontiguousarray(queries, dtype=np.float32)
+    return [whole[place : place + 1] for place in range(len(whole))]
+
+
+def stacked(answers: Sequence[Any], k: int) -> tuple[NDArray[np.object_], NDArray[np.float32]]:
+    """Stack the results of single queries into matrices with `k` columns.
+
+    A user's store may return fewer than `k` results; the rest is None, at an infinite distance.
+    """
+    ids = np.full((len(answers), k), None, dtype=object)
+    distances = np.full((len(answers), k), np.inf, dtype=np.float32)
+    for place, answer in enumerate(answers):
+        (names,), (far,) = check_neighbours(answer, 1, k)
+        line = list(names)[:k]
+        ids[place, : len(line)] = line
+        distances[place, : len(line)] = far[: len(line)]
+    return ids, distances
+
+
+def _passes(warm: Ints, queries: int) -> int:
+    """Return how often a round repeats the queries to last long enough."""
+    once = float(np.median(warm)) * queries if len(warm) else ROUND_NS
+    return int(np.clip(round(ROUND_NS / max(once, 1.0)), 1, MOST_PASSES))
+
+
+def _floor(floor: Any, queries: Matrix, k: int) -> float:
+    """Return the median latency of the null store, in nanoseconds."""
+    some = queries[np.arange(FLOOR_QUERIES) % len(queries)]
+    return float(np.median(timed(floor, some, k).nanoseconds))

@@ -1,0 +1,301 @@
+"""Latency of inserts, updates and deletes, and of searches while vectors are inserted."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ragauge.compute.resources import now, undisturbed, wait_until
+from ragauge.core import protocols
+from ragauge.store_benchmarks.measures import distances
+from ragauge.store_benchmarks.results import Matrix
+from ragauge.store_benchmarks.search_loops import Raw, positions, rows_of, stacked
+
+OPERATIONS = ("insert", "update", "delete")
+PREFIX = "ragauge-new-"
+JITTER = 0.05
+"""Standard deviation of the noise added to new vectors, in standard deviations of the stored vectors."""
+MOST_PER_SECOND = 1000.0
+"""Maximum search rate during inserts if none is given; high enough to observe every insert."""
+SWITCH_SECONDS = 0.0002
+"""Switch interval of Python threads while one inserts and one searches, in seconds; the default is 0.005."""
+
+
+def newcomers(base: Matrix, count: int, metric: str, *, seed: int = 0, kind: int = 0) -> Matrix:
+    """Generate new vectors: random rows of the base with a little noise.
+
+    By inner product the longest vector wins, not the vector itself. For that metric the new vectors are made slightly
+    longer than all others, so that a search can tell whether the store has them. `kind` selects another random stream.
+    """
+    random = np.random.default_rng([seed, 4, kind])
+    rows = base[random.integers(len(base), size=count)]
+    moved = rows + random.normal(scale=JITTER * (float(rows.std()) or 1.0), size=rows.shape)
+    if metric == "ip":
+        longest = float(np.sqrt(np.einsum("ij,ij->i", base, base, dtype=np.float64).max())) or 1.0
+        moved *= 1.01 * longest / np.linalg.norm(moved, axis=1, keepdims=True)
+    return np.asarray(moved, dtype=np.float32)
+
+
+def timed(
+    store: Any, base: Matrix, k: int, operation: str, *, ids: Sequence[str], metric: str, n: int = 100, seed: int = 0
+) -> Raw:
+    """Insert, update or delete vectors one at a time, and search for each afterwards.
+
+    Inserts use new vectors; updates and deletes use different rows of the base. `ns` is the time of the operation, and
+    `search_ns` that of the search after it, which includes work that a store defers. `seen` is 1 if that search found
+    the inserted or updated vector or no longer found the deleted one, else 0. It is NaN if a deleted vector was not
+    found before either. An updated vector must also be gone from its old position, which is checked by another search.
+    """
+    places = np.random.default_rng([seed, 6]).permutation(len(base))
+    chosen = {"insert": places[:0], "update": places[: len(base) // 2][:n], "delete": places[len(base) // 2 :][:n]}
+    names = [ids[place] for place in chosen[operation].tolist()]
+    if operation == "insert":
+        names = [f"{PREFIX}{place}" for place in range(n)]
+    vectors = base[chosen[operation]]
+    if operation != "delete":
+        vectors = newcomers(base, len(names), metric, seed=seed, kind=OPERATIONS.index(operation))
+    moved = _moves(base[chosen[operation]], vectors, metric) if operation == "update" else None
+    change = {"insert": store.add, "update": store.update, "delete": lambda names, _: store.delete(names)}[operation]
+    return _each(change, store, names, vectors, k, gone=operation == "delete", moved=moved)
+
+
+def mixed(  # noqa: PLR0913 - each is one choice of the experiment
+    store: Any,
+    base: Matrix,
+    queries: Matrix,
+    k: int,
+    *,
+    index: Mapping[str, int],
+    metric: str,
+    n: int = 1000,
+    rate: float | None = None,
+    seconds: float = 3.0,
+    seed: int = 0,
+) -> Raw:
+    """Search at a fixed rate, first alone, then while `n` vectors are inserted.
+
+    The inserts are spread evenly over `seconds`. Without a `rate`, searches run at half the throughput of the store, at
+    most 1,000 per second. If the engine supports it, one thread inserts while another searches. Otherwise the
+    operations alternate, and a search waits for an insert in progress. Searches continue until all vectors are
+    inserted, for at most three times `seconds`.
+
+    The arrays are `alone_due_ns`, `alone_began_ns`, `alone_ended_ns`; `due_ns`, `began_ns`, `ended_ns`, `query`, and
+    `positions` (new vectors are numbered after the base); `before`, the number of inserts completed when a search
+    began, and `after`, the number of inserts begun by its end; `newcomers`, the new vectors; `inserted`,
+    `insert_seconds`, `together`.
+    """
+    together = "concurrent" in protocols.abilities(store)
+    rows, names = rows_of(queries), [f"{PREFIX}mixed-{place}" for place in range(n)]
+    known = {**index, **{name: len(index) + place for place, name in enumerate(names)}}
+    coming = newcomers(base, n, metric, seed=seed, kind=len(OPERATIONS))
+    inserts = _Inserts(store, names, rows_of(coming), 1e9 * seconds / n)
+    with undisturbed(), _brisk():
+        searches = _Searches(store, rows, k, 1e9 / (rate or half_speed(store, rows, k)), spin=not together)
+        searches.begin()
+        searches.all(inserts, seconds)
+        alone = searches.times("alone_")
+        inserts.start = searches.begin()
+        if together:
+            thread = threading.Thread(target=inserts.all, name="inserts", daemon=True)
+            thread.start()
+            searches.all(inserts, 3 * seconds, until_in=True)
+            inserts.over.set()
+            thread.join()
+        else:
+            _in_turns(searches, inserts, 3 * seconds)
+    if inserts.failed is not None:
+        raise inserts.failed
+    ids, _ = stacked(searches.answers, k)
+    return (
+        alone
+        | searches.times("")
+        | {
+            "query": np.arange(len(ids)) % len(rows),
+            "positions": positions(ids, known),
+            "before": np.array(searches.before, dtype=np.int64),
+            "after": np.array(searches.after, dtype=np.int64),
+            "newcomers": coming,
+            "inserted": np.array(inserts.done),
+            "insert_seconds": np.array(max(inserts.ended - inserts.start, 0) / 1e9),
+            "together": np.array(int(together)),
+        }
+    )
+
+
+def half_speed(store: Any, rows: Sequence[Matrix], k: int, seconds: float = 0.5) -> float:
+    """Return half the throughput of a store in queries per second, at most 1,000.
+
+    The queries run one at a time without a pause.
+    """
+    began, asked = now(), 0
+    while asked < 20 or now() - began < seconds * 1e9:
+        store.search(rows[asked % len(rows)], k)
+        asked += 1
+    return min(MOST_PER_SECOND, 0.5e9 * asked / (now() - began))
+
+
+class _Inserts:
+    """Inserts on a schedule; other threads read the counts `begun` and `done`."""
+
+    def __init__(self, store: Any, names: Sequence[str], rows: Sequence[Matrix], gap: float) -> None:
+        self._store, self._names, self._rows, self._gap = store, names, rows, gap
+        self.begun = self.done = self.start = self.ended = 0
+        self.over = threading.Event()
+        self.failed: BaseException | None = None
+
+    @property
+    def due(self) -> int | None:
+        """Scheduled time of the next insert, in ns; None after the last."""
+        return self.start + int(self.done * self._gap) if self.done < len(self._names) else None
+
+    def one(self) -> None:
+        place = self.begun
+        self.begun += 1
+        self._store.add([self._names[place]], self._rows[place])
+        self.done += 1
+        self.ended = now()
+
+    def all(self) -> None:
+        try:
+            while (due := self.due) is not None and not self.over.is_set():
+                wait_until(due, spin=False)
+                if not self.over.is_set():
+                    self.one()
+        except BaseException as error:  # re-raised by the thread that joins this one
+            self.failed = error
+
+
+class _Searches:
+    """Searches on a schedule, with the number of inserts around each."""
+
+    def __init__(self, store: Any, rows: Sequence[Matrix], k: int, gap: float, *, spin: bool) -> None:
+        self._search, self._rows, self._k, self._gap = store.search, rows, k, gap
+        # A busy wait would keep the other thread from inserting.
+        self._spin = spin
+        self.begin()
+
+    def begin(self) -> int:
+        """Discard all results and return the start time of the next run, in ns."""
+        self.answers: list[Any] = []
+        self.began: list[int] = []
+        self.ended: list[int] = []
+        self.before: list[int] = []
+        self.after: list[int] = []
+        self.start = now() + 1_000_000
+        return self.start
+
+    @property
+    def due(self) -> int:
+        """Scheduled time of the next search, in ns."""
+        return self.start + int(len(self.answers) * self._gap)
+
+    def wait(self) -> None:
+        """Wait until the next search is due."""
+        wait_until(self.due, spin=self._spin)
+
+    def one(self, inserts: _Inserts) -> None:
+        row = self._rows[len(self.answers) % len(self._rows)]
+        self.before.append(inserts.done)
+        began = now()
+        answer = self._search(row, self._k)
+        ended = now()
+        self.after.append(inserts.begun)
+        self.began.append(began)
+        self.ended.append(ended)
+        self.answers.append(answer)
+
+    def all(self, inserts: _Inserts, seconds: float, *, until_in: bool = False) -> None:
+        """Search for `seconds`, or until all vectors are inserted if `until_in` is true."""
+        until = self.start + round(seconds * 1e9)
+        while self.due < until and inserts.failed is None and not (until_in and inserts.due is None):
+            self.wait()
+            self.one(inserts)
+
+    def times(self, prefix: str) -> Raw:
+        due = [self.start + int(place * self._gap) for place in range(len(self.answers))]
+        moments = {"due_ns": due, "began_ns": self.began, "ended_ns": self.ended}
+        return {prefix + name: np.array(values, dtype=np.int64) - self.start for name, values in moments.items()}
+
+
+def _in_turns(searches: _Searches, inserts: _Inserts, seconds: float) -> None:
+    """Run searches as soon as they are due, and inserts in between, in one thread."""
+    until = searches.start + round(seconds * 1e9)
+    while (insert := inserts.due) is not None and searches.due < until:
+        if searches.due <= max(insert, now()):
+            searches.wait()
+            searches.one(inserts)
+        else:
+            wait_until(insert, spin=False)
+            inserts.one()
+
+
+class _Moved(NamedTuple):
+    """Old vector of an update, and its distances to itself and to the new vector."""
+
+    old: Matrix
+    before: float
+    after: float
+
+    def left(self, name: str, answer: Any) -> bool:
+        """Return whether the store no longer has the vector at its old position.
+
+        A result at that position counts only if its reported distance is closer to the old one.
+        """
+        claims = [float(far) for one, far in zip(answer[0][0], answer[1][0], strict=False) if one == name]
+        return not any(abs(far - self.before) < abs(far - self.after) for far in claims)
+
+
+def _moves(old: Matrix, new: Matrix, metric: str) -> list[_Moved]:
+    both = np.arange(2 * len(old)).reshape(2, -1).T
+    far = distances(np.concatenate([old, new]), old, both, metric)
+    return [_Moved(row, *pair) for row, pair in zip(rows_of(old), far.tolist(), strict=True)]
+
+
+def _each(
+    change: Any,
+    store: Any,
+    names: Sequence[str],
+    vectors: Matrix,
+    k: int,
+    *,
+    gone: bool,
+    moved: Sequence[_Moved] | None = None,
+) -> Raw:
+    taken: list[int] = []
+    searched: list[int] = []
+    seen: list[float] = []
+    with undisturbed():
+        for place, (name, row) in enumerate(zip(names, rows_of(vectors), strict=True)):
+            lost = gone and name not in list(store.search(row, k)[0][0])
+            began = now()
+            change([name], row)
+            changed = now()
+            answer = store.search(row, k)
+            ended = now()
+            taken.append(changed - began)
+            searched.append(ended - changed)
+            right = (name in list(answer[0][0])) is not gone
+            if right and moved is not None:
+                right = moved[place].left(name, store.search(moved[place].old, k))
+            seen.append(np.nan if lost else float(right))
+    return {
+        "ns": np.array(taken, dtype=np.int64),
+        "search_ns": np.array(searched, dtype=np.int64),
+        "seen": np.array(seen, dtype=np.float64),
+    }
+
+
+@contextmanager
+def _brisk() -> Iterator[None]:
+    """Shorten the switch interval of Python threads within the block."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)

@@ -1,0 +1,386 @@
+"""Vector sets for benchmarks: from files, folders, datasets with an embedder, or a seed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.core.errors import BadInput
+from ragauge.core.protocols import Embedder
+from ragauge.core.records import Dataset, Judgments
+from ragauge.core.settings import one_of, whole
+from ragauge.datasets import load
+from ragauge.files.source import Source
+from ragauge.files.vectors import Rows, is_vectors, odd_row, read_vectors
+from ragauge.files.workspace import cache_folder
+from ragauge.models.embedders import Cached, InPieces, open_embedder
+from ragauge.store_benchmarks.ann_benchmarks_hdf5 import is_hdf5, read_hdf5
+from ragauge.store_benchmarks.results import Matrix, VectorSet
+from ragauge.stores.bookkeeping import METRICS, Mask
+
+OPTIONS: dict[str, int | float] = {"n": 20_000, "d": 64, "clusters": 100, "queries": 200, "spread": 0.5, "seed": 0}
+ROWS_AT_ONCE = 65_536
+
+
+def read(text: str) -> dict[str, int | float]:
+    """Parse the options in `clustered:n=20000,d=64`; only those that are given.
+
+    >>> read("clustered:n=500,spread=0.2")
+    {'n': 500, 'spread': 0.2}
+    """
+    options: dict[str, int | float] = {}
+    for part in filter(None, (piece.strip() for piece in text.partition(":")[2].split(","))):
+        name, _, value = part.partition("=")
+        try:
+            if name not in OPTIONS:
+                raise ValueError
+            options[name] = float(value) if name == "spread" else int(value.replace("_", ""))
+        except ValueError:
+            known = ",".join(f"{key}={default:g}" for key, default in OPTIONS.items())
+            raise BadInput(f"`{part}` is no option of clustered vectors", hint=f"clustered:{known}") from None
+    return options
+
+
+def clustered(metric: str = "l2", **options: Any) -> VectorSet:
+    """Generate normally distributed clusters; `spread` is their mean width.
+
+    The probability of the c-th largest cluster is proportional to 1 / c. Widths vary by a factor of up to two. The
+    queries have the same distribution as the vectors, and are drawn independently.
+
+    >>> made = clustered(n=100, d=4, clusters=5, queries=3)
+    >>> made.base.shape, made.queries.shape, made.name
+    ((100, 4), (3, 4), 'clustered:n=100,d=4,clusters=5,queries=3')
+    """
+    told = {**OPTIONS, **options}
+    count, dimension, clusters = (whole(name, told[name]) for name in ("n", "d", "clusters"))
+    queries, seed, spread = whole("queries", told["queries"]), whole("seed", told["seed"], 0), float(told["spread"])
+    if not 0 <= spread <= 1e6:
+        raise BadInput(f"spread is {spread:g}; it must be 0 or more")
+    shape = np.random.default_rng([seed, 0])
+    centres = shape.standard_normal((clusters, dimension))
+    widths = spread * shape.uniform(2 / 3, 4 / 3, clusters)
+    likely = 1 / np.arange(1, clusters + 1)
+
+    def drawn(rows: int, stream: int) -> Any:
+        # Separate random streams: the number of vectors does not affect the queries.
+        random = np.random.default_rng([seed, stream])
+        which = random.choice(clusters, rows, p=likely / likely.sum())
+        out = np.empty((rows, dimension), np.float32)
+        for start in range(0, rows, ROWS_AT_ONCE):
+            part = which[start : start + ROWS_AT_ONCE]
+            out[start : start + len(part)] = centres[part] + widths[part, None] * random.standard_normal(
+                (len(part), dimension)
+            )
+        return out
+
+    named = ",".join(f"{name}={told[name]:g}" for name in OPTIONS if told[name] != OPTIONS[name])
+    name = f"clustered:{named}" if named else "clustered"
+    return VectorSet(name, drawn(count, 1), drawn(queries, 2), metric)
+
+
+EMBEDDER = "wordllama"
+HELD_OUT = 1000
+"""Default number of rows of a file without queries that become queries; at most a tenth of the rows."""
+BASES = (("base",), ("train",), ("learn",))
+QUERIES = ("query", "queries", "test")
+NEIGHBOURS = ("groundtruth", "gt", "neighbors", "neighbours")
+WORDS = {"euclidean": "l2", "angular": "cosine", "dot": "ip", **{metric: metric for metric in METRICS}}
+"""Words in the name of a neighbour file, and the metric that they stand for."""
+
+
+def collection(
+    what: str | Path | Dataset | VectorSet,
+    *,
+    metric: str | None = None,
+    embedder: str | Embedder | None = None,
+    limit: int | None = None,
+    queries: int | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> VectorSet:
+    """Load vectors from a file, a folder or a dataset, or generate them from a seed.
+
+    - an HDF5 file of ann-benchmarks;
+    - a folder with `base`, `query` and `groundtruth` files, or the name of such a folder in RAGAUGE_DATA;
+    - one file of vectors, of which `queries` rows are held out by `seed`;
+    - a dataset that `load` accepts, embedded by `embedder` (`wordllama` by default);
+    - `clustered`, or `clustered:n=20000,d=64,clusters=100,queries=200,spread=0.5,seed=0`.
+
+    Without a `metric`, that of the data is used; if there is none, `cosine` for texts and `l2` for vectors. `limit`
+    keeps the first vectors and `queries` the first queries. Published neighbours are dropped if `limit` removes
+    vectors.
+    """
+    if metric is not None:
+        one_of("metric", metric, METRICS)
+    for name, value in (("limit", limit), ("queries", queries)):
+        if value is not None:
+            whole(name, value)
+    if embedder is not None and (
+        isinstance(what, VectorSet) or (not isinstance(what, Dataset) and _holds_vectors(what))
+    ):
+        raise BadInput(
+            f"an embedder does not apply to vectors; expected a dataset with texts, got {what!s:.80}",
+            hint="remove the embedder, or give a dataset: ragauge bench pydocs --embedder wordllama",
+        )
+    if isinstance(what, VectorSet):
+        found = what if metric in (None, what.metric) else replace(what, metric=metric, neighbours=None)
+        return _checked(finite(_first(found, limit, queries)))
+    if isinstance(what, Dataset):
+        return _checked(_embedded(what, metric, embedder, limit, queries, progress))
+    text = str(what)
+    if text == "clustered" or text.startswith("clustered:"):
+        asked = {"seed": seed, **({} if queries is None else {"queries": queries}), **read(text)}
+        return _checked(_first(clustered(metric or "l2", **asked), limit, queries))
+    path = _place(text)
+    if path is not None and path.is_dir() and _files(path):
+        return _checked(_folder(path, metric, limit, queries, seed))
+    if path is not None and is_hdf5(path):
+        return _checked(read_hdf5(path, metric=metric, limit=limit, queries=queries))
+    if path is not None and is_vectors(path):
+        return _checked(_one_file(path, metric, limit, queries, seed))
+    return _checked(_embedded(load(what), metric, embedder, limit, queries, progress))
+
+
+def _holds_vectors(what: str | Path) -> bool:
+    """Return whether a name refers to vectors and not to texts."""
+    text = str(what)
+    path = _place(text)
+    if text == "clustered" or text.startswith("clustered:"):
+        return True
+    return path is not None and (bool(path.is_dir() and _files(path)) or is_hdf5(path) or is_vectors(path))
+
+
+def _place(text: str) -> Path | None:
+    """Return the file or folder of that name, here or in RAGAUGE_DATA.
+
+    The name of a vector file is returned even if it does not exist. None if there is no match.
+    """
+    path = Path(text)
+    if path.exists() or is_hdf5(path) or is_vectors(path):
+        return path
+    named = os.environ.get("RAGAUGE_DATA")
+    if named and path.name == text and text not in ("", ".", "..") and (Path(named) / text).is_dir():
+        return Path(named) / text
+    return None
+
+
+def _first(data: VectorSet, limit: int | None, queries: int | None) -> VectorSet:
+    if limit is not None and limit < len(data.base):
+        data = replace(
+            data, base=data.base[:limit], ids=data.ids[:limit], neighbours=None, metadata=data.metadata[:limit]
+        )
+    if queries is not None and queries < len(data.queries):
+        near = None if data.neighbours is None else data.neighbours[:queries]
+        data = replace(data, queries=data.queries[:queries], query_ids=data.query_ids[:queries], neighbours=near)
+    return data
+
+
+def _files(folder: Path) -> list[Path]:
+    """Find the files of base vectors: named `base`, else `train`, else `learn`."""
+    for words in BASES:
+        if found := _named(folder, words):
+            return found
+    return []
+
+
+def _named(folder: Path, words: Sequence[str]) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if is_vectors(file) and set(_words(file)) & set(words))
+
+
+def _words(file: Path) -> list[str]:
+    return re.split(r"[._-]", file.name.lower())
+
+
+def _only(files: list[Path], what: str) -> Path:
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files)
+        raise BadInput(f"several files could be the {what}: {names}", file=str(files[0].parent), hint="leave one there")
+    return files[0]
+
+
+def _folder(folder: Path, metric: str | None, limit: int | None, queries: int | None, seed: int) -> VectorSet:
+    file, name = _only(_files(folder), "vectors"), folder.resolve().name
+    near = _named(folder, NEIGHBOURS)
+    told = {one: next((WORDS[word] for word in _words(one) if word in WORDS), None) for one in near}
+    known = sorted({each for each in told.values() if each})
+    if metric is None and len(known) > 1:
+        raise BadInput(
+            f"there are neighbours by {', '.join(known)}", file=str(folder), hint=f"name one: --metric {known[0]}"
+        )
+    # Published vector sets usually omit the metric if it is the Euclidean distance.
+    chosen = metric or (known[0] if known else "l2")
+    fitting = [one for one in near if told[one] == chosen] or [one for one in near if not told[one] and chosen == "l2"]
+    asked = _named(folder, QUERIES)
+    if not asked:
+        return replace(_one_file(file, chosen, limit, queries, seed), name=name)
+    rows, ours = read_vectors(file, limit=limit), read_vectors(_only(asked, "queries"), limit=queries)
+    neighbours = None
+    if fitting and limit is None:
+        place = _only(fitting, "neighbours")
+        found = read_vectors(place, limit=queries).vectors
+        if found.dtype.kind not in "iu" or len(found) != len(ours.vectors):
+            what = f"{len(found)} rows of {found.dtype}"
+            raise BadInput(f"holds {what}, not the neighbours of {len(ours.vectors)} queries", file=str(place))
+        neighbours = found.astype(np.int64)
+    base, vectors = _single(rows, file), _single(ours, asked[0])
+    if base.shape[1] != vectors.shape[1]:
+        what = f"the vectors have {base.shape[1]} dimensions, the queries {vectors.shape[1]}"
+        raise BadInput(what, file=str(folder))
+    return VectorSet(name, base, vectors, chosen, neighbours, rows.ids, ours.ids)
+
+
+def _one_file(path: Path, metric: str | None, limit: int | None, queries: int | None, seed: int) -> VectorSet:
+    """Load one file of vectors, and hold out random rows as queries."""
+    rows = read_vectors(path, limit=None if limit is None else limit + (queries or min(HELD_OUT, -(-limit // 9))))
+    count = len(rows.vectors)
+    held = queries or min(HELD_OUT, count // 10)
+    if not 0 < held < count:
+        hint = "a tenth of the rows, at most 1000, are held out where nothing is said"
+        raise BadInput(f"has {count} rows, of which {held} cannot become queries", file=str(path), hint=hint)
+    chosen = np.zeros(count, np.bool_)
+    chosen[np.random.default_rng(seed).choice(count, held, replace=False)] = True
+    matrix = _single(rows, path)
+    ids = np.array(rows.ids, dtype=object)
+    kept, asked = (ids[~chosen].tolist(), ids[chosen].tolist()) if len(ids) else ((), ())
+    note = f"{held} of {count:,} rows were held out as queries (seed {seed})"
+    made = VectorSet(
+        Source(str(path)).stem, matrix[~chosen], matrix[chosen], metric or "l2", ids=kept, query_ids=asked, notes=[note]
+    )
+    return _first(made, limit, None)
+
+
+def _single(rows: Rows, path: Path) -> Matrix:
+    with np.errstate(over="ignore"):
+        matrix = np.ascontiguousarray(rows.vectors, np.float32)
+    if not len(matrix):
+        raise BadInput("has no rows", file=str(path))
+    if rows.vectors.dtype.itemsize > 4 and (row := odd_row(matrix)) is not None:
+        raise BadInput(f"row {row} has a number that float32 does not hold", file=str(path))
+    return matrix
+
+
+def _embedded(
+    dataset: Dataset,
+    metric: str | None,
+    embedder: str | Embedder | None,
+    limit: int | None,
+    queries: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> VectorSet:
+    """Embed the documents and queries of a dataset; the vectors are cached."""
+    documents = list(dataset.documents)[:limit]
+    asked = dict(list(dataset.queries.items())[:queries])
+    if not documents or not asked:
+        raise BadInput(f"{dataset.name} has no {'queries' if documents else 'documents'}")
+    texts = [document.whole for document in documents]
+    model = open_embedder(EMBEDDER if embedder is None else embedder, texts, progress)
+    kept: Embedder = Cached(model, cache_folder() / "embeddings")
+    if progress is not None:
+        kept = InPieces(kept, progress)
+    base = np.asarray(kept.embed(texts), np.float32)
+    vectors = np.asarray(kept.embed(list(asked.values())), np.float32)
+    notes = [f"the vectors are those of {model.name}"]
+    if len(documents) < len(dataset.documents):
+        notes.append(f"only the first {len(documents):,} of {len(dataset.documents):,} documents are there to be found")
+    ids = [document.id for document in documents]
+    about = [dict(document.metadata) for document in documents]
+    found = VectorSet(dataset.name, base, vectors, metric or "cosine", None, ids, list(asked), dataset.judgments, notes)
+    return finite(replace(found, metadata=about if any(about) else ()))
+
+
+def finite(data: VectorSet) -> VectorSet:
+    """Check that all values are finite in float32, and return the vectors unchanged."""
+    for what, rows in (("vector", data.base), ("query", data.queries)):
+        if (row := odd_row(np.asarray(rows), np.float32)) is not None:
+            raise BadInput(
+                f"{data.name}: {what} {row} has a NaN, an infinity or a number that float32 does not hold",
+                hint="nothing is at a distance from it: leave it out",
+            )
+    return data
+
+
+def _checked(data: VectorSet) -> VectorSet:
+    """Add notes on surprising data, and keep only the judgments of the queries used.
+
+    For `cosine`, zero vectors are left out.
+    """
+    notes = list(data.notes)
+    if data.metric == "cosine":
+        some: Mask = np.any(data.base, axis=1)
+        ours: Mask = np.any(data.queries, axis=1)
+        if not some.any() or not ours.any():
+            raise BadInput(f"{data.name}: all {'queries' if some.any() else 'vectors'} are zeros and have no cosine")
+        if not some.all():
+            notes.append(f"{_many(int((~some).sum()), 'vector', 'is', 'are')} all zeros: without a cosine, left out")
+            ids = _kept(data.ids, some)
+            data = replace(data, base=data.base[some], ids=ids, neighbours=None)
+        if not ours.all():
+            notes.append(f"{_many(int((~ours).sum()), 'query', 'is', 'are')} all zeros: without a cosine, left out")
+            near = None if data.neighbours is None else data.neighbours[ours]
+            data = replace(data, queries=data.queries[ours], query_ids=_kept(data.query_ids, ours), neighbours=near)
+    twins, themselves = _repeated(data.base, data.queries)
+    if twins:
+        notes.append(f"{_many(twins, 'vector', 'is', 'are')} equal to an earlier one: which is found is chance")
+    if themselves:
+        notes.append(f"{_many(themselves, 'query', 'is', 'are')} in the base too: rank 1 is the query itself")
+    return replace(data, notes=notes, judgments=_of_those(data.judgments, data.query_ids))
+
+
+def _of_those(judgments: Judgments | None, asked: Sequence[str]) -> Judgments | None:
+    """Keep only the judgments of the given queries.
+
+    A query that is not run would otherwise count as one without results.
+    """
+    if judgments is None or not len(asked) or set(judgments.nested) <= set(asked):
+        return judgments
+    there = set(asked)
+    return Judgments(
+        {query: grades for query, grades in judgments.nested.items() if query in there},
+        subtopics=judgments.subtopics and {one: its for one, its in judgments.subtopics.items() if one in there},
+        targets=judgments.targets,
+        distances=judgments.distances and {one: far for one, far in judgments.distances.items() if one in there},
+        source=judgments.source,
+    )
+
+
+def _many(count: int, noun: str, verb: str, verbs: str) -> str:
+    plural = "queries" if noun == "query" else f"{noun}s"
+    return f"{count:,} {noun} {verb}" if count == 1 else f"{count:,} {plural} {verbs}"
+
+
+def _kept(ids: Sequence[str], which: Mask) -> Sequence[str]:
+    return [name for name, there in zip(ids, which.tolist(), strict=True) if there] if len(ids) else ids
+
+
+def _repeated(base: Matrix, queries: Matrix) -> tuple[int, int]:
+    """Count the vectors equal to an earlier one, and the queries equal to a vector."""
+    marks = np.random.default_rng(0).integers(1, 1 << 63, base.shape[1], dtype=np.uint64) | np.uint64(1)
+
+    def hashes(rows: Any) -> NDArray[np.uint64]:
+        parts = [
+            # Adding zero turns -0 into 0, which has other bits. High bits are mixed in, since low bits of floats are
+            # often zero.
+            (
+                (np.asarray(block, np.float32) + np.float32(0)).view(np.uint32).astype(np.uint64) * marks
+                >> np.uint64(7)
+            ).sum(axis=1)
+            for block in (rows[start : start + 16_384] for start in range(0, len(rows), 16_384))
+        ]
+        return np.concatenate(parts)
+
+    theirs = hashes(base)
+    order = np.argsort(theirs, kind="stable")
+    near = np.flatnonzero(theirs[order][1:] == theirs[order][:-1])
+    # Equal hashes are only a hint, so the rows are compared.
+    twins = int((base[order[near]] == base[order[near + 1]]).all(axis=1).sum())
+    sorted_hashes, ours = theirs[order], hashes(queries)
+    place = np.minimum(np.searchsorted(sorted_hashes, ours), len(base) - 1)
+    same = (sorted_hashes[place] == ours) & (base[order[place]] == queries).all(axis=1)
+    return twins, int(same.sum())

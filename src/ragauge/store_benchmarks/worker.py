@@ -1,0 +1,365 @@
+"""Stages of a worker process: build and search, reopen, load test, filters and updates."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shutil
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ragauge.compute.resources import disk_bytes, memory, pin, settle, watched
+from ragauge.compute.workers import Tell, serve
+from ragauge.core import protocols
+from ragauge.core.errors import RagaugeError
+from ragauge.runs.folder import now
+from ragauge.store_benchmarks import load_test, updates
+from ragauge.store_benchmarks.jobs import BUILD, Order, Vectors, standing, write_json, write_piece
+from ragauge.store_benchmarks.plan import found
+from ragauge.store_benchmarks.search_loops import FilteredStore, Raw, ladder, metadata, rounds, timed, tune, where
+from ragauge.stores.reference import Null
+
+Progress = Callable[[str, int, int], None]
+BATCH = 4_096
+"""Number of vectors per insert."""
+WARM_UP = 100
+REHEARSED = 1_000
+FLOOR = 100
+"""Number of vectors in the null store."""
+
+
+def build(order: Order, progress: Progress) -> None:
+    """Build the store, or open the saved one, and time searches with every setting."""
+    vectors = Vectors(order.vectors)
+    there = standing(Path(order.folder))
+    with _opened(order, built=there) as store:
+        if not there:
+            write_json(_filled(store, vectors, order, progress), Path(order.folder) / BUILD)
+        if not order.results:
+            return
+        queries = vectors.rows("queries")
+        progress("search", 0, order.plan.repeats * len(order.searches))
+        taken = rounds(
+            store,
+            queries,
+            order.plan.k,
+            order.searches,
+            index=vectors.index(),
+            floor=_floor(vectors, order.metric),
+            warm_up=vectors.others(WARM_UP, order.plan.seed),
+            repeats=order.plan.repeats,
+            max_repeats=order.plan.max_repeats,
+            seed=order.plan.seed,
+            progress=lambda done, total: progress("search", done, total),
+        )
+        for raw, search, name in zip(taken, order.searches, order.results, strict=True):
+            tune(store, search)
+            write_piece(Path(name), {"about": _about(store, queries, order)}, raw)
+
+
+def cold(order: Order, progress: Progress) -> None:
+    """Open the saved store in this new process, and search once.
+
+    The time includes loading the library of the engine.
+    """
+    vectors = Vectors(order.vectors)
+    query = vectors.rows("queries", 0, 1)
+    progress("cold", 0, 1)
+    began = time.perf_counter_ns()
+    with _opened(order, built=True) as store:
+        opened = time.perf_counter_ns()
+        first = int(timed(store, query, order.plan.k).nanoseconds[0])
+    write_piece(Path(order.results[0]), {"open_ms": (opened - began) / 1e6, "first_ms": first / 1e6}, {})
+
+
+def stand(order: Order, progress: Progress) -> None:
+    """Load-test the store with several client processes."""
+    vectors, plan = Vectors(order.vectors), order.plan
+    most = max(plan.clients, default=1)
+    # Rates relative to the maximum need a closed-loop run first.
+    closed = sorted({*plan.clients, *([most] if plan.shares else [])})
+    wanted: list[tuple[int, float | None, float | None]] = [(n, None, None) for n in closed]
+    wanted += [(most, rate, None) for rate in plan.rates] + [(most, None, share) for share in plan.shares]
+    arrays: Raw = {}
+    notes, top = [], 0.0
+    for number, (clients, rate, share) in enumerate(wanted):
+        progress("load", number, len(wanted))
+        raw, note = load_test.run(
+            order.opening,
+            vectors.rows("queries"),
+            plan.k,
+            clients=clients,
+            rate=rate if share is None else share * top,
+            seconds=plan.seconds,
+            poisson=plan.poisson,
+            threads=plan.threads,
+            warm_up=vectors.others(WARM_UP, plan.seed),
+            server=hasattr(found(order.store), "pids"),
+            seed=plan.seed,
+        )
+        if rate is None and share is None:
+            top = len(raw["ended_ns"]) / (float(raw["ended_ns"].max()) - float(raw["began_ns"].min())) * 1e9
+        notes.append(note)
+        arrays |= {f"{number}_{name}": values for name, values in raw.items()}
+    write_piece(Path(order.results[0]), {"notes": notes}, arrays)
+
+
+def narrow(order: Order, progress: Progress) -> None:
+    """Fill a store with metadata, and time searches with every setting and filter.
+
+    The results of a filter are written when all settings were timed with it. A setting that the time limit of the
+    filter leaves no time for gets a result without arrays.
+    """
+    vectors, plan = Vectors(order.vectors), order.plan
+    rungs = ladder(len(vectors), plan.filters, seed=plan.seed)
+    conditions = [*(where(rung) for rung in rungs), *(json.loads(one) for one in plan.where)]
+    random = metadata(rungs) if rungs else [{} for _ in range(len(vectors))]
+    about = [{**own, **rung} for own, rung in zip(vectors.metadata(plan.metadata), random, strict=True)]
+    queries, index, floor = vectors.rows("queries"), vectors.index(), _floor(vectors, order.metric)
+    warm_up = vectors.others(WARM_UP, plan.seed)
+    total = plan.repeats * len(order.results)
+    with _filled_aside(order, vectors, progress, about) as store:
+        for number, condition in enumerate(conditions):
+            start = number * len(order.searches)
+            files = order.results[start : start + len(order.searches)]
+            wanted = [(search, file) for search, file in zip(order.searches, files, strict=True) if file]
+            before = plan.repeats * start
+            taken = rounds(
+                FilteredStore(store, condition),
+                queries,
+                plan.k,
+                [search for search, _ in wanted],
+                index=index,
+                floor=floor,
+                warm_up=warm_up,
+                repeats=plan.repeats,
+                max_repeats=plan.max_repeats,
+                seed=plan.seed,
+                budget_s=plan.filter_seconds,
+                progress=lambda done, _, before=before: progress("filters", before + done, total),  # type: ignore[misc]
+            )
+            for raw, (search, file) in zip(taken, wanted, strict=True):
+                tune(store, search)
+                write_piece(Path(file), _explain_filter(store, queries[0], plan.k, condition) if raw else {}, raw)
+
+
+def change(order: Order, progress: Progress) -> None:
+    """Time searches during inserts, then inserts, updates and deletes.
+
+    Uses a separate store, since the operations change it.
+    """
+    vectors, plan = Vectors(order.vectors), order.plan
+    base, queries = vectors.rows("base"), vectors.rows("queries")
+    with _filled_aside(order, vectors, progress) as store:
+        arrays: Raw = {}
+        able = protocols.abilities(store)
+        if plan.mixed and "insert" in able:
+            progress("search while inserting", 0, 1)
+            raw = updates.mixed(
+                store,
+                base,
+                queries,
+                plan.k,
+                index=vectors.index(),
+                metric=order.metric,
+                n=plan.mixed,
+                seconds=plan.seconds,
+                seed=plan.seed,
+            )
+            arrays |= {f"mixed_{name}": values for name, values in raw.items()}
+        for number, one in enumerate(updates.OPERATIONS):
+            if plan.changes and one in able:
+                progress(one, number, len(updates.OPERATIONS))
+                raw = updates.timed(
+                    store, base, plan.k, one, ids=vectors.ids(), metric=order.metric, n=plan.changes, seed=plan.seed
+                )
+                arrays |= {f"{one}_{name}": values for name, values in raw.items()}
+        write_piece(Path(order.results[0]), {}, arrays)
+
+
+def remove(order: Order, progress: Progress) -> None:
+    """Remove what a store keeps outside of its folder, such as a table of a server."""
+    progress("remove", 0, 1)
+    _removed(order.opening.open(), Path(order.folder) / "store")
+
+
+TABLE: dict[str, Callable[[Order, Progress], None]] = {
+    "build": build,
+    "cold": cold,
+    "load": stand,
+    "filters": narrow,
+    "changes": change,
+    "remove": remove,
+}
+
+
+@contextmanager
+def _opened(order: Order, *, built: bool) -> Iterator[Any]:
+    """Open the store of a build; remains of an unfinished build are deleted first."""
+    place = Path(order.folder) / "store"
+    if not built:
+        shutil.rmtree(place, ignore_errors=True)
+    store = order.opening.open()
+    try:
+        yield store
+    finally:
+        protocols.close(store)
+
+
+@contextmanager
+def _filled_aside(
+    order: Order, vectors: Vectors, progress: Progress, about: list[dict[str, Any]] | None = None
+) -> Iterator[Any]:
+    """Fill a second store of the same kind, and remove it when the block is left."""
+    place = Path(order.folder) / f"{order.stage}-store"
+    shutil.rmtree(place, ignore_errors=True)
+    store = order.opening.at(str(place)).open()
+    try:
+        _insert(store, vectors, progress, about)
+        _build(store)
+        tune(store, order.searches[0])
+        yield store
+    finally:
+        _removed(store, place)
+
+
+def _filled(store: Any, vectors: Vectors, order: Order, progress: Progress) -> dict[str, Any]:
+    """Insert, index and save all vectors, and return the times, memory and disk space."""
+    pids = store.pids() if hasattr(store, "pids") else ()
+    _rehearse(order, vectors)
+    settle()
+    before = memory(pids)
+    with watched(pids) as peak:
+        inserting = _insert(store, vectors, progress, None)
+        progress("index", 0, 1)
+        indexing = _build(store)
+    settle()
+    after = memory(store.pids() if hasattr(store, "pids") else ())
+    kept = "save" in protocols.abilities(store)
+    if kept:
+        store.save()
+    place = Path(order.folder) / "store"
+    return {
+        "vectors": len(vectors),
+        "insert_seconds": inserting,
+        "index_seconds": indexing,
+        "memory_bytes": max(0, after.bytes - before.bytes),
+        "memory_peak_bytes": max(0, peak.more),
+        "memory_by": after.by,
+        "disk_bytes": store.disk_bytes() if hasattr(store, "disk_bytes") else disk_bytes(place) if kept else None,
+        "kept": kept,
+        "made": now(),
+        "abilities": sorted(protocols.abilities(store)),
+    }
+
+
+def _rehearse(order: Order, vectors: Vectors) -> None:
+    """Run a few vectors through a store of the same kind.
+
+    Memory of libraries that are loaded on first use is then not counted as memory of the index.
+    """
+    place = Path(order.folder) / "rehearsal"
+    shutil.rmtree(place, ignore_errors=True)
+    store = order.opening.at(str(place)).open()
+    try:
+        store.add(vectors.ids(0, REHEARSED), vectors.rows("base", 0, REHEARSED))
+        _build(store)
+        timed(store, vectors.rows("queries", 0, 3), min(order.plan.k, REHEARSED, len(vectors)))
+    finally:
+        _removed(store, place)
+
+
+def _insert(store: Any, vectors: Vectors, progress: Progress, about: list[dict[str, Any]] | None) -> float:
+    """Insert all vectors, and return the seconds spent in the store."""
+    spent = 0.0
+    for start in range(0, len(vectors), BATCH):
+        names, rows = vectors.ids(start, BATCH), vectors.rows("base", start, BATCH)
+        progress("insert", start, len(vectors))
+        began = time.perf_counter()
+        if about is None:
+            store.add(names, rows)
+        else:
+            store.add(names, rows, about[start : start + BATCH])
+        spent += time.perf_counter() - began
+    return spent
+
+
+def _build(store: Any) -> float:
+    began = time.perf_counter()
+    if hasattr(store, "build"):
+        store.build()
+    return time.perf_counter() - began
+
+
+def _about(store: Any, queries: Any, order: Order) -> dict[str, Any]:
+    """Return the store's own description, and whether it used its index, if known."""
+    about: dict[str, Any] = dict(store.describe()) if hasattr(store, "describe") else {}
+    if hasattr(store, "index_used"):
+        about["index_used"] = store.index_used(queries[0], order.plan.k)
+    return about
+
+
+def _explain_filter(store: Any, query: Any, k: int, condition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return whether a search with a filter uses the index, if the store can tell."""
+    explain = getattr(store, "index_used", None)
+    if explain is None or "where" not in inspect.signature(explain).parameters:
+        return {}
+    return {"index_used": bool(explain(query, k, where=condition))}
+
+
+def _floor(vectors: Vectors, metric: str) -> Null:
+    floor = Null(metric=metric)
+    floor.add(vectors.ids(0, FLOOR), vectors.rows("base", 0, FLOOR))
+    return floor
+
+
+def _removed(store: Any, place: Path) -> None:
+    """Close a store and delete its data."""
+    try:
+        if hasattr(store, "remove"):
+            store.remove()
+    finally:
+        protocols.close(store)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def carry_out(text: str, tell: Tell) -> int:
+    """Run a task, report its outcome, and return the exit code."""
+    order = Order.of(text)
+    pin(order.plan.threads)
+
+    def progress(stage: str, done: int, total: int) -> None:
+        tell({"stage": stage, "done": done, "total": total})
+
+    try:
+        TABLE[order.stage](order, progress)
+    except RagaugeError as error:
+        tell({"error": type(error).__name__, "message": error.message, "hint": error.hint})
+        return error.exit_code
+    except Exception as error:  # a store may raise anything; its message is reported
+        words = " ".join(f"{type(error).__name__}: {error}{_locate(error, order.store)}".split())
+        tell({"error": "BackendFailed", "message": words, "hint": None})
+        raise
+    tell({"ended": True})
+    return 0
+
+
+def _locate(error: Exception, store: str) -> str:
+    """Return the method of the user's store that raised an error, with file and line.
+
+    Empty for other stores.
+    """
+    if ":" not in store:
+        return ""
+    home = inspect.getsourcefile(inspect.unwrap(found(store)))
+    inside = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == home]
+    return f" (in `{inside[0].name}`, {Path(inside[-1].filename).name}:{inside[-1].lineno})" if inside else ""
+
+
+if __name__ == "__main__":
+    sys.exit(serve(carry_out))

@@ -1,0 +1,221 @@
+"""Stress test of one ingestion mode, with the search for the failing prefix."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ragauge.store_stress.child_process import AGAIN, KILLED, REPLACED, Failure, Kill, named
+from ragauge.store_stress.minimal_failure import Shortest, shortest
+from ragauge.store_stress.result_checks import Ranking
+from ragauge.store_stress.results import Broken, Pace, ReadBack, Timing, Way
+from ragauge.store_stress.scenario import ALL, Course, Filled
+
+Scored = Callable[[Sequence[Ranking]], tuple[Mapping[str, float], int]]
+"""Computes measures of rankings and the number of queries that they average."""
+Reproduce = Callable[[Broken, int, Mapping[str, Any]], Broken]
+"""Writes a reproducer with the first n documents and the store's description, and returns the failure with its path."""
+NEEDED = {"putting": 1, "committing": 1, "reading back": 2}
+"""Number of steps needed to reach a stage again."""
+STRETCHES = 40
+"""Maximum number of points of the fill rate."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Result of one ingestion mode, and the store's description of itself."""
+
+    way: Way
+    about: Mapping[str, Any]
+    notes: Sequence[str] = ()
+    """Differences that are not failures."""
+
+
+def gone(course: Course, scored: Scored, reproduce: Reproduce) -> Outcome:
+    """Run the whole stress test in one ingestion mode."""
+    n, plan = len(course.ids), course.plan
+    filled = Filled()
+    kills: list[Kill] = []
+    killed: list[ReadBack] = []
+    replaced: list[ReadBack] = []
+
+    def fill() -> Failure | None:
+        nonlocal filled, kills
+        filled = course.filled(n)
+        kills = course.kills(n, *(_typical(one) for one in (filled.put, filled.commit)))
+        return filled.failure
+
+    def kill() -> Failure | None:
+        killed.clear()
+        return course.killed(n, kills, killed.append) if kills else None
+
+    def replace_documents() -> Failure | None:
+        replaced.clear()
+        return course.replaced(filled, replaced.append)
+
+    broken: Broken | None = None
+    unreproduced: list[Broken] = []
+    for stage in (fill, kill, replace_documents):  # replacing is last because it changes the documents of the store
+        broken = _check_stage(
+            stage, n, lambda failure: _broken(course, failure, kills, filled.about, reproduce), unreproduced
+        )
+        if broken is not None:
+            break
+    measures, judged = scored(filled.rankings) if filled.rankings and n else ({}, 0)
+    way = Way(
+        name=course.way,
+        documents=broken.after if broken is not None and not filled.put else n,
+        put=timing(filled.put),
+        commit=timing(filled.commit),
+        search=timing(filled.search),
+        pace=pace(filled.put, plan.size(course.way), n),
+        opening=filled.opening,
+        bytes_on_disk=filled.size,
+        read_back=[*filled.readings, *killed, *replaced],
+        measures=measures,
+        judged=judged,
+        queries=len(filled.rankings),
+        disorder=filled.disorder,
+        agreement=filled.agreement,
+        moved=filled.moved,
+        broken=broken,
+        not_reproduced=unreproduced,
+    )
+    shutil.rmtree(course.folder, ignore_errors=True)
+    return Outcome(way, filled.about, filled.notes)
+
+
+def _check_stage(
+    run: Callable[[], Failure | None],
+    documents: int,
+    investigate: Callable[[Failure], Broken],
+    unreproduced: list[Broken],
+) -> Broken | None:
+    """Run a stage and return its failure, or None.
+
+    A failure that was not reproduced and lost no document is retried once. If the retry fails in the same way, the
+    failure counts as reproduced, with the retry as the last try with all documents. Other failures go to
+    `unreproduced`.
+    """
+    earlier: list[Broken] = []
+    before: Failure | None = None
+    for _ in range(2):
+        failure = run()
+        if failure is None:
+            break
+        if failure.same(before):
+            held = len(earlier[-1].tried)
+            doubt = (
+                f"it broke in 2 of {held + 2} attempts: in the first run and when the stage was repeated "
+                f"(the last try), but not in the other {held} tries"
+            )
+            tried = [*earlier[-1].tried, (documents, True)]
+            return replace(earlier[-1], reproduced=True, tried=tried, doubt=doubt)
+        broken = investigate(failure)
+        if broken.reproduced is not False or broken.documents_lost:
+            return broken
+        earlier.append(broken)
+        before = failure
+    unreproduced += earlier
+    return None
+
+
+def _broken(
+    course: Course, failure: Failure, kills: Sequence[Kill], about: Mapping[str, Any], reproduce: Reproduce
+) -> Broken:
+    broken = Broken(
+        course.way,
+        failure.stage,
+        failure.error,
+        failure.silent,
+        failure.after,
+        failure.document,
+        documents_lost=failure.documents_lost,
+    )
+    if not course.plan.bisect:
+        return replace(broken, doubt="no attempt was made to reproduce it or to find a shorter prefix (--no-bisect)")
+    found = least(course, failure, kills)
+    reproduced = found.prefix is not None
+    broken = replace(
+        broken,
+        prefix=found.prefix,
+        tried=found.tried,
+        steady=found.steady,
+        doubt=found.doubt,
+        reproduced=reproduced,
+    )
+    if not reproduced and not failure.documents_lost:
+        return broken
+    return reproduce(broken, failure.after if found.prefix is None else found.prefix, about)
+
+
+def least(course: Course, failure: Failure, kills: Sequence[Kill]) -> Shortest:
+    """Find the shortest prefix of the documents that reproduces a failure."""
+    times = 0
+
+    def fails(documents: int) -> bool:
+        nonlocal times
+        times += 1
+        told = f"{course.store} {course.way}: shortest prefix, try {times}: {documents:,} documents"
+        quiet = replace(course, tell=lambda _, done, total: course.tell(told, done, total))
+        return failure.same(_once(quiet, failure.stage, documents, kills))
+
+    return shortest(fails, len(course.ids), guess=failure.guess)
+
+
+def _once(course: Course, stage: str, documents: int, kills: Sequence[Kill]) -> Failure | None:
+    """Run a new store with the first documents up to a stage and return its failure."""
+    if KILLED in stage:
+        # With all documents the original kills are repeated; with a prefix there is one kill at its last document.
+        alone = [Kill(max(0, documents - 1), False, 0.0, course.plan.seed)]
+        return course.killed(documents, kills if documents == len(course.ids) else alone, _unheard)
+    if stage == named("replacing", REPLACED) or stage.endswith(REPLACED):
+        filled = course.filled(documents, ALL if stage.startswith("searching") else ALL[:1], reopen=False)
+        return filled.failure or course.replaced(filled, _unheard)
+    needed = next((n for name, n in NEEDED.items() if stage.startswith(name)), len(ALL))
+    reopen = stage == named("opening", AGAIN) or stage.endswith(AGAIN)
+    return course.filled(documents, ALL[:needed], reopen=reopen).failure
+
+
+def _unheard(reading: ReadBack) -> None:
+    """Ignore a read-back."""
+
+
+def _typical(nanoseconds: Sequence[int]) -> float:
+    return float(np.median(nanoseconds)) / 1e9 if nanoseconds else 0.0
+
+
+def timing(nanoseconds: Sequence[int]) -> Timing | None:
+    """Summarise call durations; None without calls.
+
+    >>> timing([1_000_000, 3_000_000]).p50
+    2.0
+    """
+    if not nanoseconds:
+        return None
+    each = np.asarray(nanoseconds, np.float64) / 1e6
+    p50, p95, p99 = (float(value) for value in np.percentile(each, (50, 95, 99)))
+    return Timing(len(each), float(each.sum()) / 1e3, float(each.mean()), p50, p95, p99, float(each.max()))
+
+
+def pace(nanoseconds: Sequence[int], batch: int, documents: int) -> list[Pace]:
+    """Compute the median time per document over successive groups of puts.
+
+    >>> pace([1_000_000, 3_000_000], 2, 3)
+    [Pace(documents=2, milliseconds=0.5), Pace(documents=3, milliseconds=3.0)]
+    """
+    ends = [min((call + 1) * batch, documents) for call in range(len(nanoseconds))]
+    sizes = np.diff([0, *ends])
+    each = np.asarray(nanoseconds, np.float64) / 1e6 / np.maximum(sizes, 1)
+    return [Pace(ends[stop - 1], float(np.median(each[start:stop]))) for start, stop in _stretches(len(ends))]
+
+
+def _stretches(calls: int) -> list[tuple[int, int]]:
+    edges = [math.ceil(calls * one / STRETCHES) for one in range(STRETCHES + 1)]
+    return [(low, high) for low, high in pairwise(edges) if high > low]

@@ -1,0 +1,187 @@
+"""Search for the shortest failing prefix of the documents, and its reproducer.
+
+A reproducer is a folder with documents, queries if needed, and the command. It contains no code.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from ragauge.core.documents import Document
+from ragauge.store_stress.plan import Plan, write_documents
+from ragauge.store_stress.results import Broken
+
+TIMES = 3
+"""Attempts with the prefix found, and with all inputs before a failure counts as not reproduced."""
+NOT_REPRODUCED = "not reproduced"
+
+
+class Shortest(NamedTuple):
+    """Result of the search for the shortest failing prefix."""
+
+    prefix: int | None
+    """Length of a failing prefix; None if the failure was not reproduced.
+
+    The prefix with one input less did not fail, or was not tried (see `tried`).
+    """
+    tried: list[tuple[int, bool]]
+    steady: bool | None
+    doubt: str = ""
+
+
+def shortest(fails: Callable[[int], bool], whole: int, *, guess: int | None = None, least: int = 0) -> Shortest:
+    """Find the shortest prefix of `whole` inputs that fails.
+
+    Formula: bisection between a failing and a passing prefix, first at `guess` and at one input less. The prefix
+    found is tried 3 times in all. All inputs are tried 3 times before the failure counts as not reproduced.
+    Rule: the result is the shortest if every prefix longer than a failing one fails too. Three shorter prefixes are
+    tried as a check; if one fails, the search continues below it. `doubt` says if a prefix fails only sometimes.
+
+    >>> shortest(lambda n: n >= 16, 2500, guess=20).prefix
+    16
+    >>> shortest(lambda n: False, 100)
+    Shortest(prefix=None, tried=[(100, False), (100, False), (100, False)], steady=False, doubt='not reproduced')
+    """
+    tried: list[tuple[int, bool]] = []
+    known: dict[int, bool] = {}
+
+    def broke(n: int) -> bool:
+        if n not in known:
+            known[n] = fails(n)
+            tried.append((n, known[n]))
+        return known[n]
+
+    high = whole if guess is None else max(least, min(guess, whole))
+    if not broke(high):
+        if high == whole or not broke(whole):
+            while len(again := [failed for n, failed in tried if n == whole]) < TIMES and not any(again):
+                tried.append((whole, fails(whole)))
+            if not any(again):
+                return Shortest(None, tried, steady=False, doubt=NOT_REPRODUCED)
+            return Shortest(whole, tried, steady=False, doubt=f"this prefix broke it 1 time of {len(again)}")
+        low, high = high, whole
+    elif guess is None or high == least:
+        low = least - 1
+    elif not broke(high - 1):
+        low = high - 1
+    else:
+        low, high = least - 1, high - 1
+    doubt = ""
+    while True:
+        while high - low > 1:
+            middle = (low + high) // 2
+            if broke(middle):
+                high = middle
+            else:
+                low = middle
+        shorter = [n for share in (0.75, 0.5, 0.25) if least <= (n := int(high * share)) < high - 1]
+        lower = next((n for n in shorter if broke(n)), None)
+        if lower is None:
+            break
+        # A shorter prefix fails although a longer one did not: search again below it.
+        doubt = "some longer prefixes did not break it, and a shorter prefix that was not tried may break it"
+        low, high = least - 1, lower
+    again = [fails(high) for _ in range(TIMES - 1)]
+    tried += [(high, one) for one in again]
+    steady = all(again)
+    if not steady:
+        doubt = f"this prefix broke it {1 + sum(again)} times of {TIMES}"
+    return Shortest(high, tried, steady, doubt)
+
+
+README = """\
+# How to break {store}
+
+{count} of {source}, put into {store} {way}, break it while {stage}:
+
+```text
+{error}
+```
+
+{belief}
+
+```sh
+{command}
+```
+
+`corpus.jsonl` has the documents in their order{queries}. The store said of itself: {about}
+"""
+
+
+def command(store: str, place: str, broken: Broken, plan: Plan, embedder: str) -> str:
+    """Build the command that repeats the failure with the documents of a folder."""
+    words = ["ragauge", "stress", "--store", store, "--documents", place, "--way", broken.way, "--embedder", embedder]
+    for name, value, usual in (
+        ("--batch", plan.batch, Plan.batch),
+        ("--commit-every", plan.commit_every, Plan.commit_every),
+        ("-k", plan.k, Plan.k),
+        ("--kills", plan.kills, Plan.kills),
+        ("--timeout", plan.timeout, Plan.timeout),
+        ("--seed", plan.seed, Plan.seed),
+    ):
+        if value != usual:
+            words += [name, f"{value:g}" if isinstance(value, float) else str(value)]
+    if broken.stage.endswith("kill -9") and broken.prefix:
+        words += ["--kill-at", str(broken.prefix - 1)]
+    return shlex.join([*words, "--no-bisect"])
+
+
+def written(
+    folder: Path,
+    broken: Broken,
+    documents: Sequence[Document],
+    queries: Mapping[str, str],
+    *,
+    store: str,
+    source: str,
+    typed: str,
+    about: str,
+) -> Broken:
+    """Write a reproducer folder and return the failure with its path and command."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_documents(folder / "corpus.jsonl", documents)
+    asked = broken.stage.startswith("searching") and bool(queries)
+    if asked:
+        lines = (json.dumps({"_id": name, "text": text}) for name, text in queries.items())
+        (folder / "queries.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    count = "1 document" if len(documents) == 1 else f"The first {len(documents):,} documents"
+    text = README.format(
+        store=store,
+        count=count,
+        source=source,
+        way=broken.way,
+        stage=broken.stage,
+        error=broken.error,
+        belief=belief(broken),
+        command=typed,
+        queries=", `queries.jsonl` what was asked" if asked else "",
+        about=about or "nothing.",
+    )
+    (folder / "README.md").write_text(text, encoding="utf-8", errors="replace")
+    return replace(broken, reproducer=str(folder), command=typed)
+
+
+def belief(broken: Broken) -> str:
+    """Describe how certain it is that the failing prefix is the shortest.
+
+    >>> belief(Broken("one by one", "putting", "full", False, 15, prefix=16, tried=[(16, True), (15, False)]))
+    'With 15 documents it did not break (2 tries in all).'
+    >>> belief(Broken("one by one", "putting", "full", False, 15, prefix=16, tried=[(16, False), (16, True)]))
+    'No shorter prefix was tried (2 tries in all).'
+    """
+    if broken.prefix is None:
+        return f"No shorter prefix is known: {broken.doubt}."
+    tries = f"{len(broken.tried)} tries in all"
+    held = [n for n, broke in broken.tried if n < broken.prefix and not broke]
+    if held:
+        less = f"With {'1 document' if max(held) == 1 else f'{max(held):,} documents'} it did not break ({tries})."
+    elif broken.prefix:
+        less = f"No shorter prefix was tried ({tries})."
+    else:
+        less = f"It breaks without documents ({tries})."
+    return f"{less} But {broken.doubt}." if broken.doubt else less

@@ -1,0 +1,152 @@
+"""Settings, worker tasks and data files of a stress test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput, check_count
+from ragauge.core.protocols import Vectors
+from ragauge.core.structured_text import parse_json
+
+WAYS = ("one by one", "in batches")
+"""How documents are ingested."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Settings of a stress test."""
+
+    ways: Sequence[str] = WAYS
+    batch: int = 100
+    """Documents per put in the mode `in batches`."""
+    commit_every: int | None = None
+    """Number of documents between commits; None commits once, at the end.
+
+    Before a kill, the store commits earlier in any case.
+    """
+    k: int = 10
+    queries: int = 500
+    """Maximum number of queries."""
+    kills: int = 3
+    """Number of kills per ingestion mode."""
+    kill_at: Sequence[int] | None = None
+    """Document numbers to kill at; None chooses them at random, spread over the documents."""
+    timeout: float = 120.0
+    """Time limit for one call of the store, in seconds."""
+    seed: int = 0
+    bisect: bool = True
+    """Whether to search for the shortest failing prefix."""
+
+    def __post_init__(self) -> None:
+        ranges = {"batch": (1, 10**7), "k": (1, 10**7), "queries": (0, 10**7), "kills": (0, 1000)}
+        for name, (low, high) in {**ranges, "commit_every": (1, 10**9)}.items():
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), low, high)
+        early = [at for at in self.kill_at or () if at < 0]
+        if early:
+            raise BadInput(f"kill_at is {early[0]}, and 0 is the least that makes sense")
+        if not self.timeout > 0:
+            raise BadInput(f"with a timeout of {self.timeout:g} seconds nothing can be done")
+        for way in self.ways:
+            if way not in WAYS:
+                raise BadInput(f"there is no way `{way}`", hint=f"the ways are `{'` and `'.join(WAYS)}`")
+
+    def size(self, way: str) -> int:
+        """Return the number of documents per put in an ingestion mode."""
+        return 1 if way == WAYS[0] else self.batch
+
+
+@dataclass(frozen=True)
+class Order:
+    """Task of one worker process: open a store, run some steps, close it."""
+
+    store: str
+    path: Sequence[str]
+    """Additional module search path, for stores defined by the user."""
+    place: str
+    """Folder of the store."""
+    data: str
+    """Folder with documents, queries and vectors."""
+    results: str
+    """Folder for the results, one file per step."""
+    steps: Sequence[str]
+    """Steps to run, in this order: some of `put`, `read`, `search`, `replace`."""
+    start: int
+    stop: int
+    """Range of documents to put."""
+    promised: int
+    """Number of documents that must be present when reading."""
+    possible: int
+    """Number of documents that may be present when reading."""
+    batch: int
+    commit_every: int | None
+    k: int
+    seed: int
+    hold: bool = False
+    """Whether to wait for the kill at the end instead of committing and closing."""
+
+    def text(self) -> str:
+        """Serialise the task to JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, text: str) -> Order:
+        """Parse a task from JSON."""
+        return cls(**json.loads(text))
+
+    def result(self, step: str) -> Path:
+        """Return the result file of a step."""
+        return Path(self.results) / f"{step}.json"
+
+
+def write_data(
+    folder: Path, documents: Sequence[Document], vectors: Vectors, queries: Mapping[str, str], asked: Vectors
+) -> None:
+    """Write documents, queries and vectors to a folder that all workers read."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_documents(folder / "documents.jsonl", documents)
+    (folder / "queries.json").write_text(json.dumps(dict(queries)), encoding="utf-8")
+    np.save(folder / "vectors.npy", vectors, allow_pickle=False)
+    np.save(folder / "asked.npy", asked, allow_pickle=False)
+
+
+def write_documents(path: Path, documents: Sequence[Document]) -> None:
+    """Write documents as BEIR JSON lines, with non-ASCII characters escaped.
+
+    Escaping keeps every character, including lone surrogates.
+    """
+    with path.open("w", encoding="ascii") as out:
+        for one in documents:
+            row = {"_id": one.id, "title": one.title, "text": one.text, "metadata": dict(one.metadata)}
+            out.write(json.dumps(row, default=str) + "\n")
+
+
+def read_documents(folder: Path) -> list[Document]:
+    """Read the documents that `write_stress_data` wrote."""
+    with (folder / "documents.jsonl").open(encoding="ascii") as lines:
+        rows = map(json.loads, lines)
+        return [Document(row["_id"], row["text"], row["title"], row["metadata"]) for row in rows]
+
+
+def read_queries(folder: Path) -> dict[str, str]:
+    """Read the queries that `write_stress_data` wrote."""
+    found: dict[str, str] = parse_json((folder / "queries.json").read_text(encoding="utf-8"))
+    return found
+
+
+def read_vectors(folder: Path, name: str) -> Vectors:
+    """Read vectors: `vectors` of the documents or `asked` of the queries."""
+    found: Vectors = np.load(folder / f"{name}.npy", allow_pickle=False)
+    return found
+
+
+def plain(thing: Any) -> Any:
+    """Convert a value to JSON types; other types become text."""
+    return json.loads(json.dumps(thing, default=str))

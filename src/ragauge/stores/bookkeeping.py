@@ -1,0 +1,343 @@
+"""Shared bookkeeping of vector stores: ids, metadata, input checks and results."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.core.errors import BadInput
+from ragauge.core.settings import one_of, whole
+from ragauge.core.structured_text import parse_json
+from ragauge.files.workspace import replace_file
+from ragauge.stores.filter_conditions import conditions_of, matches
+
+METRICS = ("cosine", "l2", "ip")
+"""Distances: 1 - cosine, Euclidean (not squared), negative inner product. Lower is nearer for all three."""
+KEPT = "intake.json"
+"""File with the content list of a store's folder; written last, so an incomplete folder has none."""
+
+Matrix = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+Places = NDArray[np.int64]
+
+
+def cannot(store: str, what: str, why: str) -> BadInput:
+    """Return the error for an operation that an engine does not support."""
+    return BadInput(f"{store} cannot {what}: {why}")
+
+
+class Intake:
+    """Ids of a store, their metadata, and the required shape of its vectors.
+
+    Each added vector gets the next position, which is never reused: 0, 1, 2, … in order of insertion. Engines
+    identify vectors by position. A deleted id loses its position and gets a new one if it is added again; an updated
+    id keeps it.
+    """
+
+    def __init__(self, metric: str) -> None:
+        self.metric = one_of("metric", metric, METRICS)
+        self.dimension: int | None = None
+        self.places = 0
+        """Number of positions assigned, including those of deleted ids; the next position."""
+        self._known: dict[str, int] = {}
+        # Always longer than its content: the last entry is None, which position -1 refers to.
+        self._names: NDArray[np.object_] = np.full(16, None, dtype=object)
+        self._metadata: list[Mapping[str, Any]] = []
+        self._last: tuple[dict[str, Any], Mask] | None = None
+        self.built: dict[str, Any] = {}
+        """Build options of the index that was read from a folder."""
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._known
+
+    @property
+    def ids(self) -> list[str]:
+        """Ids in the store, in order of insertion."""
+        return list(self._known)
+
+    def documents(
+        self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None
+    ) -> Matrix:
+        """Check ids, vectors and metadata to add; return the vectors as a float32 matrix.
+
+        The ids are not registered yet; see `remember`.
+        """
+        matrix = self._matrix(vectors, "vectors")
+        _counted(ids, matrix)
+        new: set[str] = set()
+        for name in ids:
+            if not isinstance(name, str):
+                raise BadInput(f"the id {name!r} is not a text", hint="ids are str: take str(id)")
+            if name in new or name in self._known:
+                raise BadInput(f"the id {name!r} is added twice", hint="a store holds one vector for each id")
+            new.add(name)
+        if metadata is not None:
+            if len(metadata) != len(ids):
+                raise BadInput(f"there are {len(metadata)} metadata for {len(ids)} ids")
+            for name, about in zip(ids, metadata, strict=True):
+                _plain(about, f"the metadata of {name!r}")
+        self._refuse(matrix, lambda row: f"the vector of {ids[row]!r}")
+        # Assign the names before the engine has the vectors: a concurrent search may return them.
+        end = self.places + len(ids)
+        if end >= len(self._names):
+            more = np.full(max(2 * len(self._names), end + 1) - len(self._names), None, dtype=object)
+            self._names = np.concatenate([self._names, more])
+        self._names[self.places : end] = ids
+        return matrix
+
+    def remember(self, ids: Sequence[str], matrix: Matrix, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """Register ids after the engine stored their vectors.
+
+        A separate step, so that a failed insertion leaves no trace.
+        """
+        if not len(ids):
+            return
+        self.dimension = int(matrix.shape[1])
+        self._known.update(zip(ids, range(self.places, self.places + len(ids)), strict=True))
+        if metadata is None:
+            self._metadata.extend([{}] * len(ids))
+        else:
+            self._metadata.extend(_plain(about, "the metadata") for about in metadata)
+        self.places += len(ids)
+
+    def replacements(self, ids: Sequence[str], vectors: Any) -> tuple[Places, Matrix]:
+        """Check ids and vectors to update, and return the positions and the matrix."""
+        matrix = self._matrix(vectors, "vectors")
+        _counted(ids, matrix)
+        positions = self.positions(ids)
+        self._refuse(matrix, lambda row: f"the vector of {ids[row]!r}")
+        return positions, matrix
+
+    def position(self, name: str) -> int:
+        """Return the position of an id; raise BadInput if it is unknown."""
+        place = self._known.get(name)
+        if place is None:
+            raise BadInput(f"the id {name!r} is not in the store", hint="only what was added can be changed")
+        return place
+
+    def positions(self, ids: Sequence[str]) -> Places:
+        """Return the positions of ids; raise BadInput if one is unknown or repeated."""
+        found = np.fromiter((self.position(name) for name in ids), dtype=np.int64, count=len(ids))
+        if len(set(ids)) < len(ids):
+            twice = next(name for row, name in enumerate(ids) if name in ids[:row])
+            raise BadInput(f"the id {twice!r} is given twice")
+        return found
+
+    def forget(self, ids: Sequence[str]) -> None:
+        """Remove ids; their positions are not reused."""
+        positions = self.positions(ids)
+        for name, place in zip(ids, positions.tolist(), strict=True):
+            del self._known[name]
+            self._metadata[place] = {}
+        if self._last is not None:
+            where, mask = self._last
+            inside = positions[positions < len(mask)]
+            mask = mask.copy()
+            mask[inside] = False
+            self._last = where, mask
+
+    @property
+    def living(self) -> Mask:
+        """Mask of the positions that have an id."""
+        mask = np.zeros(self.places, dtype=np.bool_)
+        mask[np.fromiter(self._known.values(), dtype=np.int64, count=len(self._known))] = True
+        return mask
+
+    def allowed(self, where: Mapping[str, Any]) -> Mask:
+        """Return the mask of positions that have an id and match a filter.
+
+        While neither changes, the same array is returned, so a store can test with `is` whether a cached filter is
+        still valid.
+        """
+        last = self._last
+        if last is not None and last[0] == where and len(last[1]) == self.places and _same_types(last[0], where):
+            return last[1]
+        conditions = conditions_of(where)
+        wanted = dict(where)
+        known = last[1] if last is not None and last[0] == wanted and _same_types(last[0], wanted) else None
+        start = 0 if known is None else len(known)
+        fresh = np.zeros(self.places - start, dtype=np.bool_)
+        alive = None if len(self) == self.places else self.living
+        for place, about in enumerate(self._metadata[start:]):
+            if matches(about, conditions):
+                fresh[place] = alive is None or alive[start + place]
+        mask = fresh if known is None else np.concatenate([known, fresh])
+        self._last = wanted, mask
+        return mask
+
+    def queries(self, vectors: Any, k: int) -> Matrix:
+        """Check query vectors and `k`, and return the vectors as a float32 matrix."""
+        if type(k) is not int or k < 1:
+            whole("k", k)
+        matrix = self._matrix(vectors, "query vectors")
+        if len(matrix) == 1:
+            # One product instead of four passes detects non-finite values and all zeros; `vdot` does not warn of
+            # overflow.
+            row = matrix[0]
+            square = float(np.vdot(row, row))
+            if 0.0 < square < math.inf:
+                return matrix
+        self._refuse(matrix, lambda row: f"query vector {row}")
+        return matrix
+
+    def _matrix(self, vectors: Any, what: str) -> Matrix:
+        try:
+            matrix = np.ascontiguousarray(vectors, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"the {what} are not rows of numbers of one length") from error
+        if matrix.ndim == 2 and matrix.shape[1] == self.dimension:
+            return matrix
+        if matrix.size == 0 and matrix.ndim <= 2 and len(matrix) == 0:
+            return matrix.reshape(0, self.dimension or 0)
+        if matrix.ndim != 2 or matrix.shape[1] == 0:
+            raise BadInput(f"the {what} have the shape {matrix.shape}", hint="one row for each text: shape (n, d)")
+        if self.dimension is not None:
+            raise BadInput(f"the {what} have {matrix.shape[1]} dimensions, those in the store have {self.dimension}")
+        return matrix
+
+    def _refuse(self, matrix: Matrix, name: Any) -> None:
+        bad = ~np.isfinite(matrix).all(axis=1)
+        if bad.any():
+            raise BadInput(f"{name(int(bad.argmax()))} has a NaN or an infinity")
+        # A zero vector has no cosine; engines return 0, 1 or NaN, or leave the vector out.
+        if self.metric == "cosine" and (zero := ~matrix.any(axis=1)).any():
+            hint = "take the metric ip or l2, or leave such texts out"
+            raise BadInput(f"{name(int(zero.argmax()))} is all zeros and has no cosine", hint=hint)
+
+    def empty(self, rows: int, k: int) -> tuple[NDArray[np.object_], Matrix]:
+        """Return a result without neighbours: None and infinity everywhere."""
+        return np.full((rows, k), None, dtype=object), np.full((rows, k), np.inf, dtype=np.float32)
+
+    def answer(self, positions: NDArray[Any], distances: NDArray[Any], k: int) -> tuple[NDArray[np.object_], Matrix]:
+        """Convert positions and distances to `k` columns of ids and distances.
+
+        A position below 0 means that nothing was found there or after it.
+        """
+        rows, width = positions.shape
+        if width == k and (positions[0, -1] >= 0 if rows == 1 else rows and positions[:, -1].min() >= 0):
+            return self._names[positions], distances.astype(np.float32, copy=False)
+        ids, out = self.empty(rows, k)
+        found = positions >= 0
+        ids[:, :width][found] = self._names[positions[found]]
+        out[:, :width][found] = distances[found]
+        return ids, out
+
+    def write(self, folder: str | Path, **built: Any) -> None:
+        """Write ids, metadata and the build options of the index to a folder."""
+        kept = {
+            "metric": self.metric,
+            "dimension": self.dimension,
+            "built": built,
+            "places": self.places,
+            "ids": list(self._known),
+            # Stores without deleted ids need no list of positions.
+            "positions": None if len(self) == self.places else list(self._known.values()),
+            "metadata": self._metadata if any(self._metadata) else None,
+        }
+        with replace_file(Path(folder) / KEPT) as file:
+            file.write_text(json.dumps(kept), encoding="ascii")
+
+    def read(self, folder: str | Path, **built: Any) -> bool:
+        """Read ids and metadata from a folder; return whether there were any.
+
+        Raises BadInput if the store was built with other options.
+        """
+        file = Path(folder) / KEPT
+        try:
+            kept = parse_json(file.read_text(encoding="ascii"))
+            metric, dimension, places, ids = (kept[part] for part in ("metric", "dimension", "places", "ids"))
+            positions = list(range(places)) if kept["positions"] is None else kept["positions"]
+            metadata, there = kept["metadata"] or [{}] * places, dict(kept["built"])
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise BadInput("this is not the list of what a store holds", file=str(file)) from error
+        for what, asked in {"metric": self.metric, **built}.items():
+            found = metric if what == "metric" else there.get(what, asked)
+            if asked != found:
+                raise BadInput(
+                    f"{folder} holds a store whose {what} is {found}, not {asked}", hint="take another folder"
+                )
+        self.dimension, self.places, self._metadata, self._last = dimension, places, metadata, None
+        self.built = there
+        self._known = dict(zip(ids, positions, strict=True))
+        self._names = np.full(places + 1 + places // 4, None, dtype=object)
+        for name, place in self._known.items():
+            self._names[place] = name
+        return True
+
+
+def folder_of(store: str, path: str | Path | None) -> Path:
+    """Return the folder of a store; raise BadInput if it has none."""
+    if path is None:
+        raise BadInput(f"this {store} store has no folder to be kept in", hint="give it one: path=…")
+    return Path(path)
+
+
+def most(ask: Callable[[int], Any], width: int, gives_up: type[Exception]) -> tuple[int, Any]:
+    """Find the largest width for which `ask` succeeds, and its result.
+
+    The result is None for width 0. Some engines return all requested neighbours or raise an error.
+    """
+    low, answer = 0, None
+    while low < width:
+        middle = (low + width + 1) // 2
+        try:
+            answer = ask(middle)
+            low = middle
+        except gives_up:
+            width = middle - 1
+    return low, answer
+
+
+def unit(matrix: Matrix) -> Matrix:
+    """Scale rows to length 1, so that their inner product is the cosine."""
+    if len(matrix) == 1:
+        row = matrix[0]
+        square = float(np.vdot(row, row))
+        if 1e-30 < square < 1e30:
+            return np.asarray(matrix * np.float32(1 / math.sqrt(square)), dtype=np.float32)
+    norms = np.linalg.norm(matrix.astype(np.float64), axis=1, keepdims=True)
+    return np.asarray(matrix / norms, dtype=np.float32)
+
+
+def _counted(ids: Sequence[str], matrix: Matrix) -> None:
+    if len(ids) != len(matrix):
+        raise BadInput(f"there are {len(ids)} ids for {len(matrix)} vectors")
+
+
+def _plain(about: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Return metadata as plain Python values.
+
+    Raises BadInput unless all are text, numbers or booleans.
+    """
+    if not isinstance(about, Mapping):
+        raise BadInput(f"{what} are not names with values, but {about!r}")
+    out: dict[str, Any] = {}
+    for key, given in about.items():
+        value = given.item() if isinstance(given, np.generic) else given
+        if not isinstance(key, str) or not isinstance(value, str | int | float):
+            raise BadInput(f"{what}: {key!r} is {value!r}", hint="a value is a text, a number, true or false")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadInput(f"{what}: {key!r} is {value}", hint="a value is a text, a number, true or false")
+        out[key] = value
+    return out
+
+
+def _same_types(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    """Return whether no boolean is compared with a number: in Python, True equals 1."""
+    return all(
+        repr(left[key]) == repr(value)
+        if isinstance(value, Mapping)
+        else (type(left[key]) is bool) is (type(value) is bool)
+        for key, value in right.items()
+    )

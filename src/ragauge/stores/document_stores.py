@@ -1,0 +1,271 @@
+"""Document stores: how they are opened, and what their engine adapters share."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+
+from ragauge.core import plugins
+from ragauge.core.documents import NOTHING, Document, Hit
+from ragauge.core.errors import BackendFailed, BadInput, RagaugeError
+from ragauge.core.protocols import Keeper
+from ragauge.core.secrets import redact, register_secrets
+from ragauge.core.specs import Spec, parse
+from ragauge.core.structured_text import parse_json
+from ragauge.stores.bookkeeping import Matrix, unit
+
+
+def open_keeper(described: str | Callable[..., Any], path: str | Path | None, dimension: int) -> Keeper:
+    """Open a document store in a folder.
+
+    It is given by name (`pgvector(index=hnsw)`), as `module:Class`, or as a class.
+
+    >>> from ragauge.core.documents import Document
+    >>> keeper = open_keeper("memory", None, 2)
+    >>> keeper.put([Document("a", "text")], [[1.0, 0.0]])
+    >>> keeper.get(["a", "b"])[0].text
+    'text'
+    """
+    factory, options, taken = check_keeper_options(described)
+    given = {"path": None if path is None else str(path), "dimension": dimension}
+    accepted = {key: value for key, value in given.items() if taken is None or key in taken}
+    keeper: Keeper = factory(**accepted, **options)
+    return keeper
+
+
+def check_keeper_options(
+    described: str | Callable[..., Any],
+) -> tuple[Callable[..., Any], dict[str, Any], frozenset[str] | None]:
+    """Return the class of a document store, its options and its parameters.
+
+    The parameters are None if the class takes any.
+
+    Raises BadInput for an option that it does not have. The store is not opened.
+    """
+    factory, options, name = _found(described)
+    taken = inspect.signature(factory).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+        return factory, options, None
+    unknown = sorted(options.keys() - taken.keys())
+    if unknown:
+        known = ", ".join(one for one in taken if one not in ("path", "dimension")) or "none"
+        raise BadInput(f"the document store {name} has no option {unknown[0]!r}", hint=f"its options: {known}")
+    return factory, options, frozenset(taken)
+
+
+def _found(described: str | Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any], str]:
+    if callable(described):
+        return described, {}, getattr(described, "__name__", type(described).__name__)
+    spec = parse(described)
+    if ":" in spec.name:
+        return plugins.own(spec.name), _plain(spec), spec.name
+    return plugins.find("keepers", spec.name), _plain(spec), spec.name
+
+
+def _plain(spec: Spec) -> dict[str, Any]:
+    return {key: str(value) if isinstance(value, Spec) else value for key, value in spec.options.items()}
+
+
+EVERYTHING = frozenset(("text", "title", "metadata"))
+"""Fields returned by a store that keeps whole documents."""
+
+
+class Verbatim:
+    """Context manager that raises errors of an engine as BackendFailed.
+
+    The message is the original one, with secrets redacted.
+    """
+
+    def __init__(self, engine: str, secrets: Sequence[str] = ()) -> None:
+        self._engine = engine
+        register_secrets(*secrets)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Panics of engines in Rust are not subclasses of Exception.
+        failed = isinstance(error, Exception) or type(error).__name__ == "PanicException"
+        if error is None or not failed or isinstance(error, RagaugeError):
+            return
+        whole = str(error) or type(error).__name__
+        words = redact(whole)
+        raise BackendFailed(f"{self._engine}: {words}") from (error if words == whole else None)
+
+
+def written(metadata: Mapping[str, Any]) -> str:
+    """Convert metadata to ASCII JSON, which every engine can store; empty if none.
+
+    >>> written({"name": "T1059", "n": [1, None]}), written({})
+    ('{"name": "T1059", "n": [1, null]}', '')
+    """
+    return json.dumps(dict(metadata)) if metadata else ""
+
+
+def document(name: str, text: Any, title: Any, metadata: Any) -> Document:
+    """Build a document from the columns of an engine."""
+    about = NOTHING if not metadata else metadata if isinstance(metadata, Mapping) else parse_json(metadata)
+    return Document(name, text, title, about)
+
+
+def matrix(documents: Sequence[Document], vectors: Any, dimension: int) -> Matrix:
+    """Convert the vectors of documents to float32 rows.
+
+    Raises BadInput for a wrong shape.
+    """
+    rows = np.ascontiguousarray(vectors, dtype=np.float32)
+    if rows.shape != (len(documents), dimension):
+        raise BadInput(f"{len(documents)} documents need as many vectors of {dimension} numbers, not {rows.shape}")
+    return rows
+
+
+def query(vector: Any, dimension: int) -> Matrix:
+    """Convert a query vector to one float32 row; raise BadInput for a wrong length."""
+    row = np.ascontiguousarray(vector, dtype=np.float32).reshape(-1)
+    if len(row) != dimension:
+        raise BadInput(f"the vector of a query has {dimension} numbers, not {len(row)}")
+    return row
+
+
+FILE = "journal.jsonl"
+
+
+class Memory:
+    """Reference document store: a dictionary, searched by exact cosine similarity.
+
+    With a folder, each document is also written as a line of a journal, which `commit` flushes to disk and the next
+    opening reads. An incomplete last line, left by a killed process, was not committed and is cut off.
+    """
+
+    keeps = EVERYTHING
+    searches = "vectors"
+
+    def __init__(self, *, path: str | None = None, dimension: int) -> None:
+        self._dimension = dimension
+        self._documents: dict[str, Document] = {}
+        self._vectors: dict[str, Matrix] = {}
+        self._journal: IO[bytes] | None = None
+        if path is not None:
+            Path(path).mkdir(parents=True, exist_ok=True)
+            self._journal = (Path(path) / FILE).open("ab+")
+            self._replay(self._journal)
+
+    def put(self, documents: Sequence[Document], vectors: Any) -> None:
+        """Store documents; a document with an existing id is replaced."""
+        for one, vector in zip(documents, matrix(documents, vectors, self._dimension), strict=True):
+            self._documents[one.id], self._vectors[one.id] = one, vector.copy()
+            if self._journal is not None:
+                row = [one.id, one.text, one.title, written(one.metadata), base64.b64encode(vector.tobytes()).decode()]
+                self._journal.write(json.dumps(row).encode() + b"\n")
+
+    def commit(self) -> None:
+        """Flush the journal to disk."""
+        if self._journal is not None:
+            self._journal.flush()
+            os.fsync(self._journal.fileno())
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """Return the documents with these ids, in this order; None for an unknown id."""
+        return [self._documents.get(name) for name in ids]
+
+    def ids(self) -> list[str]:
+        """Return the ids of all stored documents."""
+        return list(self._documents)
+
+    def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
+        """Return the `k` documents with the highest cosine similarity, by brute force."""
+        asked = unit(query(vector, self._dimension)[None])[0].astype(np.float64)
+        if not self._vectors:
+            return []
+        names = list(self._vectors)
+        cosines = unit(np.stack([self._vectors[name] for name in names])).astype(np.float64) @ asked
+        best = np.argsort(-cosines, kind="stable")[:k]
+        return [Hit(names[place], float(cosines[place]), self._documents[names[place]].text) for place in best]
+
+    def describe(self) -> dict[str, Any]:
+        """Return the engine, its version and its parameters for the manifest."""
+        return {"keeper": "memory", "index": "none", "size": len(self._documents), "dimension": self._dimension}
+
+    def close(self) -> None:
+        """Close the journal."""
+        if self._journal is not None:
+            self._journal.close()
+
+    def _replay(self, journal: IO[bytes]) -> None:
+        journal.seek(0)
+        whole = 0
+        for line in journal:
+            if not line.endswith(b"\n"):
+                break
+            name, text, title, about, vector = parse_json(line)
+            self._documents[name] = document(name, text, title, about)
+            self._vectors[name] = np.frombuffer(base64.b64decode(vector), dtype=np.float32)
+            whole += len(line)
+        journal.truncate(whole)
+
+
+class Vectors:
+    """Vector store as a document store without texts: `vectors(store=faiss)`.
+
+    Other options are those of the vector store.
+
+    A document is returned with its id only, and `keeps` is empty. These libraries identify vectors by position;
+    ragauge writes the ids to a file next to the index on `commit`.
+    """
+
+    keeps: frozenset[str] = frozenset()
+    searches = "vectors"
+
+    def __init__(self, *, path: str | None = None, dimension: int, store: str = "faiss", **options: Any) -> None:
+        self._dimension = dimension
+        self._path = path
+        self._store: Any = plugins.find("stores", store)(metric="cosine", path=path, **options)
+
+    def put(self, documents: Sequence[Document], vectors: Any) -> None:
+        """Store the vectors of documents; an existing id gets the new vector."""
+        rows = matrix(documents, vectors, self._dimension)
+        known = set(self.ids())
+        old = [place for place, one in enumerate(documents) if one.id in known]
+        new = [place for place, one in enumerate(documents) if one.id not in known]
+        if old:
+            self._store.update([documents[place].id for place in old], rows[old])
+        if new:
+            self._store.add([documents[place].id for place in new], rows[new])
+
+    def commit(self) -> None:
+        """Write the whole store to its folder, if it has one."""
+        if self._path is not None:
+            self._store.save()
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """Return an empty document for a known id, None for an unknown one."""
+        known = set(self.ids())
+        return [Document(name, "") if name in known else None for name in ids]
+
+    def ids(self) -> list[str]:
+        """Return the ids of all stored vectors."""
+        return list(self._store._intake.ids)
+
+    def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
+        """Return the `k` nearest documents that the vector store finds."""
+        names, distances = self._store.search(query(vector, self._dimension)[None], k)
+        found = zip(names[0].tolist(), distances[0].tolist(), strict=True)
+        return [Hit(name, 1 - distance) for name, distance in found if name is not None]
+
+    def describe(self) -> dict[str, Any]:
+        """Return the description of the vector store."""
+        return {"keeper": "vectors", **self._store.describe()}
+
+    def close(self) -> None:
+        """Close the vector store."""
+        self._store.close()

@@ -1,0 +1,202 @@
+"""Shared parts of engine adapters: folder, errors and metadata columns.
+
+Each metadata key gets a column name that needs no quoting, and one type.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, NoReturn
+
+from ragauge.core.errors import BackendFailed, BadInput, RagaugeError
+from ragauge.core.secrets import redact, register_secrets
+from ragauge.files.workspace import create_temporary_folder
+from ragauge.stores.filter_conditions import ONE_OF, RANGES, Condition, conditions_of, whole_bound
+
+TRUTH, WHOLE, REAL, TEXT = "truth", "whole", "real", "text"
+WORDS = {TRUTH: "true or false", WHOLE: "whole numbers", REAL: "numbers", TEXT: "texts"}
+
+
+class Column(NamedTuple):
+    """Column of a metadata key: its name in the engine and the kind of its values."""
+
+    name: str
+    kind: str
+
+
+class Columns:
+    """Metadata columns of a store.
+
+    The first value of a key decides the kind of its column.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, Column] = {}
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self._known.values())
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def new(self, ids: Sequence[str], metadata: Sequence[Mapping[str, Any]] | None) -> dict[str, Column]:
+        """Return the columns that metadata need and that do not exist yet.
+
+        Raises BadInput for a value of another kind than its column.
+        """
+        added: dict[str, Column] = {}
+        for name, about in zip(ids, metadata or (), strict=False):
+            for key, value in about.items():
+                column = self._known.get(key) or added.get(key)
+                if column is None:
+                    added[key] = Column(f"c{len(self._known) + len(added)}", kind_of(value))
+                elif kind_of(value) != column.kind and not (column.kind == REAL and kind_of(value) == WHOLE):
+                    raise BadInput(
+                        f"the metadata of {name!r}: {key!r} is {value!r}, and before it were {WORDS[column.kind]}",
+                        hint="this engine keeps one kind of value for each name",
+                    )
+        return added
+
+    def learn(self, added: Mapping[str, Column]) -> None:
+        """Register columns that were added to the engine."""
+        self._known.update(added)
+
+    def row(self, about: Mapping[str, Any]) -> list[Any]:
+        """Return the metadata of one vector in column order; None for a missing key."""
+        return [plain(about[key], column.kind) if key in about else None for key, column in self._known.items()]
+
+    def named(self, about: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the metadata of one vector by column name, without missing keys."""
+        return {self._known[key].name: plain(value, self._known[key].kind) for key, value in about.items()}
+
+    def wanted(self, where: Mapping[str, Any]) -> list[Condition] | None:
+        """Convert a filter to conditions on columns.
+
+        None if nothing can match: no such key, or no value of the column's kind.
+        """
+        found = []
+        for key, operator, value in conditions_of(where):
+            column = self._known.get(key)
+            if column is None:
+                return None
+            if operator in RANGES:
+                if column.kind not in (WHOLE, REAL):
+                    return None
+                bound = whole_bound(operator, value) if column.kind == WHOLE else float(value)
+                found.append(Condition(column.name, operator, bound))
+                continue
+            fitting = [
+                plain(one, column.kind) for one in (value if operator == ONE_OF else [value]) if _fits(one, column)
+            ]
+            if not fitting:
+                return None
+            one_of = operator == ONE_OF
+            found.append(Condition(column.name, operator, tuple(fitting) if one_of else fitting[0]))
+        return found
+
+    def kept(self) -> dict[str, list[str]]:
+        """Return the columns as JSON data for the bookkeeping file."""
+        return {key: list(column) for key, column in self._known.items()}
+
+    def read(self, kept: Mapping[str, Sequence[str]]) -> None:
+        """Restore the columns from the data of `kept`."""
+        self._known = {key: Column(*column) for key, column in kept.items()}
+
+
+def _fits(value: Any, column: Column) -> bool:
+    """Return whether a column can hold a value."""
+    kind = kind_of(value)
+    if kind == REAL and float(value).is_integer():
+        kind = WHOLE  # 3.0 matches an integer column as 3
+    return kind == column.kind or (column.kind, kind) == (REAL, WHOLE)
+
+
+def kind_of(value: Any) -> str:
+    """Return the kind of a metadata value."""
+    if isinstance(value, bool) or type(value).__name__ == "bool_":
+        return TRUTH
+    if isinstance(value, str):
+        return TEXT
+    return REAL if isinstance(value, float) or getattr(getattr(value, "dtype", None), "kind", "") == "f" else WHOLE
+
+
+def plain(value: Any, kind: str) -> Any:
+    """Convert a value to the Python type of its column.
+
+    Some engines reject NumPy types.
+    """
+    return {TRUTH: bool, WHOLE: int, REAL: float, TEXT: str}[kind](value)
+
+
+def preloaded(*modules: str) -> None:
+    """Import modules that an engine would import during a measurement."""
+    for name in modules:
+        with suppress(ImportError):
+            import_module(name)
+
+
+class Home:
+    """Folder of an engine: the given one, or a temporary one that `close` removes."""
+
+    def __init__(self, store: str, path: str | None) -> None:
+        self._own = path is None
+        self.folder = create_temporary_folder(store) if path is None else Path(path)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def place(self, name: str, *, fresh: bool) -> Path:
+        """Return the path of the engine's files.
+
+        `fresh` deletes what a killed process left there.
+        """
+        place = self.folder / name
+        if fresh:
+            for remains in self.folder.glob(f"{name}*"):
+                if remains.is_dir():
+                    shutil.rmtree(remains)
+                else:
+                    remains.unlink()
+        return place
+
+    def close(self) -> None:
+        """Remove the folder if it is temporary."""
+        if self._own:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Gone:
+    """Placeholder for a closed engine; any use raises BackendFailed."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise BackendFailed("the store is closed")
+
+
+class Speaking:
+    """Context manager that raises errors of an engine as BackendFailed.
+
+    The message is on one line, with secrets redacted.
+
+    An instance is created once and entered for each search, which is cheaper than a generator-based context manager.
+    """
+
+    def __init__(self, engine: str, secrets: tuple[str, ...] = ()) -> None:
+        self._engine = engine
+        register_secrets(*secrets)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or isinstance(error, RagaugeError):
+            return
+        # Panics of engines in Rust are not subclasses of Exception.
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            whole = " ".join(str(error).split()) or type(error).__name__
+            words = redact(whole)
+            raise BackendFailed(f"{self._engine}: {words}") from (error if words == whole else None)

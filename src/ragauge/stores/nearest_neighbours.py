@@ -1,0 +1,355 @@
+"""Exact nearest rows of a matrix by brute force.
+
+Single precision selects candidates, double precision decides.
+
+For each query and row, a float32 matrix product gives a lower bound of the true value; the error is limited by
+rounding. Adding the margin gives an upper bound, and the k nearest rows cannot exceed the k-th smallest upper bound.
+This bound tightens from block to block, so that after the first blocks few rows pass. The rows that pass are
+compared in double precision, pair by pair: a matrix product may round two equal vectors differently, and with
+cancelling squares a vector would have a nonzero distance to itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.core.errors import BadInput
+
+Single = NDArray[np.float32]
+Double = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+QUERIES_AT_ONCE = 1024
+SCORES_AT_ONCE = 1 << 22
+"""Scores per block (16 MB), regardless of the size of the base."""
+TERMS_AT_ONCE = 1 << 17
+"""Products in double precision summed at a time: 1 MB, which fits in the CPU cache."""
+PAIRS_AT_MOST = 1 << 22
+"""Maximum number of candidate pairs kept; more occur only if nearly all rows are equally far."""
+FEW = 8
+"""Number of queries from which it pays to prepare a copy of the base for block search."""
+SAMPLE = 4096
+MODERATE = 1e6
+"""Norms between its inverse and it have squares that single precision represents safely."""
+LEAST = 1e-30
+"""Upper bound of what single precision may lose to underflow."""
+EPSILON = float(np.finfo(np.float32).eps)
+
+
+def nearest(
+    base: Single,
+    queries: Any,
+    k: int,
+    metric: str,
+    *,
+    allowed: NDArray[Any] | None = None,
+    sizes: NDArray[Any] | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> tuple[Ints, Double]:
+    """Find the `k` nearest rows of each query and their distances, nearest first.
+
+    Equally near rows are in order of their row number. `allowed` restricts the search to some rows: a mask, or row
+    numbers in ascending order. `sizes` are the norms of the rows, if already computed. `progress` receives the
+    finished share of the work.
+
+    >>> rows = np.array([[0, 0], [3, 4], [0, 0], [6, 8]], np.float32)
+    >>> places, distances = nearest(rows, rows[:1], 3, "l2")
+    >>> places.tolist(), distances.tolist()
+    ([[0, 2, 1]], [[0.0, 0.0, 5.0]])
+    >>> nearest(rows, rows[:1], 3, "l2", allowed=np.array([1, 3]))[0].tolist()
+    [[1, 3]]
+    """
+    asked = np.atleast_2d(np.asarray(queries, np.float64))
+    places = None if allowed is None else np.flatnonzero(allowed) if allowed.dtype == bool else np.asarray(allowed)
+    rows = len(base) if places is None else len(places)
+    k = min(k, rows)
+    positions, distances = np.empty((len(asked), k), np.int64), np.empty((len(asked), k))
+    if not k:
+        return positions, distances
+    with np.errstate(all="ignore"):
+        if len(asked) < FEW:
+            known = lengths(base) if sizes is None else sizes
+            for row, query in enumerate(asked):
+                found = _one(base, query, k, metric, places, known)
+                positions[row], distances[row] = found or _Work(base, query[None], k, metric, places, row).done()
+            return positions, distances
+        for start in range(0, len(asked), QUERIES_AT_ONCE):
+            part = asked[start : start + QUERIES_AT_ONCE]
+            heard = None if progress is None else _share(progress, start, len(part), len(asked))
+            found = _Work(base, part, k, metric, places, start).done(heard)
+            positions[start : start + len(part)], distances[start : start + len(part)] = found
+    return positions, distances
+
+
+def _one(
+    base: Single, query: Double, k: int, metric: str, places: NDArray[Any] | None, sizes: NDArray[Any]
+) -> tuple[Ints, Double] | None:
+    """Find the nearest rows of one query without copying the base.
+
+    None if norms are too large or too small for single precision.
+    """
+    rows, own = (base, sizes) if places is None else (base[places], sizes[places])
+    own = np.asarray(own, np.float32)
+    norm = math.sqrt(query.dot(query))
+    most = max(float(own.max()), norm) if metric == "l2" else float(own.max())
+    if not 1 / MODERATE < most < MODERATE or norm == 0:
+        return None
+    rounding, lift = (base.shape[1] + 16) * EPSILON, LEAST
+    # `low` is a lower bound of the true values; `low + spread * own + lift` is an upper bound.
+    if metric == "l2":
+        low = rows @ (query * -2).astype(np.float32)
+        own = own * own
+        low += own * np.float32(1 - 2 * rounding)
+        spread, lift = 4 * rounding, LEAST + 2 * rounding * norm * norm
+    else:
+        low = rows @ (query / -norm).astype(np.float32)
+        spread = 2 * rounding
+        if metric == "ip":
+            low -= own * np.float32(rounding)
+        else:
+            low /= np.where(own > 0, own, 1)
+            spread, lift = 0.0, LEAST + rounding
+    stride = max(1, min(math.isqrt(len(low) // k), len(low) // (2 * k)))
+    some = low[::stride] + np.float32(spread) * own[::stride]
+    bound = float(np.partition(some, k - 1)[k - 1]) + 2 * lift
+    found = np.flatnonzero(low <= np.nextafter(np.float32(bound), np.float32(np.inf)))
+    if len(found) > 4 * k:
+        near = low[found]
+        some = near + np.float32(spread) * own[found]
+        bound = float(np.partition(some, k - 1)[k - 1]) + 2 * lift
+        found = found[near <= np.nextafter(np.float32(bound), np.float32(np.inf))]
+    if len(found) < k:
+        return None
+    positions = found if places is None else places[found]
+    distances = pair_distances(base, query[None], np.zeros_like(found), positions, metric)
+    best = np.argsort(distances, kind="stable")[:k]
+    return positions[best], distances[best]
+
+
+def pair_distances(base: Single, queries: Double, rows: Ints, positions: Ints, metric: str) -> Double:
+    """Compute distances of pairs in double precision.
+
+    Products are summed in the order of the dimensions. Equal vectors get equal distances, and a GPU that sums in
+    this order computes the same bits.
+    """
+    distances = np.empty(len(rows))
+    for start in range(0, len(rows), step := max(64, TERMS_AT_ONCE // max(1, base.shape[1]))):
+        part = slice(start, start + step)
+        ours, theirs = queries[rows[part]], base[positions[part]].astype(np.float64)
+        if metric == "l2":
+            ours -= theirs
+            distances[part] = np.sqrt(_products(ours, ours))
+            continue
+        distances[part] = -_products(ours, theirs)
+        if metric == "cosine":
+            lengths = np.sqrt(_products(ours, ours)) * np.sqrt(_products(theirs, theirs))
+            # A zero vector has cosine 0 to every vector.
+            cosines = np.divide(distances[part], lengths, out=np.zeros(len(lengths)), where=lengths > 0)
+            distances[part] = np.clip(1 + cosines, 0, 2)
+    return distances
+
+
+def nearer(some: tuple[Ints, Double], others: tuple[Ints, Double], k: int) -> tuple[Ints, Double]:
+    """Merge the nearest rows of two searches and return the `k` nearest of each query.
+
+    Equally near rows are in order of their row number.
+
+    >>> some, others = (np.array([[0, 3]]), np.array([[1.0, 2.0]])), (np.array([[1, 2]]), np.array([[1.0, 3.0]]))
+    >>> [one.tolist() for one in nearer(some, others, 3)]
+    [[[0, 1, 3]], [[1.0, 1.0, 2.0]]]
+    """
+    positions, distances = (np.concatenate(pair, axis=1) for pair in zip(some, others, strict=True))
+    best = np.lexsort((positions, distances), axis=1)[:, :k]
+    return np.take_along_axis(positions, best, 1), np.take_along_axis(distances, best, 1)
+
+
+def lengths(matrix: NDArray[Any]) -> Double:
+    """Compute the norms of rows in double precision."""
+    squares: Double = np.einsum("ij,ij->i", matrix, matrix, dtype=np.float64)
+    return np.sqrt(squares)
+
+
+class _Pairs(NamedTuple):
+    """Candidate pairs of queries and rows, with bounds of their true values."""
+
+    rows: Ints
+    positions: Ints
+    low: Double
+    high: Double
+
+    def some(self, which: NDArray[Any]) -> _Pairs:
+        return _Pairs(self.rows[which], self.positions[which], self.low[which], self.high[which])
+
+
+class _Work:
+    """Search of some queries over all rows, block by block.
+
+    The true value of a pair is between `low - lift` and `low + spread * own + lift`, where `low` is the product,
+    `lift` and `spread` depend on the query, and `own` on the row: a long row does not loosen the bound of others.
+    """
+
+    def __init__(
+        self, base: Single, queries: Double, k: int, metric: str, places: NDArray[Any] | None, first: int = 0
+    ) -> None:
+        self.first = first
+        self.base, self.queries, self.k, self.metric, self.places = base, queries, k, metric, places
+        self.count = len(base) if places is None else len(places)
+        self.rounding = (base.shape[1] + 16) * EPSILON
+        self.own = np.empty(self.count, np.float32)
+        self.lift, self.spread = np.full(len(queries), LEAST), np.zeros(len(queries))
+        self.sample = slice(0, self.count, max(1, self.count // max(4 * k, SAMPLE)))
+        rows, norms = self._rows(self.sample), lengths(queries)
+        self.scale = 1.0
+        if metric != "cosine":
+            most = max(float(lengths(rows).max()), float(norms.max()) if metric == "l2" else 0.0)
+            if most and not 1 / MODERATE < most < MODERATE:
+                self.scale = 2.0 ** -math.frexp(most)[1]
+        # If all vectors are far from the origin in one direction, rounding errors are small only around their centre.
+        self.centre = self._unit(rows).mean(axis=0, dtype=np.float64).astype(np.float32)
+        asked = np.empty((len(queries), base.shape[1] + 1), np.float32)
+        if metric == "l2":
+            moved = queries * self.scale - self.centre
+            asked[:, :-1], asked[:, -1] = -2 * moved, 1
+            self.lift += 2 * self.rounding * _products(moved, moved)
+            self.spread += 4 * self.rounding
+        else:
+            asked[:, :-1], asked[:, -1] = queries / -np.where(norms > 0, norms, 1)[:, None], -self.rounding
+            self.spread += 2 * self.rounding
+        self.asked = asked.T
+
+    def done(self, progress: Callable[[float], None] | None = None) -> tuple[Ints, Double]:
+        """Return positions and distances of the nearest rows."""
+        width = len(self.queries)
+        self.bound = self._first_bound()
+        kept: list[_Pairs] = []
+        pending, enough = 0, max(width * self.k // 2, 64)
+        step = min(self.count, max(1, SCORES_AT_ONCE // width))
+        # Allocate the buffers once: allocating them in every block would cost more than the comparisons.
+        scores, passed = np.empty((step, width), np.float32), np.empty((step, width), np.bool_)
+        for start in range(0, self.count, step):
+            block = slice(start, min(start + step, self.count))
+            size = block.stop - block.start
+            low = self._low(block, scores[:size])
+            limit = np.nextafter((self.bound + self.lift).astype(np.float32), np.float32(np.inf))
+            found = np.flatnonzero(np.less_equal(low, limit, out=passed[:size]))
+            positions, rows = (found, np.zeros_like(found)) if width == 1 else np.divmod(found, width)
+            values = low.ravel()[found].astype(np.float64)
+            high = values + self.spread[rows] * self.own[block][positions] + self.lift[rows]
+            kept.append(_Pairs(rows, positions + start, values, np.where(np.isfinite(high), high, np.inf)))
+            pending += len(found)
+            if pending > enough:
+                kept, pending = [self._tightened(kept)], 0
+            if progress is not None:
+                progress(block.stop / self.count)
+        pairs = self._tightened(kept)
+        # With finite values each query has k pairs; with fewer it would get pairs of the next query.
+        if (few := np.bincount(pairs.rows, minlength=width) < self.k).any():
+            raise BadInput(
+                f"query {self.first + int(few.argmax())} is at no distance from {self.k} vectors",
+                hint="it or a vector has a NaN or an infinity: leave that out",
+            )
+        best, distances = self._best(pairs)
+        shape = (width, self.k)
+        positions = pairs.positions[best].reshape(shape)
+        return positions if self.places is None else self.places[positions], distances.reshape(shape)
+
+    def _rows(self, block: slice) -> Single:
+        return self.base[block] if self.places is None else self.base[self.places[block]]
+
+    def _unit(self, rows: Single) -> Single:
+        """Scale rows for the comparison.
+
+        Rows get length 1 for cosine; for other metrics they are scaled if squares could overflow or underflow.
+        """
+        if self.metric == "cosine":
+            sizes = lengths(rows)
+            return np.asarray(rows / np.where(sizes > 0, sizes, 1).astype(np.float32)[:, None], np.float32)
+        return rows if self.scale == 1 else rows * np.float32(self.scale)
+
+    def _low(self, block: slice, out: Single | None = None) -> Single:
+        """Compute lower bounds of the true values of a block.
+
+        The result has one row per vector and one column per query.
+        """
+        rows = self._rows(block)
+        moved = np.empty((len(rows), self.base.shape[1] + 1), np.float32)
+        np.subtract(self._unit(rows), self.centre, out=moved[:, :-1])
+        squares = np.einsum("ij,ij->i", moved[:, :-1], moved[:, :-1])
+        if self.metric == "l2":
+            own, last = squares, squares * np.float32(1 - 2 * self.rounding)
+        else:
+            # Normalising to length 1 adds some rounding to a cosine before the centre is subtracted.
+            own = np.sqrt(squares) + np.float32(8 / (len(self.centre) + 16) if self.metric == "cosine" else 0)
+            last = own
+        self.own[block], moved[:, -1] = own, last
+        low: Single = np.matmul(moved, self.asked, out=out)
+        if not (finite := np.isfinite(own)).all():
+            low[~finite] = -np.inf  # too long for single precision: double precision decides
+        return low
+
+    def _first_bound(self) -> Double:
+        """Compute an initial bound per query from a sample of rows.
+
+        The sample is spread over the whole base, so that the bound does not depend on the order of rows.
+        """
+        low = self._low(self.sample)
+        if len(low) < self.k:
+            return np.full(low.shape[1], np.inf)
+        low += self.own[self.sample][:, None] * self.spread.astype(np.float32)
+        low[~np.isfinite(low)] = np.inf
+        found = np.partition(np.ascontiguousarray(low.T), self.k - 1, axis=1)[:, self.k - 1]
+        bound: Double = found.astype(np.float64) + self.lift
+        return bound
+
+    def _tightened(self, kept: list[_Pairs]) -> _Pairs:
+        """Tighten the bounds, and keep the pairs that may still be among the nearest.
+
+        They are sorted by query and position.
+        """
+        pairs = _Pairs(*(np.concatenate(part) for part in zip(*kept, strict=True))) if len(kept) > 1 else kept[0]
+        width = len(self.queries)
+        if width > 1:
+            pairs = pairs.some(np.argsort(pairs.rows.astype(np.uint16), kind="stable"))
+        ends = np.cumsum(np.bincount(pairs.rows, minlength=width))
+        start = 0
+        for row, end in enumerate(ends.tolist()):
+            if end - start >= self.k:
+                least = float(np.partition(pairs.high[start:end], self.k - 1)[self.k - 1])
+                self.bound[row] = min(self.bound[row], least)
+            start = end
+        pairs = pairs.some(pairs.low <= (self.bound + self.lift)[pairs.rows])
+        if len(pairs.rows) > max(PAIRS_AT_MOST, 2 * width * self.k):
+            ends = np.bincount(pairs.rows, minlength=width)
+            if ends.min() >= self.k:
+                pairs = pairs.some(np.sort(self._best(pairs)[0]))
+        return pairs
+
+    def _best(self, pairs: _Pairs) -> tuple[Ints, Double]:
+        """Return the indices and distances of the `k` nearest pairs of each query."""
+        positions = pairs.positions if self.places is None else self.places[pairs.positions]
+        distances = pair_distances(self.base, self.queries, pairs.rows, positions, self.metric)
+        if len(self.queries) == 1:
+            best = np.argsort(distances, kind="stable")[: self.k]
+        else:
+            order = np.lexsort((distances, pairs.rows))
+            starts = np.searchsorted(pairs.rows, np.arange(len(self.queries)))
+            best = order[starts[:, None] + np.arange(self.k)].ravel()
+        return best, distances[best]
+
+
+def _products(left: Double, right: Double) -> Double:
+    """Sum the products of each pair of rows, one dimension after the other."""
+    terms = np.ascontiguousarray((left * right).T)
+    if len(left) == 1:
+        # NumPy sums a single column in another order than several columns.
+        return np.asarray(np.repeat(terms, 2, axis=1).sum(axis=0)[:1])
+    return np.asarray(terms.sum(axis=0))
+
+
+def _share(progress: Callable[[float], None], before: int, here: int, of: int) -> Callable[[float], None]:
+    return lambda part: progress((before + part * here) / of)

@@ -1,0 +1,511 @@
+"""PostgreSQL for stores: connections, errors, filters and pgvector's indexes.
+
+Names and values reach a statement as `psycopg.sql.Identifier`, `psycopg.sql.Literal` or parameters, never as text.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ragauge.core.errors import BackendFailed, BackendRestarted, BadInput, MissingExtra
+from ragauge.core.secrets import redact, register_secrets
+from ragauge.core.settings import one_of, whole
+from ragauge.stores import postgres_server
+from ragauge.stores.bookkeeping import METRICS
+from ragauge.stores.filter_conditions import EQUAL, ONE_OF, conditions_of
+
+if TYPE_CHECKING:
+    from psycopg import Connection, sql
+    from psycopg.types.json import Jsonb
+
+
+SECRETS = ("password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret")
+SHOWN = ("host", "hostaddr", "port", "dbname", "user", "service")
+OLDEST = (0, 8)
+"""The first pgvector version with iterative index scans, which continue until enough rows match a filter."""
+ENDING = ("57P01", "57P02", "57P03")
+"""SQLSTATE codes of a server that is shutting down, has crashed, or is not up yet."""
+SESSION = (
+    # Plan each statement for its parameters: a generic plan does not know how many rows are wanted.
+    ("plan_cache_mode", "force_custom_plan"),
+    # Compiling a plan takes longer than one vector search.
+    ("jit", "off"),
+)
+
+
+def server(dsn: str | None = None) -> str:
+    """Return the DSN of the server to use.
+
+    It is the given one, RAGAUGE_DSN, or that of the embedded server, which is started if needed.
+    """
+    _library()
+    given = dsn or os.environ.get("RAGAUGE_DSN")
+    if not given:
+        return postgres_server.start()
+    passwords(given)  # raises an error for a DSN that cannot be parsed
+    return given
+
+
+def stop() -> None:
+    """Stop the embedded server, unless another process uses it."""
+    postgres_server.stop()
+
+
+def restart_error(dsn: str) -> BackendRestarted:
+    """Return the error for a query during which the server died.
+
+    Call it once the server accepts connections again.
+    """
+    return BackendRestarted(
+        f"the PostgreSQL server ({shown(dsn)}) closed the connection during a query, and accepts connections again",
+        hint="run the query again",
+        passing=True,
+    )
+
+
+def is_lost(error: BaseException) -> bool:
+    """Return whether an error means that the connection or the server is gone."""
+    import psycopg
+
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    # An error without a code comes from the client: the socket was closed, or the pool has no connection.
+    return error.sqlstate is None or error.sqlstate.startswith("08") or error.sqlstate in ENDING
+
+
+class Recovery:
+    """Reconnection of one client after its server died.
+
+    If it fails, the failure is final for this client, so that no query waits again.
+    """
+
+    def __init__(self) -> None:
+        self._failure: BackendFailed | None = None
+        self._restarts = 0
+
+    def check(self) -> None:
+        """Raise the error of a recovery that failed."""
+        if self._failure is not None:
+            raise self._failure
+
+    def recover(self, dsn: str) -> str:
+        """Wait until the server accepts connections and return its DSN.
+
+        A dead embedded server is restarted. Raises BackendFailed if the server does not come back.
+        """
+        self.check()
+        try:
+            found = _await_server(dsn)
+        except BackendFailed as error:
+            self._failure = error
+            raise
+        self._restarts += 1
+        return found
+
+    def describe(self) -> dict[str, int]:
+        """Return the number of restarts for the manifest, if there were any."""
+        return {"server_restarts": self._restarts} if self._restarts else {}
+
+
+def _await_server(dsn: str) -> str:
+    import psycopg
+
+    until = time.monotonic() + postgres_server.RECOVERING_SECONDS
+    while True:
+        found = postgres_server.restart(dsn)
+        with speaking(dsn):
+            try:
+                psycopg.connect(conninfo(found or dsn)).close()
+            except psycopg.OperationalError:
+                if found is None or time.monotonic() > until:
+                    raise
+                time.sleep(0.2)
+            else:
+                return found or dsn
+
+
+def shown(dsn: str) -> str:
+    """Format a DSN for output: host, port, database, user and service only."""
+    parts = _parts(dsn)
+    return " ".join(f"{name}={parts[name]}" for name in SHOWN if parts.get(name))
+
+
+@contextmanager
+def speaking(dsn: str) -> Iterator[None]:
+    """Raise errors of PostgreSQL as BackendFailed or BadInput, without passwords."""
+    import psycopg
+
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise BadInput(f"PostgreSQL cannot keep a text with the character {error.object[error.start]!a}") from error
+    except psycopg.Error as error:
+        whole = str(error)
+        passwords(dsn)
+        words = " ".join(redact(error.diag.message_primary or whole).split())
+        hint = error.diag.message_hint
+        if hint is None and error.sqlstate is None and isinstance(error, psycopg.OperationalError):
+            hint = "see that the server runs and the DSN is right; without one an embedded server is used"
+        theirs = isinstance(error, psycopg.DataError | psycopg.errors.UniqueViolation)
+        kind = BadInput if theirs else BackendFailed
+        # If the message has a secret, the original error is also left out of the traceback.
+        cause = error if redact(whole) == whole else None
+        raise kind(f"PostgreSQL: {words}", hint=hint and " ".join(hint.split())) from cause
+
+
+def connect(dsn: str, settings: Sequence[tuple[str, str]] = ()) -> Connection[Any]:
+    """Open a connection with vector support; create the extension if it is missing."""
+    import psycopg
+    from pgvector.psycopg import register_vector
+
+    with speaking(dsn):
+        connection = psycopg.connect(conninfo(dsn), autocommit=True)
+        try:
+            _extension(connection)
+            register_vector(connection)
+            connection.execute(*configured([*SESSION, *settings]))
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def conninfo(dsn: str) -> str:
+    """Return the DSN with a connection timeout and an application name."""
+    from psycopg.conninfo import make_conninfo
+
+    usual = {"connect_timeout": "10", "application_name": "ragauge"}
+    return make_conninfo(dsn, **{name: value for name, value in usual.items() if name not in _parts(dsn)})
+
+
+def configured(settings: Sequence[tuple[str, str]], *, local: bool = False) -> tuple[sql.Composed, list[str]]:
+    """Build a statement that applies settings, and its parameters.
+
+    They hold for the session or, with `local`, for the transaction.
+    """
+    from psycopg import sql
+
+    one = sql.SQL("set_config(%s, %s, {})").format(sql.Literal(local))
+    return sql.SQL("SELECT ") + sql.SQL(", ").join([one] * len(settings)), [word for pair in settings for word in pair]
+
+
+def thread_settings(threads: int) -> list[tuple[str, str]]:
+    """Return the settings that limit a statement to `threads` threads.
+
+    0 keeps the server's settings.
+    """
+    helpers = str(threads - 1)  # PostgreSQL counts additional workers only
+    names = ("max_parallel_maintenance_workers", "max_parallel_workers_per_gather")
+    return [(name, helpers) for name in names] if threads else []
+
+
+def table_name(given: str | None) -> str:
+    """Return the given table name, or a new unique one.
+
+    Raises BadInput for a name that PostgreSQL would change.
+    """
+    if given is None:
+        return f"ragauge_{secrets.token_hex(8)}"
+    try:
+        length = len(given.encode())
+    except UnicodeEncodeError:
+        length = 0
+    # PostgreSQL truncates longer names, so two could become one; psycopg treats % in a statement as a parameter.
+    if not 1 <= length <= 63 or "\x00" in given or "%" in given:
+        raise BadInput(f"{given!r} cannot be the name of a table", hint="1 to 63 bytes, without % and NUL")
+    return given
+
+
+def json_of(value: Any, what: str) -> Jsonb:
+    """Convert a mapping to PostgreSQL's jsonb; raise BadInput if it cannot be JSON."""
+    from psycopg.types.json import Jsonb
+
+    try:
+        text = json.dumps(dict(value), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"{what} cannot be written as JSON: {error}") from error
+    return Jsonb(value, dumps=lambda _: text)
+
+
+def versions(connection: Connection[Any]) -> dict[str, str]:
+    """Return the versions of the server and of pgvector for manifests."""
+    statement = "SELECT current_setting('server_version'), extversion FROM pg_extension WHERE extname = 'vector'"
+    row = connection.execute(statement).fetchone()
+    return {"postgresql": row[0], "pgvector": row[1]} if row else {}
+
+
+def processes(dsn: str, connection: Connection[Any]) -> list[int]:
+    """Return the process ids of a server on this machine, main process first.
+
+    Empty for any other server.
+    """
+    import psutil
+
+    host = str(_parts(dsn).get("host") or "")
+    if not host.startswith("/") and host not in ("", "localhost", "127.0.0.1", "::1"):
+        return []
+    try:
+        first = psutil.Process(connection.info.backend_pid).parent()
+        # In a container the server has other process ids: this one may belong to another program.
+        if first is None or not first.name().startswith(("postgres", "postmaster")):
+            return []
+        return [first.pid, *(child.pid for child in first.children(recursive=True))]
+    except psutil.Error:
+        return []
+
+
+def _library() -> None:
+    try:
+        import pgvector  # noqa: F401
+        import psycopg  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra("PostgreSQL", "pgvector") from error
+
+
+def _parts(dsn: str) -> Mapping[str, Any]:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        parts = conninfo_to_dict(dsn)
+    except psycopg.Error:
+        parts = None
+    # libpq's error quotes the DSN, and libpq takes the part of a password after an @ for the host.
+    if parts is None or "@" in str(parts.get("host", "")):
+        raise BadInput(
+            "the DSN of the PostgreSQL server cannot be read",
+            hint="postgresql://user:password@host:5432/database; in a password write %40 for @ and %2F for /",
+        ) from None
+    return parts
+
+
+def passwords(dsn: str) -> list[str]:
+    """Return the secrets of a DSN and register them for redaction."""
+    parts = _parts(dsn)
+    found = [str(parts.get(name) or "") for name in SECRETS]
+    register_secrets(*found)
+    return [secret for secret in found if secret]
+
+
+def _extension(connection: Connection[Any]) -> None:
+    found = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+    if connection.execute(found).fetchone() is None:
+        with connection.transaction():
+            # Without the lock, the second of two processes that create the extension at once would fail.
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", [7_262_617_569])
+            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    row = connection.execute(found).fetchone()
+    version = str(row[0]) if row else "0"
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        raise BackendFailed(
+            f"the server has pgvector {version}, and 0.8 or newer is needed",
+            hint="ALTER EXTENSION vector UPDATE, after installing a newer one",
+        )
+
+
+def filter_of(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Convert a filter to SQL without values, and return the values by parameter name.
+
+    Equality is written as containment, which an index on the metadata can use.
+    """
+    conditions = conditions_of(where)
+    contained = {field: value for field, operator, value in conditions if operator == EQUAL}
+    parts = ["metadata @> %(where)s"] if contained else []
+    values: dict[str, Any] = {"where": json_of(contained, "the filter")} if contained else {}
+    for number, (field, operator, value) in enumerate(one for one in conditions if one.operator != EQUAL):
+        values[f"f{number}"] = field
+        if operator == ONE_OF:
+            values[f"v{number}"] = [json_of({"": one}, "the filter") for one in value]
+            parts.append(f"jsonb_build_object('', metadata -> %(f{number})s) = ANY(%(v{number})s)")
+        else:
+            values[f"v{number}"] = float(value)
+            there = f"metadata -> %(f{number})s"
+            # CASE, because the planner may test a cast before the type that it depends on.
+            parts.append(
+                f"CASE WHEN jsonb_typeof({there}) = 'number' "
+                f"THEN ({there})::double precision {operator} %(v{number})s ELSE false END"
+            )
+    return " AND ".join(parts), values
+
+
+OPERATORS = {"cosine": "<=>", "l2": "<->", "ip": "<#>"}
+MOST_SEARCHED = 1000
+"""Largest `hnsw.ef_search`."""
+EXACTLY = (("enable_indexscan", "off"), ("enable_seqscan", "on"))
+"""Settings for an exact search: vector indexes are used only in index scans, so without those every row is compared."""
+
+NEAREST = """WITH near AS MATERIALIZED (
+  SELECT id, embedding {operator} %(vector)s::{type} AS distance FROM {table} {filter} ORDER BY distance LIMIT %(k)s
+) SELECT id, distance FROM near ORDER BY distance + 0"""
+"""Search statement, which sorts twice.
+
+Scans of a halfvec index and iterative IVFFlat scans return rows only approximately in order. Without the `+ 0`,
+PostgreSQL 17 and newer would skip the second sort.
+"""
+BY_SIGNS = """WITH near AS MATERIALIZED (
+  SELECT id, embedding FROM {table} {filter}
+  ORDER BY binary_quantize(embedding)::bit({dimension}) <~> binary_quantize(%(vector)s::{type})::bit({dimension})
+  LIMIT %(many)s
+) SELECT id, embedding {operator} %(vector)s::{type} AS distance FROM near ORDER BY distance LIMIT %(k)s"""
+
+
+@dataclass(frozen=True)
+class VectorIndex:
+    """pgvector index: `none`, `hnsw` or `ivfflat`, with pgvector's names and limits.
+
+    Defaults of `lists` and `probes` follow pgvector's documentation: one list per thousand rows (the square root
+    above a million rows), and the square root of the lists as probes.
+
+    The planner reads the whole table if it estimates that to be cheaper, already with `ef_search=200` over 5,000
+    rows. The result is then exact regardless of the index. `force=True` prevents it, so that the index is measured.
+    """
+
+    kind: str = "hnsw"
+    metric: str = "cosine"
+    half: bool = False
+    m: int = 16
+    ef_construction: int = 64
+    ef_search: int = 40
+    lists: int | None = None
+    probes: int | None = None
+    force: bool = False
+    binary: bool = False
+    """Whether to index only the signs of the values.
+
+    Candidates are then found by Hamming distance and compared in full precision.
+    """
+
+    def __post_init__(self) -> None:
+        one_of("index", self.kind, ("none", "hnsw", "ivfflat"))
+        one_of("metric", self.metric, METRICS)
+        whole("m", self.m, 2, 100)
+        whole("ef_construction", self.ef_construction, 4, 1000)
+        whole("ef_search", self.ef_search, 1, MOST_SEARCHED)
+        for name in ("lists", "probes"):
+            if (value := getattr(self, name)) is not None:
+                whole(name, value, 1, 32_768)
+        if self.kind == "hnsw" and self.ef_construction < 2 * self.m:
+            raise BadInput(f"ef_construction is {self.ef_construction}; it must be at least 2 * m = {2 * self.m}")
+
+    @property
+    def type(self) -> str:
+        """PostgreSQL type of the column."""
+        return "halfvec" if self.half else "vector"
+
+    @property
+    def operator(self) -> str:
+        """SQL operator of the distance."""
+        return OPERATORS[self.metric]
+
+    def check(self, dimension: int) -> None:
+        """Raise BadInput for vectors with too many dimensions for the index."""
+        most = 16_000 if self.kind == "none" or self.binary else 4_000 if self.half else 2_000
+        if dimension > most:
+            hint = "half=True takes up to 4000" if dimension <= 4_000 else "index=none takes up to 16000"
+            raise BadInput(f"{self.kind} of {self.type} takes up to {most} dimensions, not {dimension}", hint=hint)
+
+    def over(self, rows: int) -> VectorIndex:
+        """Return the index with lists and probes chosen for a number of rows."""
+        lists = self.lists or max(1, rows // 1000 if rows <= 1_000_000 else round(rows**0.5))
+        return replace(self, lists=lists, probes=self.probes or max(1, round(lists**0.5)))
+
+    def creation(self, table: str, dimension: int = 0) -> sql.Composed | None:
+        """Return the statement that creates the index on the column `embedding`.
+
+        None without index. Only a binary index needs the dimension.
+        """
+        from psycopg import sql
+
+        numbers: dict[str, int | None] = {"m": self.m, "ef_construction": self.ef_construction}
+        if self.kind == "none":
+            return None
+        if self.kind == "ivfflat":
+            numbers = {"lists": self.lists}
+        options = [sql.SQL("{} = {}").format(sql.Identifier(name), sql.Literal(n)) for name, n in numbers.items()]
+        signs = sql.SQL("(binary_quantize(embedding)::bit({}))").format(sql.Literal(dimension))
+        return sql.SQL("CREATE INDEX ON {} USING {} ({} {}) WITH ({})").format(
+            sql.Identifier(table),
+            sql.Identifier(self.kind),
+            signs if self.binary else sql.SQL("embedding"),
+            sql.Identifier("bit_hamming_ops" if self.binary else f"{self.type}_{self.metric}_ops"),
+            sql.SQL(", ").join(options),
+        )
+
+    def search(self, table: str, dimension: int, *, filtered: str, explained: bool) -> sql.Composed:
+        """Compose the statement of a search, or of its plan.
+
+        `filtered` is a condition with placeholders, or empty.
+        """
+        from psycopg import sql
+
+        text = BY_SIGNS if self.binary else NEAREST
+        return sql.SQL(("EXPLAIN (FORMAT JSON) " if explained else "") + text).format(
+            operator=sql.SQL(self.operator),
+            type=sql.Identifier(self.type),
+            table=sql.Identifier(table),
+            filter=sql.SQL(f"WHERE {filtered}" if filtered else ""),
+            dimension=sql.Literal(dimension),
+        )
+
+    def settings(self) -> list[tuple[str, str]]:
+        """Return the settings of all searches."""
+        made = [("enable_seqscan", "off")] if self.force else []
+        if self.kind == "hnsw":
+            made.append(("hnsw.ef_search", str(self.ef_search)))
+        elif self.kind == "ivfflat":
+            made.append(("ivfflat.probes", str(self.probes or 1)))
+        return made
+
+    def local(self, k: int, *, filtered: bool) -> list[tuple[str, str]]:
+        """Return additional settings of one search.
+
+        An index scan returns at most `ef_search` rows, from which a filter removes some. Iterative scans keep the
+        order for HNSW; for IVFFlat the order is relaxed, and the statement sorts again.
+        """
+        made: list[tuple[str, str]] = []
+        if self.kind == "hnsw":
+            if k > self.ef_search:
+                made.append(("hnsw.ef_search", str(min(k, MOST_SEARCHED))))
+            if filtered or k > MOST_SEARCHED:
+                made.append(("hnsw.iterative_scan", "strict_order"))
+        elif self.kind == "ivfflat" and filtered:
+            made.append(("ivfflat.iterative_scan", "relaxed_order"))
+        return made
+
+    def describe(self) -> dict[str, Any]:
+        """Return the effective parameters for manifests."""
+        kind = "binary" if self.binary else self.kind
+        about: dict[str, Any] = {"index": kind, "metric": self.metric, "type": self.type}
+        if self.kind == "hnsw":
+            about |= {"m": self.m, "ef_construction": self.ef_construction, "ef_search": self.ef_search}
+        if self.kind == "ivfflat":
+            about |= {"lists": self.lists, "probes": self.probes}
+        if self.kind != "none":
+            about["force"] = self.force
+            about["build_seeded"] = False  # pgvector draws HNSW levels and IVFFlat centres without a seed
+        return about
+
+
+def scans_vectors(plan: Any) -> bool:
+    """Return whether a plan of EXPLAIN (FORMAT JSON) uses a vector index.
+
+    Only vector indexes are scanned in order of a distance.
+    """
+    return any(node.get("Node Type") == "Index Scan" and "Order By" in node for node in _nodes(plan))
+
+
+def _nodes(plan: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(plan, dict):
+        yield plan
+        for value in plan.values():
+            yield from _nodes(value)
+    elif isinstance(plan, list):
+        for value in plan:
+            yield from _nodes(value)

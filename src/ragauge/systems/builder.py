@@ -1,0 +1,307 @@
+"""Build systems from specs: look up plug-ins, build shared parts once, and measure build times."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from ragauge.compute.progress import Heard
+from ragauge.core import plugins, protocols
+from ragauge.core.composition import GRAPH, _called, _check_names, _name, _told, as_list, is_reproducible, parts_of
+from ragauge.core.composition import MADE_OF as _MADE_OF
+from ragauge.core.composition import WALKERS as _WALKERS
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput
+from ragauge.core.hashes import code_hash
+from ragauge.core.protocols import Embedder, Retriever, is_async
+from ragauge.core.specs import Spec, parse, without_secrets
+from ragauge.models.embedders import Cached, InPieces, VectorCaches, fitted
+from ragauge.systems.adapters import Adapted, as_retriever
+from ragauge.systems.graph_corpus import Terrain
+
+
+class Workshop:
+    """Builds systems on one corpus; parts that several systems share are built once.
+
+    Async systems belong to the event loop in which they were built. They are built again for each use.
+    """
+
+    def __init__(
+        self,
+        documents: Sequence[Document],
+        systems: Mapping[str, Any] | None = None,
+        *,
+        cache: Path | None = None,
+        progress: Heard | None = None,
+    ) -> None:
+        self._documents = documents
+        self._progress = progress
+        self._systems = dict(systems or {})
+        self._built: dict[str, Any] = {}
+        self._seconds: dict[str, float] = {}
+        self._parts: dict[str, set[str]] = {}
+        self._caches: dict[str, list[Cached]] = {}
+        """Vector caches of each part, by part key."""
+        self._vectors = None if cache is None else VectorCaches(cache / "embeddings")
+        self._inside: list[tuple[str, list[float]]] = []
+        """Parts being built, innermost last: key, and build times in seconds of the parts built for it."""
+
+    @asynccontextmanager
+    async def opened(self, system: Any) -> AsyncIterator[Retriever]:
+        """Open a retriever from a name of this experiment, a spec, or an object."""
+        found = self._found(system)
+        async with AsyncExitStack() as closing:
+            if isinstance(found, Spec):
+                yield await self._retriever(self._whole(found, ()), closing)
+            else:
+                yield as_retriever(found)
+
+    def check(self, system: Any) -> None:
+        """Check every name and option of a system.
+
+        Nothing is built, and no library is imported.
+        """
+        found = self._found(system)
+        if isinstance(found, Spec):
+            _check_names("retrievers", self._whole(found, ()))
+        else:
+            as_retriever(found)
+
+    def parts(self, system: Any) -> list[tuple[str, str]]:
+        """Return family and name of every plug-in of a system.
+
+        The list is empty for an object.
+        """
+        found = self._found(system)
+        return list(parts_of("retrievers", self._whole(found, ()))) if isinstance(found, Spec) else []
+
+    def identity(self, system: Any) -> dict[str, str]:
+        """Return what identifies a system: its spec, or name and code hash of an object.
+
+        The result is written to files and contains no secrets.
+        """
+        found = self._found(system)
+        if isinstance(found, Spec):
+            return {"description": str(without_secrets(_told(self._whole(found, ()))))}
+        if isinstance(found, Adapted) and found.id:
+            return {"description": f"{_name(found.wrapped)}(id={found.id})", "code": code_hash(found.wrapped)}
+        return {"description": _name(found), "code": code_hash(found)}
+
+    def is_reproducible(self, system: Any) -> bool:
+        """Return whether the spec of a system identifies it; never true for objects."""
+        found = self._found(system)
+        return isinstance(found, Spec) and is_reproducible("retrievers", self._whole(found, ()))
+
+    def seconds(self, system: Any) -> float:
+        """Return the build time of a system in seconds, including shared parts."""
+        return sum(self._seconds.get(part, 0.0) for part in self._all_parts(system))
+
+    def is_cached(self, system: Any) -> bool:
+        """Return whether document vectors came from the cache.
+
+        The build time is then not valid.
+        """
+        return any(cache.is_reused for part in self._all_parts(system) for cache in self._caches.get(part, ()))
+
+    def _all_parts(self, system: Any) -> set[str]:
+        """Return the keys of a system built from a spec and of all its parts."""
+        found = self._found(system)
+        if not isinstance(found, Spec):
+            return set()
+        parts = {str(self._whole(found, ()))}
+        while more := {inner for part in parts for inner in self._parts.get(part, ())} - parts:
+            parts |= more
+        return parts
+
+    def close(self) -> None:
+        """Close all systems and parts that were built."""
+        for built in self._built.values():
+            protocols.close(built)
+        self._built.clear()
+        if self._vectors is not None:
+            self._vectors.close()
+
+    def _found(self, system: Any) -> Any:
+        """Resolve names of this experiment and return a spec or an object."""
+        seen: list[str] = []
+        while isinstance(system, str) and self._systems.get(system, system) != system:
+            if system in seen:
+                raise BadInput(f"the system `{system}` is made of itself")
+            seen.append(system)
+            system = self._systems[system]
+        return parse(system) if isinstance(system, str) else system
+
+    def _whole(self, spec: Spec, above: tuple[str, ...]) -> Spec:
+        """Return a spec with names of this experiment expanded.
+
+        A system that contains itself is refused.
+        """
+        if str(spec) in above:
+            raise BadInput(f"the system `{spec}` is made of itself")
+        options = dict(spec.options)
+        if spec.name in _MADE_OF and not options.keys() & {"of", "retriever"}:
+            inner = [Spec(name) for name in _MADE_OF[spec.name]]
+            return Spec(spec.name, {"of": inner if len(inner) > 1 else inner[0], **options})
+        for key in ("of", "retriever"):
+            if key in options:
+                found = [self._found(one) for one in as_list(options[key])]
+                whole = [self._whole(one, (*above, str(spec))) if isinstance(one, Spec) else one for one in found]
+                options[key] = whole if isinstance(options[key], list) else whole[0]
+        return Spec(spec.name, options)
+
+    async def _retriever(self, whole: Spec, closing: AsyncExitStack) -> Retriever:
+        key = str(whole)
+        if key in self._built:
+            found: Retriever = self._built[key]
+            return found
+        options = dict(whole.options)
+        made_of = next((name for name in ("of", "retriever") if name in options), None)
+        inner = as_list(options.pop(made_of)) if made_of else []
+        retrievers = [
+            await self._retriever(one, closing) if isinstance(one, Spec) else as_retriever(one) for one in inner
+        ]
+        if made_of and whole.name not in _MADE_OF:
+            options[made_of] = retrievers  # A plug-in may accept retrievers; built-in systems reject the option.
+        self._parts[key] = {str(one) for one in inner if isinstance(one, Spec)}
+        began = time.perf_counter()
+        factory = plugins.find("retrievers", whole.name)
+        with self._noting(key) as elsewhere:
+            made = self._made(factory, whole, retrievers, options)
+        retriever: Retriever = await made if inspect.isawaitable(made) else made
+        if whole.name not in plugins.TABLE["retrievers"]:
+            adapted = as_retriever(retriever)  # Results of a plug-in are converted to hits.
+            adapted.owned = retriever
+            retriever = adapted
+        self._seconds[key] = time.perf_counter() - began - sum(elsewhere)
+        if is_async(retriever):
+            closing.push_async_callback(_close, retriever)
+        else:
+            self._built[key] = retriever
+        return retriever
+
+    def _made(self, factory: Any, spec: Spec, retrievers: list[Retriever], options: dict[str, Any]) -> Any:
+        first: list[Any] = [self._documents]
+        if spec.name in ("pipeline", "filtered") and len(retrievers) != 1:
+            raise BadInput(f"`{spec}`: a {spec.name} is made of one system, not of {len(retrievers)}")
+        if spec.name == "hybrid":
+            first = [retrievers]
+            if "weights" in options:
+                options["weights"] = as_list(options["weights"])
+        elif spec.name == "pipeline":
+            wanted = options.pop("rerankers", options.pop("reranker", []))
+            first = [retrievers[0], [self._reranker(one) for one in as_list(wanted)]]
+        elif spec.name == "filtered":
+            if not isinstance(options.get("where"), Mapping):
+                # On the command line the conditions are written as options: filtered(of=bm25, module=json).
+                most = {"most": options.pop("most")} if "most" in options else {}
+                options = {"where": options, **most}
+            first = [retrievers[0]]
+        elif spec.name == "dense":
+            embedder, options["document_embedder"] = self._embedders(options.pop("embedder", "wordllama"))
+            first = [self._documents, embedder, self._part("stores", options.pop("store", "exact"))]
+        elif spec.name == "pgvector":
+            embedder, options["document_embedder"] = self._embedders(options.pop("embedder", "wordllama"))
+            first = [self._documents, embedder]
+        elif spec.name in _WALKERS:
+            first = [self._terrain(options)]
+        elif spec.name == "http":
+            first = []
+        return _called(factory, spec, first, options)
+
+    def _reranker(self, description: Any) -> Any:
+        spec = parse(description) if isinstance(description, str) else description
+        if not isinstance(spec, Spec) or spec.name not in ("mmr", "embedding", *_WALKERS):
+            return self._part("rerankers", spec)
+
+        def made() -> Any:
+            options = dict(spec.options)
+            factory = plugins.find("rerankers", spec.name)
+            if spec.name in _WALKERS:
+                first: list[Any] = [self._terrain(options)]
+            else:
+                embedder, options["document_embedder"] = self._embedders(options.pop("embedder", "wordllama"))
+                first = [embedder, self._documents]
+            return _called(factory, spec, first, options)
+
+        return self._once(f"rerankers:{spec}", made)
+
+    def _terrain(self, options: dict[str, Any]) -> Terrain:
+        """Build the linked corpus of an embedder and a graph.
+
+        Both are removed from `options`.
+        """
+        described, linked = options.pop("embedder", "wordllama"), as_list(options.pop("graph", GRAPH))
+
+        def made() -> Terrain:
+            embedder, remembering = self._embedders(described)
+            linkers = [self._part("graphs", one) for one in linked]
+            return Terrain(self._documents, embedder, linkers, document_embedder=remembering)
+
+        found: Terrain = self._once(f"terrain:{described}:{'+'.join(map(str, linked))}", made)
+        return found
+
+    def _embedders(self, description: Any) -> tuple[Embedder, Embedder]:
+        """Return the embedder for queries, and the one for documents, which may be cached."""
+        embedder = self._learned(self._part("embedders", description))
+        cached: Embedder = embedder
+        if self._vectors is not None:
+            spec = parse(description) if isinstance(description, str) else description
+            is_own = not isinstance(spec, Spec) or spec.name not in plugins.TABLE["embedders"]
+            cached = remembered = self._vectors.of(embedder, is_own=is_own)
+            self._caches.setdefault(self._inside[-1][0] if self._inside else "", []).append(remembered)
+        return embedder, cached if self._progress is None else InPieces(cached, self._progress)
+
+    def _learned(self, embedder: Embedder) -> Embedder:
+        """Fit an embedder to the corpus if needed, once for all systems."""
+        if not callable(getattr(embedder, "fitted", None)):
+            return embedder
+        texts = [document.whole for document in self._documents]
+        found: Embedder = self._once(f"fitted:{id(embedder)}", lambda: fitted(embedder, texts, self._progress))
+        return found
+
+    def _part(self, family: str, description: Any) -> Any:
+        spec = parse(description) if isinstance(description, str) else description
+        if not isinstance(spec, Spec):
+            method = {"embedders": "embed", "stores": "add", "rerankers": "rerank", "graphs": "link"}[family]
+            if not hasattr(spec, method) and not (family == "rerankers" and callable(spec)):
+                raise BadInput(f"{spec!r} is no {family.removesuffix('s')}: it has no `{method}`")
+            return spec  # An object of the caller.
+
+        def made() -> Any:
+            return _called(plugins.find(family, spec.name), spec, [], dict(spec.options))
+
+        return made() if family == "stores" else self._once(f"{family}:{spec}", made)  # Stores are not shared.
+
+    def _once(self, key: str, made: Callable[[], Any]) -> Any:
+        """Build a part once; its build time counts for every system that uses it."""
+        if self._inside:
+            self._parts.setdefault(self._inside[-1][0], set()).add(key)
+        if key not in self._built:
+            began = time.perf_counter()
+            with self._noting(key) as elsewhere:
+                self._built[key] = made()
+            took = time.perf_counter() - began
+            self._seconds[key] = took - sum(elsewhere)
+            if self._inside:
+                self._inside[-1][1].append(took)
+        return self._built[key]
+
+    @contextmanager
+    def _noting(self, key: str) -> Iterator[list[float]]:
+        """Collect the build times of the parts that are built inside this context."""
+        elsewhere: list[float] = []
+        self._inside.append((key, elsewhere))
+        try:
+            yield elsewhere
+        finally:
+            self._inside.pop()
+
+
+async def _close(thing: Any) -> None:
+    closing = protocols.close(thing)
+    if inspect.isawaitable(closing):
+        await closing

@@ -1,1 +1,0 @@
-"""Embedders: turn texts into vectors; each library is imported when its embedder is created."""

@@ -1,0 +1,258 @@
+"""Operations of graph walks: links as tables, random draws for many walkers, ranking of visited nodes.
+
+All of them are vectorised: a step of all walkers is a few array operations.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.core.documents import Document, Hit
+from ragauge.core.errors import BadInput
+from ragauge.core.graphs import Graph, Links
+from ragauge.core.protocols import Embedder, Linker, Vectors
+from ragauge.core.records import Floats, Ints
+from ragauge.core.settings import whole
+from ragauge.core.stages import stage
+from ragauge.models.embedders.directions import unit
+from ragauge.systems.bm25 import best
+
+
+class Terrain:
+    """Documents with their unit vectors and their graph; several graph systems can share one.
+
+    `document_embedder` may be cached; queries always use `embedder`. A text whose vector is all zeros has the
+    similarity 0 to everything.
+    """
+
+    def __init__(
+        self,
+        documents: Sequence[Document],
+        embedder: Embedder,
+        linkers: Sequence[Linker],
+        *,
+        document_embedder: Embedder | None = None,
+    ) -> None:
+        self.documents = documents
+        self.embedder = embedder
+        self.rows = {document.id: row for row, document in enumerate(documents)}
+        if len(self.rows) < len(documents):
+            twice = next(one.id for row, one in enumerate(documents) if self.rows[one.id] != row)
+            raise BadInput(f"two documents have the id `{twice}`, and a node needs one of its own")
+        self.vectors: Vectors = unit(_embedded(documents, document_embedder or embedder))
+        links: dict[str, Links] = {}
+        for linker in linkers:
+            if linker.name in links:
+                raise BadInput(f"the graph has `{linker.name}` twice")
+            links[linker.name] = linker.link(documents, self.vectors)
+        self.graph = Graph.of(list(self.rows), links)
+
+    def likeness(self, query: str) -> Floats:
+        """Compute the cosine of the query to every document; all zeros for a zero vector."""
+        if not self.documents:
+            return np.zeros(0)
+        with stage("embed"):
+            given = self.embedder.embed([query])
+        if not np.isfinite(given).all():
+            raise BadInput(f"the embedder `{self.embedder.name}` gave a vector that is no numbers for the query")
+        with stage("retrieve"):
+            return np.asarray(self.vectors @ unit(given)[0], np.float64)
+
+    def numbers(self, field: str) -> Floats:
+        """Return a numeric metadata field per document, scaled to 0 to 1; 0 if missing."""
+        raw = [_number(document.metadata.get(field)) for document in self.documents]
+        known = [value for value in raw if not math.isnan(value)]
+        if not known:
+            held = next((one for document in self.documents if (one := document.metadata.get(field)) is not None), None)
+            what = "" if held is None else f": {held!r} is none"
+            raise BadInput(f"no document has a number called `{field}` in its metadata{what}")
+        low, high = min(known), max(known)
+        scaled = (np.nan_to_num(np.array(raw), nan=low) - low) / ((high - low) or 1.0)
+        return np.asarray(scaled, np.float64)
+
+    def best(self, scores: Floats, likeness: Floats, k: int) -> list[Hit]:
+        """Return the `k` best documents; ties are broken by similarity, then by position."""
+        k = min(max(k, 0), len(scores))
+        if k == 0:
+            return []
+        least = np.partition(scores, len(scores) - k)[len(scores) - k]
+        some = np.flatnonzero(scores >= least)
+        rows = some[np.lexsort((-likeness[some], -scores[some]))][:k]
+        return self.hits(rows, scores[rows])
+
+    def hits(self, rows: Ints, scores: Floats) -> list[Hit]:
+        """Return hits for document rows, in the given order, with the given scores."""
+        found = (self.documents[row] for row in rows.tolist())
+        return [Hit(one.id, score, one.text, one.metadata) for one, score in zip(found, scores.tolist(), strict=True)]
+
+    def about(self) -> dict[str, Any]:
+        """Return embedder and graph for the manifest."""
+        return {"embedder": self.embedder.name, "graph": self.graph.about()}
+
+
+def _number(value: Any) -> float:
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if plain and abs(value) <= sys.float_info.max else math.nan
+
+
+def _embedded(documents: Sequence[Document], embedder: Embedder) -> Vectors:
+    """Embed the documents and check that all values are finite."""
+    if not documents:
+        return np.zeros((0, 1), np.float32)
+    vectors = np.asarray(embedder.embed([document.whole for document in documents]), np.float32)
+    if vectors.ndim != 2 or len(vectors) != len(documents):
+        raise BadInput(f"the embedder `{embedder.name}` gave {len(vectors)} vectors for {len(documents)} texts")
+    wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(wrong):
+        name = documents[int(wrong[0])].id
+        raise BadInput(f"the embedder `{embedder.name}` gave a vector that is no numbers for the document `{name}`")
+    return vectors
+
+
+Mask = NDArray[np.bool_]
+
+NOWHERE = -1
+"""Value for no node in a path, or no link in a move."""
+TIE = 1e-6
+"""Weight of the similarity that is added to a score to break ties."""
+STRONGEST = 20.0
+"""Maximum weight of a prior; the highest value then has 500 million times the odds of the lowest."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """Heaviest links of every node as tables of equal shape, one row per node."""
+
+    ends: Ints
+    """Node at the other end."""
+    weights: Floats
+    """Weight of the link: 1 for the heaviest of all, 0 if a node has no more links."""
+    numbers: Ints
+    """Number of the link; the same from both of its nodes."""
+    links: int
+    """Number of links."""
+
+    @classmethod
+    def of(cls, graph: Graph, most: int) -> Ways:
+        """Build the table of a graph with at most `most` links per node.
+
+        Of equally heavy links, a hash of the ids decides. Positions would not do: in a corpus that is sorted by type, a
+        whole type could be missing.
+
+        >>> from ragauge.core.graphs import Links
+        >>> triangle = Links(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([1.0, 4.0, 2.0]))
+        >>> ways = Ways.of(Graph.of(["a", "b", "c"], {"side": triangle}), 2)
+        >>> ways.ends.tolist(), ways.weights.tolist(), ways.numbers.tolist()
+        ([[2, 1], [2, 0], [0, 1]], [[1.0, 0.25], [0.5, 0.25], [1.0, 0.5]], [[1, 0], [2, 0], [1, 2]])
+        """
+        n, sources = len(graph), graph.sources
+        hashes = np.array([crc32(name.encode("utf-8", "surrogatepass")) for name in graph.ids], np.int64)
+        order = np.lexsort((graph.ends, hashes[graph.ends], -graph.weights, sources))
+        places = np.arange(len(order)) - graph.starts[sources]  # Sources keep their order here.
+        order, rows, places = (one[places < most] for one in (order, sources, places))
+        low, high = np.minimum(sources, graph.ends), np.maximum(sources, graph.ends)
+        pairs, numbers = np.unique(low * n + high, return_inverse=True)
+        shape = (n, max(1, int(places.max(initial=0)) + 1))
+        ways = cls(np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.int64), len(pairs))
+        ways.ends[rows, places] = graph.ends[order]
+        ways.weights[rows, places] = graph.weights[order] / graph.weights.max(initial=0.0)
+        ways.numbers[rows, places] = numbers[order]
+        return ways
+
+    def raised(self, power: float) -> Floats:
+        """Return the weights to a power; 0 for missing links, even if the power is 0."""
+        return np.where(self.weights > 0, self.weights**power, 0.0)
+
+    def within(self, rows: Ints) -> Ways:
+        """Return the table of the links among some nodes, renumbered in the given order."""
+        local = np.full(len(self.ends), NOWHERE)
+        local[rows] = np.arange(len(rows))
+        ends = local[self.ends[rows]]
+        inside = (ends >= 0) & (self.weights[rows] > 0)
+        kept, numbers = np.unique(self.numbers[rows][inside], return_inverse=True)
+        ways = Ways(
+            np.where(inside, ends, 0), np.where(inside, self.weights[rows], 0.0), np.zeros_like(ends), len(kept)
+        )
+        ways.numbers[inside] = numbers
+        return ways
+
+
+def drawn(worth: Floats, chance: Floats) -> tuple[Ints, Mask]:
+    """Draw a column per row in proportion to its values.
+
+    Also return whether a row has any value above 0. `chance` has a random number below 1 for each row.
+    """
+    sums = np.cumsum(worth, axis=1)
+    marks = chance * sums[:, -1]  # A number below 1 times a sum is below that sum, even after rounding.
+    return (sums > marks[:, None]).argmax(axis=1), sums[:, -1] > 0
+
+
+def drawn_from(rows: Ints, worth: Floats, chance: Floats) -> Ints:
+    """Draw rows in proportion to their values, one for each random number below 1."""
+    sums = np.cumsum(worth)
+    return np.asarray(rows[np.searchsorted(sums, chance * sums[-1], side="right")], np.int64)
+
+
+def once(paths: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct values of each path, and the index of their path."""
+    ordered = np.sort(paths, axis=1)
+    new = ordered >= 0
+    new[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
+    return ordered[new], np.nonzero(new)[0]
+
+
+def spread(values: Floats) -> Floats:
+    """Scale values to 0 to 1; 0 if all are equal."""
+    low, high = values.min(), values.max()
+    return np.asarray((values - low) / ((high - low) or 1.0), np.float64)
+
+
+def preference(terrain: Terrain, field: str, weight: float) -> Floats:
+    """Compute exp(`weight` times a metadata field) per node, at most 1.
+
+    Without a field it is 1.
+    """
+    return np.exp(weight * (terrain.numbers(field) - 1)) if field else np.ones(len(terrain.documents))
+
+
+def points(worth: Floats, likeness: Floats, preferred: Floats) -> Floats:
+    """Compute scores; ties are broken by similarity to the query."""
+    return np.asarray((worth + TIE * likeness) * preferred, np.float64)
+
+
+def ranked(terrain: Terrain, k: int, likeness: Floats, rows: Ints, scores: Floats) -> list[Hit]:
+    """Rank visited nodes by score, then all others by similarity, with lower scores."""
+    order = np.argsort(-scores, kind="stable")[: max(k, 0)]
+    found, reached = rows[order], scores[order]
+    if k > len(found):
+        others = likeness.copy()
+        others[rows] = -np.inf
+        more = best(others, min(k, len(likeness)) - len(found))
+        found = np.concatenate([found, more])
+        reached = np.concatenate([reached, scores.min() - 2 + likeness[more]])
+    return terrain.hits(found, reached)
+
+
+def checked(kind: str, counts: dict[str, int], shares: dict[str, float]) -> dict[str, Any]:
+    """Check counts (integers from 1) and shares (0 to 1), and return both."""
+    for name, count in counts.items():
+        whole(f"{kind}: {name}", count)
+    for name, share in shares.items():
+        between(f"{kind}: {name}", share, 0, 1)
+    return {**counts, **shares}
+
+
+def between(name: str, value: float, least: float, most: float = math.inf) -> float:
+    """Check that a number is finite and within its bounds, and return it."""
+    if not least <= value <= most or math.isinf(value):
+        bounds = f"at least {least:g}" if math.isinf(most) else f"between {least:g} and {most:g}"
+        raise BadInput(f"{name} is {value:g}, not {bounds}")
+    return value

@@ -1,0 +1,181 @@
+"""Link documents that name each other or share names, without a model."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from ragauge.core import graphs
+from ragauge.core.documents import Document
+from ragauge.core.protocols import Vectors
+from ragauge.core.settings import whole
+from ragauge.systems.graph_links import described, heaviness, pairs
+
+TOKEN = re.compile(r"\n|\w+(?:\.\w+)*|[^\w\s]")
+"""Word, words joined by dots as in `json.dumps`, punctuation mark, or end of line."""
+IDENTIFIER = re.compile(
+    r"(?=.*[^\W\d_]{2}).*\w[._]+\w|.*[a-z][A-Z]|.*[A-Z]{2}[a-z]{2}|(?=\w{3}).*(?:[A-Z]\w*\d|\d\w*[A-Z])"
+)
+"""Start of an identifier, which is no ordinary word: `json.dumps`, `read_text`, `OrderedDict`, `HTTPServer`, `T1059`.
+"""
+BEGINNING = frozenset("\n.!?:;*#>|•\"'“‘`([{-–—")  # noqa: RUF001 - quotes and dashes as they are printed
+"""Marks after which a capital letter is no sign of a name, because a sentence, an item or a quotation may begin."""
+
+
+class Entities:
+    """Linker of documents that name each other (`mentions`) or share names (`shared`).
+
+    A document is named by its id or title. An identifier (with a dot or `_` inside, in CamelCase, or of capitals and
+    digits) must match exactly; a name of at least two words matches in any case. An id with dots is also named by its
+    last part, if that is an identifier and no other id: `OrderedDict` for `collections.OrderedDict`. Of names with dots
+    the longest known one counts: `json.dumps.x` names `json.dumps`. A link has the weight `rarity / bearers`, where
+    bearers is the number of documents with that name. There is no link if more than `most` documents have the name, or
+    more than `common` name it.
+
+    Shared names are identifiers, and words that are capitalised inside sentences in more documents than they are in
+    lower case. A name in 2 to `most` documents links every two of them, with the weight `rarity`.
+
+    The rarity of a name in `m` of `n` documents is `ln(n / m) / ln(n / 2)`, at most 1: 1 for two documents, 0 for all.
+    For two documents the heaviest link counts, multiplied by `weight`.
+    """
+
+    def __init__(
+        self, *, mentions: bool = True, shared: bool = True, most: int = 10, common: int = 50, weight: float = 1.0
+    ) -> None:
+        self._mentions, self._shared = mentions, shared
+        self._most = whole("entities: most", most, 2)
+        self._common = whole("entities: common", common)
+        self._weight = heaviness("entities", weight)
+        self.name = described(
+            "entities", type(self), mentions=mentions, shared=shared, most=most, common=common, weight=weight
+        )
+
+    def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.Links:  # noqa: ARG002 - not by nearness
+        """Return the links of both kinds; every text is read once."""
+        names = _Names(documents)
+        words = _Words()
+        naming: dict[str, list[int]] = {}
+        for row, document in enumerate(documents):
+            tokens = TOKEN.findall(document.whole)
+            if self._mentions:
+                for name in names.inside(tokens, row):
+                    naming.setdefault(name, []).append(row)
+            if self._shared:
+                words.read(tokens)
+        ones, others, weights = [], [], []
+        for name, rows in naming.items():
+            bearers = names.bearers[name]
+            if len(bearers) <= self._most and len(rows) <= self._common:
+                ones += [row for row in rows for _ in bearers]
+                others += [bearer for _ in rows for bearer in bearers]
+                weights += [_rarity(len(rows), len(documents)) / len(bearers)] * (len(rows) * len(bearers))
+        groups = words.shared(self._most)
+        rare = np.array([_rarity(len(rows), len(documents)) for rows in groups])
+        first, second, whose = pairs(groups)
+        heavy = np.concatenate([np.array(weights), rare[whose]]) * self._weight
+        some = heavy > 0  # A name in all documents links none.
+        one = np.concatenate([np.array(ones, np.int64), first])[some]
+        other = np.concatenate([np.array(others, np.int64), second])[some]
+        return graphs.Links(one, other, heavy[some])
+
+
+class _Names:
+    """Names of documents."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self.bearers: dict[str, list[int]] = {}
+        self._lengths: dict[str, list[int]] = {}
+        last: dict[str, list[int]] = {}
+        for row, document in enumerate(documents):
+            for name in {document.id, document.title}:
+                tokens = _line(TOKEN.findall(name))
+                if len(tokens) == 1 and IDENTIFIER.match(tokens[0]):
+                    _note(self.bearers, tokens[0], row)
+                    if IDENTIFIER.match(part := tokens[0].rpartition(".")[2]):
+                        _note(last, part, row)
+                elif sum(token[0].isalnum() for token in tokens) > 1:
+                    folded = [token.casefold() for token in tokens]
+                    _note(self.bearers, " ".join(folded), row)
+                    self._lengths.setdefault(folded[0], []).append(len(folded))
+        self.bearers = last | self.bearers  # A full name takes precedence over the last part of another.
+        self._lengths = {first: sorted(set(sizes), reverse=True) for first, sizes in self._lengths.items()}
+
+    def inside(self, tokens: Sequence[str], row: int) -> set[str]:
+        """Return the names of other documents in the text of a document."""
+        words = _line(tokens)
+        found = {name for word in set(words) if (name := self._identifier(word, row))}
+        folded = [word.casefold() for word in words]
+        beyond = 0
+        for at, word in enumerate(folded):
+            if at >= beyond and word in self._lengths:
+                for length in self._lengths[word]:
+                    if self._others(name := " ".join(folded[at : at + length]), row):
+                        found.add(name)
+                        beyond = at + length
+                        break
+        return found
+
+    def _identifier(self, word: str, row: int) -> str:
+        """Return the longest name of another document that a word equals or starts with."""
+        while word and not self._others(word, row):
+            word = word.rpartition(".")[0]
+        return word
+
+    def _others(self, name: str, row: int) -> bool:
+        """Return whether a name belongs to another document."""
+        return self.bearers.get(name, [row]) != [row]
+
+
+class _Words:
+    """Words that may be names, and the documents that contain them."""
+
+    def __init__(self) -> None:
+        self._documents = 0
+        self._rows: dict[str, list[int]] = {}
+        self._plain: Counter[str] = Counter()
+        """Number of documents that contain a word in lower case."""
+        self._inside: Counter[str] = Counter()
+        """Number of documents that contain it capitalised inside a sentence."""
+
+    def read(self, tokens: Sequence[str]) -> None:
+        """Add the next document."""
+        before = "\n"
+        inside = set()
+        for token in tokens:
+            if token[0].isupper() and before not in BEGINNING:
+                inside.add(token)
+            before = token
+        for token in set(tokens):
+            if IDENTIFIER.match(token) or (token[0].isupper() and token.isalpha() and len(token) > 1):
+                _note(self._rows, token, self._documents)
+        self._plain.update({token for token in set(tokens) if token[0].islower()})
+        self._inside.update(inside)
+        self._documents += 1
+
+    def shared(self, most: int) -> list[list[int]]:
+        """Return the documents of each name that 2 to `most` documents contain."""
+        return [
+            rows
+            for word, rows in self._rows.items()
+            if 1 < len(rows) <= most and (IDENTIFIER.match(word) or self._inside[word] > self._plain[word.lower()])
+        ]
+
+
+def _note(where: dict[str, list[int]], name: str, row: int) -> None:
+    """Add a document to the rows of a name, once."""
+    rows = where.setdefault(name, [])
+    if not rows or rows[-1] != row:
+        rows.append(row)
+
+
+def _line(tokens: Sequence[str]) -> list[str]:
+    """Remove line ends, because a name may span two lines."""
+    return [token for token in tokens if not token.isspace()]
+
+
+def _rarity(naming: int, documents: int) -> float:
+    return 1.0 if naming <= 2 else math.log(documents / naming) / math.log(documents / 2)

@@ -1,0 +1,280 @@
+"""Link documents by metadata, by similarity, or by shared field values."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ragauge.core import graphs
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput
+from ragauge.core.protocols import Vectors
+from ragauge.core.records import Ints
+from ragauge.core.settings import whole
+from ragauge.core.specs import Spec
+from ragauge.stores.nearest_neighbours import nearest
+
+UNKNOWN = "unknown ids"
+"""Reason of a skipped link to an id that no document has."""
+COMPARED = 10_000
+"""Maximum number of ids that are searched for one similar to an unknown id."""
+
+
+class Links:
+    """Linker by ids in the metadata: a list, or lists by relation, `{"uses": ["a", "b"]}`.
+
+    `kinds` are the relations to use, joined by `+`; None for all. Unknown ids are skipped. Every link has the weight
+    `weight`. `rewired` permutes the ends of all links at random, with a fixed seed. Documents keep their number of
+    links, except for the few that would link a document to itself or duplicate a link. A gain that remains after
+    rewiring comes from the number of links, not from where they lead.
+    """
+
+    def __init__(
+        self,
+        *,
+        field: str = "links",
+        kinds: str | Sequence[str] | None = None,
+        weight: float = 1.0,
+        rewired: bool = False,
+    ) -> None:
+        some: list[Any] = list(kinds) if isinstance(kinds, list | tuple) else [kinds]
+        if kinds is not None and not (some and all(isinstance(one, str) for one in some)):
+            raise BadInput(f"links: kinds is {kinds!r}, not names of relations", hint="links(kinds=uses+mitigates)")
+        self._field = field
+        self._kinds = None if kinds is None else frozenset(some)
+        self._weight = heaviness("links", weight)
+        self._rewired = rewired
+        self.name = described("links", type(self), field=field, kinds=kinds, weight=weight, rewired=rewired)
+
+    def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.Links:  # noqa: ARG002 - not by nearness
+        """Return a link for each known id."""
+        rows = {document.id: row for row, document in enumerate(documents)}
+        seen: set[str] = set()
+        ones, others, unknown = [], [], 0
+        for row, document in enumerate(documents):
+            for relation, names in self._relations(document):
+                seen.add(relation)
+                if self._kinds is None or relation in self._kinds:
+                    known = [rows[name] for name in names if name in rows]
+                    unknown += len(names) - len(known)
+                    others += known
+                    ones += [row] * len(known)
+        if self.name != "links" and not self._carried(documents):  # Missing links are no error by default.
+            none = f"no document has `{self._field}` in its metadata, so that `{self.name}` links nothing"
+            raise BadInput(none, hint=_instead(documents) or None)
+        if missing := sorted((self._kinds or frozenset()) - seen):
+            raise BadInput(
+                f"no document has links of the kind `{missing[0]}`",
+                hint=f"there are {', '.join(sorted(filter(None, seen)))}" if any(seen) else "theirs have no kinds",
+            )
+        if self._rewired:
+            others = np.random.default_rng(0).permutation(np.array(others, np.int64)).tolist()
+        return _links(ones, others, np.full(len(ones), self._weight), {UNKNOWN: unknown})
+
+    def doubts(self, documents: Sequence[Document]) -> list[str]:
+        """Describe problems of the links, one sentence each.
+
+        Either no document has links, or links lead to no document.
+        """
+        ids = {document.id: None for document in documents}
+        if not self._carried(documents):
+            there = _instead(documents)
+            return [f"{self.name}: no document has `{self._field}` in its metadata{there and f' ({there})'}."]
+        named = [
+            name
+            for document in documents
+            for relation, names in self._relations(document)
+            if self._kinds is None or relation in self._kinds
+            for name in names
+        ]
+        unknown = [name for name in named if name not in ids]
+        if not unknown:
+            return []
+        name, meant = _meant(unknown, ids)
+        asked = f": did you mean {meant}?" if meant else ""
+        return [f"{self.name}: {len(unknown):,} of {len(named):,} links name no document ({name}{asked})."]
+
+    def _carried(self, documents: Sequence[Document]) -> bool:
+        return any(document.metadata.get(self._field) is not None for document in documents)
+
+    def _relations(self, document: Document) -> Iterator[tuple[str, Sequence[str]]]:
+        """Yield relations with their ids; a plain list has an empty relation."""
+        held = document.metadata.get(self._field)
+        if held is None:
+            return
+        for relation, names in (held if isinstance(held, Mapping) else {"": held}).items():
+            listed = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+            if not listed or not isinstance(relation, str):
+                raise BadInput(
+                    f"the document `{document.id}` has `{self._field}`, but no list of ids and no lists by kind",
+                    hint='links look like ["a", "b"] or {"uses": ["a"], "part of": ["b"]}',
+                )
+            yield relation, names
+
+
+class Nearest:
+    """Linker of every document with the `neighbours` most similar ones; the weight is the cosine.
+
+    Ties are broken by position. Only cosines above `least` link, so that a document with a zero vector has no links.
+    With `mutual` both documents must be among the nearest of the other, which prevents hubs. The cosine is multiplied
+    by `weight`.
+    """
+
+    def __init__(self, *, neighbours: int = 8, mutual: bool = False, least: float = 0.0, weight: float = 1.0) -> None:
+        self._neighbours = whole("knn: neighbours", neighbours)
+        if not 0 <= least <= 1:
+            raise BadInput(f"knn: least is {least}, not a cosine from 0 to 1")
+        self._mutual, self._least = mutual, least
+        self._weight = heaviness("knn", weight)
+        told: dict[str, Any] = {"neighbours": neighbours, "mutual": mutual, "least": least, "weight": weight}
+        self.name = described("knn", type(self), always=("neighbours",), **told)
+
+    def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.Links:
+        """Return a link from each document to its nearest ones."""
+        some = np.flatnonzero(np.any(vectors, axis=1))
+        # Each document is its own nearest. With many duplicates it may be missing; then the last neighbour is dropped.
+        found, distances = nearest(vectors, vectors[some], self._neighbours + 1, "cosine", allowed=some)
+        own = found == some[:, None]
+        if found.shape[1]:
+            own[~own.any(axis=1), -1] = True
+        cosines = 1.0 - distances
+        kept = ~own & (cosines > self._least)
+        ones, others, weights = np.broadcast_to(some[:, None], found.shape)[kept], found[kept], cosines[kept]
+        if self._mutual:
+            n = len(documents)
+            both = np.isin(ones * n + others, others * n + ones)
+            ones, others, weights = ones[both], others[both], weights[both]
+        return graphs.Links(ones, others, weights * self._weight)
+
+
+class Field:
+    """Linker of documents that share a value of a metadata field; each value of a list counts.
+
+    A value in more than `most` documents links none of them, because it is not specific. Every link has the weight
+    `weight`.
+    """
+
+    def __init__(self, *, field: str, most: int = 50, weight: float = 1.0) -> None:
+        if not isinstance(field, str):
+            raise BadInput(f"field: field is {field!r}, not the name of a field")
+        self._field = field
+        self._most = whole("field: most", most, 2)
+        self._weight = heaviness("field", weight)
+        self.name = described("field", type(self), field=field, most=most, weight=weight)
+
+    def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.Links:  # noqa: ARG002 - not by nearness
+        """Return a link for every two documents with a common value."""
+        sharing: dict[Any, list[int]] = {}
+        for row, document in enumerate(documents):
+            for value in dict.fromkeys(self._values(document)):
+                sharing.setdefault(value, []).append(row)
+        if documents and not sharing:
+            raise BadInput(f"no document has a value of `{self._field}` in its metadata")
+        groups = [rows for rows in sharing.values() if len(rows) > 1]
+        few = [rows for rows in groups if len(rows) <= self._most]
+        ones, others, _ = pairs(few)
+        common = {f"values that more than {self._most} documents have": len(groups) - len(few)}
+        return _links(ones, others, np.full(len(ones), self._weight), common)
+
+    def _values(self, document: Document) -> Iterator[tuple[bool, Any]]:
+        """Yield the values of a document.
+
+        A flag marks booleans, which equal 0 and 1 in Python.
+        """
+        held = document.metadata.get(self._field)
+        for value in held if isinstance(held, list | tuple | set | frozenset) else [held]:
+            if value is None or value == "" or value != value:  # noqa: PLR0124 - NaN is no value
+                continue
+            if not isinstance(value, str | int | float):
+                raise BadInput(
+                    f"the document `{document.id}` has a `{self._field}` of the kind {type(value).__name__}",
+                    hint="values that documents can share are texts, numbers, true and false, and lists of these",
+                )
+            yield isinstance(value, bool), value
+
+
+def pairs(groups: Sequence[Sequence[int]]) -> tuple[Ints, Ints, Ints]:
+    """Return all pairs within each group, and the group of each pair.
+
+    >>> [part.tolist() for part in pairs([[4, 7, 9], [2, 3]])]
+    [[4, 4, 7, 2], [7, 9, 9, 3], [0, 0, 0, 1]]
+    """
+    ones, others, whose = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for number, group in enumerate(groups):
+        rows = np.asarray(group, np.int64)
+        low, high = np.triu_indices(len(rows), 1)
+        ones.append(rows[low])
+        others.append(rows[high])
+        whose.append(np.full(len(low), number))
+    return np.concatenate(ones), np.concatenate(others), np.concatenate(whose)
+
+
+def naming(ids: Mapping[str, Any], several: Iterable[Mapping[str, Any]]) -> str | None:
+    """Find the metadata field that names most documents; None if there is none.
+
+    The ids are in a list, or in lists by relation.
+
+    >>> naming({"a": 0, "b": 1}, [{"cites": ["b", "c"], "tags": ["x"]}, {"cites": {"part of": ["a"]}, "likes": ["a"]}])
+    'cites'
+    """
+    found: Counter[str] = Counter()
+    for fields in several:
+        for field, held in fields.items():
+            for names in held.values() if isinstance(held, Mapping) else [held]:
+                if isinstance(names, list | tuple):
+                    found[field] += sum(isinstance(name, str) and name in ids for name in names)
+    best = found.most_common(1)
+    return best[0][0] if best and best[0][1] else None
+
+
+def _instead(documents: Sequence[Document]) -> str:
+    """Describe the metadata field that contains links; empty if none does."""
+    other = naming({one.id: None for one in documents}, (one.metadata for one in documents))
+    return (
+        "" if other is None else f"there is `{other}`, which names documents: {described('links', Links, field=other)}"
+    )
+
+
+def _meant(unknown: Sequence[str], ids: Mapping[str, Any]) -> tuple[str, str]:
+    """Return an unknown id, and the known id that was meant; empty if unclear.
+
+    An id that differs only in case is preferred; otherwise the first unknown id is used.
+
+    >>> _meant(["gone", "W0-LEAD"], {"w0-lead": 0}), _meant(["w0-laed"], {"w0-lead": 0}), _meant(["gone"], {"a": 0})
+    (('W0-LEAD', 'w0-lead'), ('w0-laed', 'w0-lead'), ('gone', ''))
+    """
+    folded = {one.strip().casefold(): one for one in ids}
+    for name in unknown:
+        if name.strip().casefold() in folded:
+            return name, folded[name.strip().casefold()]
+    near = difflib.get_close_matches(unknown[0], list(ids)[:COMPARED], n=1, cutoff=0.8)
+    return unknown[0], near[0] if near else ""
+
+
+def described(kind: str, made: type, *, always: Sequence[str] = (), **options: Any) -> str:
+    """Return the spec of a linker, with the options that differ from the defaults.
+
+    >>> described("knn", Nearest, always=["neighbours"], neighbours=8, mutual=True, least=0.0)
+    'knn(neighbours=8, mutual=true)'
+    """
+    usual = {name: one.default for name, one in inspect.signature(made).parameters.items()}
+    return str(Spec(kind, {name: one for name, one in options.items() if name in always or one != usual[name]}))
+
+
+def heaviness(kind: str, weight: float) -> float:
+    """Return the weight of links; raise BadInput if it is not a finite number above 0."""
+    if not (weight > 0 and math.isfinite(weight)):
+        raise BadInput(f"{kind}: weight is {weight}, not a number above 0")
+    return weight
+
+
+def _links(ones: Any, others: Any, weights: Any, skipped: Mapping[str, int]) -> graphs.Links:
+    """Build links with the counts of those that were skipped."""
+    some = {why: count for why, count in skipped.items() if count}
+    return graphs.Links(np.asarray(ones, np.int64), np.asarray(others, np.int64), weights, some)

@@ -1,0 +1,205 @@
+"""Rank documents by personalised PageRank, restarted at the documents most similar to the query."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ragauge.core.documents import Hit
+from ragauge.core.errors import BadInput
+from ragauge.core.randomness import generator
+from ragauge.core.records import Floats, Ints
+from ragauge.core.settings import whole
+from ragauge.core.stages import stage
+from ragauge.systems.bm25 import best
+from ragauge.systems.graph_corpus import (
+    NOWHERE,
+    STRONGEST,
+    Terrain,
+    Ways,
+    between,
+    checked,
+    drawn,
+    drawn_from,
+    once,
+    points,
+    preference,
+    ranked,
+)
+
+
+class GraphFlow:
+    """Retriever by stochastic trajectories, ranked by visits; untrained, similarity replaces GraphFlow's policy.
+
+    A trajectory starts at one of the `seeds` documents most similar to the query and makes up to `steps` moves. The
+    start, and each next node among the `most_links` heaviest links, is drawn in proportion to
+    `link weight * exp(similarity / temperature) * exp(prior_weight * number)`, at the start without the link weight.
+    The number is the metadata field `prior`, scaled to 0 to 1. A trajectory ends with probability `stop` before each
+    move, and at a node without links. A document's score is the share of the `trajectories` that visit it, times
+    `exp(prior_weight * number)`; ties are broken by similarity to the query.
+    """
+
+    def __init__(  # noqa: PLR0913 - each has a use of its own, and a default
+        self,
+        terrain: Terrain,
+        *,
+        seeds: int = 10,
+        trajectories: int = 200,
+        steps: int = 4,
+        temperature: float = 0.05,
+        stop: float = 0.0,
+        prior: str = "",
+        prior_weight: float = 1.0,
+        most_links: int = 64,
+        seed: int = 0,
+    ) -> None:
+        counts = {"seeds": seeds, "trajectories": trajectories, "steps": steps, "most_links": most_links}
+        self._parameters = checked("graphflow", counts, {"stop": stop}) | {
+            # Below 0.01 the ratio of two exponentials could overflow.
+            "temperature": between("graphflow: temperature", temperature, 0.01),
+            "prior": prior,
+            "prior_weight": between("graphflow: prior_weight", prior_weight, 0, STRONGEST),
+            "seed": whole("graphflow: seed", seed, 0),
+        }
+        self._terrain = terrain
+        self._seeds, self._trajectories, self._steps = seeds, trajectories, steps
+        self._temperature, self._stop, self._seed = temperature, stop, seed
+        self._preference = preference(terrain, prior, prior_weight)
+        self._ways = Ways.of(terrain.graph, most_links)
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """Return the `k` most visited documents, completed by similarity."""
+        likeness = self._terrain.likeness(query)
+        if not likeness.any():
+            return []
+        with stage("walk"):
+            visits = np.bincount(once(self._walk(query, likeness))[0], minlength=len(likeness))
+            visited = np.flatnonzero(visits)
+            scores = points(visits[visited] / self._trajectories, likeness[visited], self._preference[visited])
+            return ranked(self._terrain, k, likeness, visited, scores)
+
+    def evidence(self, query: str, k: int) -> dict[str, Any]:  # noqa: ARG002 - the same for every query
+        """Return graph and parameters.
+
+        `length` is the number of moves per trajectory, `steps` that of all trajectories.
+        """
+        told = self._parameters | {"length": self._steps, "steps": self._trajectories * self._steps}
+        return {**self._terrain.about(), **told}
+
+    def _walk(self, query: str, likeness: Floats) -> Ints:
+        """Return the nodes of each trajectory, one row each.
+
+        After its end a row is filled with `NO_POSITION`.
+        """
+        chance = generator(self._seed, query).random((self._steps + 1, 2, self._trajectories))
+        pull = np.exp((likeness - likeness.max()) / self._temperature) * self._preference
+        seeds = best(likeness, self._seeds)
+        at = drawn_from(seeds, pull[seeds], chance[-1, 0])
+        paths = np.full((self._trajectories, self._steps + 1), NOWHERE)
+        paths[:, 0] = at
+        going = np.ones(self._trajectories, bool)
+        for step in range(self._steps):
+            ends = self._ways.ends[at]
+            places, some = drawn(self._ways.weights[at] * pull[ends], chance[step, 0])
+            going &= some & (chance[step, 1] >= self._stop)
+            at = np.where(going, ends[np.arange(len(at)), places], at)
+            paths[going, step + 1] = at[going]
+        return paths
+
+
+FINE = 1e-8
+"""Maximum step to which shares are rounded; a smaller tolerance gives a smaller step."""
+
+
+class PageRank:
+    """Retriever by PageRank of a random walk that restarts near the query.
+
+    The walk starts at one of the `seeds` documents most similar to the query, `s_i ∝ exp(similarity_i / temperature)`.
+    It follows a link with probability `damping`, in proportion to the weights; otherwise, or at a node without links,
+    it restarts: `x = damping · (P'x + (share at nodes without links) · s) + (1 - damping) · s`. This is the PageRank of
+    Brin and Page with the teleport of Haveliwala (2002), as networkx computes it. The iteration ends when `x` changes
+    by less than `tolerance` in sum, at the latest after `rounds`. Shares are rounded to steps of `tolerance`, at most
+    1e-8.
+
+    The score is `(1 - blend) · x / max x + blend · max(similarity, 0) / max similarity`. Ties, including scores of 0,
+    are broken by similarity to the query. The result is deterministic: all trials are equal.
+    """
+
+    def __init__(
+        self,
+        terrain: Terrain,
+        *,
+        seeds: int = 10,
+        damping: float = 0.5,
+        temperature: float = 0.02,
+        blend: float = 0.0,
+        tolerance: float = 1e-8,
+        rounds: int = 200,
+    ) -> None:
+        from scipy.sparse import csr_array
+
+        whole("pagerank: seeds", seeds)
+        whole("pagerank: rounds", rounds)
+        for name, value, fits, bounds in (
+            ("damping", damping, 0 <= damping < 1, "from 0 to below 1"),
+            ("temperature", temperature, temperature > 0, "above 0"),
+            ("blend", blend, 0 <= blend <= 1, "from 0 to 1"),
+            ("tolerance", tolerance, 0 < tolerance < 1, "between 0 and 1"),
+        ):
+            if not fits:
+                raise BadInput(f"pagerank: {name} is {value}, not a number {bounds}")
+        self._terrain = terrain
+        self._seeds, self._damping, self._temperature = seeds, damping, temperature
+        self._blend, self._tolerance, self._rounds = blend, tolerance, rounds
+        graph = terrain.graph
+        heavy = np.bincount(graph.sources, graph.weights, len(graph))
+        # Links are symmetric, so that outgoing links of a row are also its incoming ones.
+        moves = graph.weights / heavy[graph.ends]
+        self._moves: Any = csr_array((moves, graph.ends, graph.starts), shape=(len(graph), len(graph)))
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """Return the best `k`; none if the query is similar to no document."""
+        likeness = self._terrain.likeness(query)
+        if not likeness.any():
+            return []
+        with stage("walk"):
+            shares, _ = self._walked(likeness)
+            near = np.maximum(likeness, 0.0)
+            scores = (1 - self._blend) * shares / shares.max() + self._blend * near / (near.max() or 1.0)
+            return self._terrain.best(scores, likeness, k)
+
+    def evidence(self, query: str, k: int) -> dict[str, Any]:  # noqa: ARG002 - the walk does not hang on it
+        """Return the graph, the parameters, and the number of rounds for this query."""
+        likeness = self._terrain.likeness(query)
+        return {
+            **self._terrain.about(),
+            "seeds": self._seeds,
+            "damping": self._damping,
+            "temperature": self._temperature,
+            "blend": self._blend,
+            "tolerance": self._tolerance,
+            "rounds": self._rounds,
+            "rounds_needed": self._walked(likeness)[1] if likeness.any() else 0,
+        }
+
+    def _walked(self, likeness: Floats) -> tuple[Floats, int]:
+        """Compute each document's share of the walk, and the number of rounds."""
+        seeds: Ints = best(likeness, self._seeds)
+        starts = np.exp((likeness[seeds] - likeness[seeds[0]]) / self._temperature)
+        starts /= starts.sum()
+        shares = np.zeros(len(likeness))
+        shares[seeds] = starts
+        needed = 0
+        for needed in range(1, self._rounds + 1):  # noqa: B007 - told to whoever asks
+            moved: Floats = self._moves @ shares
+            moved *= self._damping
+            # The share that did not follow a link restarts, by chance or because there is no link.
+            moved[seeds] += (1.0 - moved.sum()) * starts
+            change = np.abs(moved - shares).sum()
+            shares = moved
+            if change < self._tolerance:
+                break
+        # Rounding errors must not order documents with equal positions in the graph.
+        grain = min(self._tolerance, FINE)
+        return np.rint(shares / grain) * grain, needed

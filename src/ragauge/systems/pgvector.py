@@ -1,0 +1,333 @@
+"""Search documents in PostgreSQL with pgvector: semantic, keyword and hybrid search."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ragauge.core import plugins
+from ragauge.core.documents import Document, Documents, Hit, to_documents
+from ragauge.core.errors import BadInput
+from ragauge.core.protocols import Embedder
+from ragauge.core.settings import one_of, whole
+from ragauge.core.stages import stage
+from ragauge.stores import postgres
+from ragauge.stores.bookkeeping import Intake
+from ragauge.stores.postgres import EXACTLY, VectorIndex, scans_vectors
+from ragauge.systems.pgvector_table import Statements, Table
+
+EMBEDDED_AT_ONCE = 1024
+Where = Mapping[str, Any] | None
+"""Values that a document's metadata must contain: `{"module": "json"}`; None for no filter."""
+
+
+class PgVectorDB:
+    """Table of documents with vectors and words; create it with `await PgVectorDB.create(...)`.
+
+    The metric is cosine. A database belongs to the event loop in which it was created. Closing drops the table unless
+    `keep=True`.
+    """
+
+    def __init__(self, table: Table, embedder: Embedder, document_embedder: Embedder) -> None:
+        self._table = table
+        self._statements = table.statements
+        self._index = table.statements.index
+        self._embedder = embedder
+        self._document_embedder = document_embedder
+        # Texts without any known word have a zero vector. They are stored without a vector and found by words only.
+        self._intake = Intake("ip")
+        self._adding = asyncio.Lock()
+
+    @classmethod
+    async def create(  # noqa: PLR0913 - everything that a table and pgvector's indexes can be told
+        cls,
+        documents: Documents,
+        embedder: Embedder | str,
+        *,
+        dsn: str | None = None,
+        table: str | None = None,
+        index: str = "hnsw",
+        m: int = 16,
+        ef_construction: int = 64,
+        ef_search: int = 40,
+        lists: int | None = None,
+        probes: int | None = None,
+        half: bool = False,
+        force: bool = False,
+        language: str = "english",
+        rank: str = "ts_rank",
+        keep: bool = False,
+        connections: int = 8,
+        document_embedder: Embedder | None = None,
+    ) -> PgVectorDB:
+        """Embed the documents, load them into a new table, and index it.
+
+        `embedder` is an embedder or its name. `document_embedder` may be cached or use another prompt; queries always
+        use `embedder`.
+        """
+        documents = to_documents(documents)
+        if not documents:
+            raise BadInput("there are no documents to put into the database")
+        named: Embedder = plugins.find("embedders", embedder)() if isinstance(embedder, str) else embedder
+        chosen = VectorIndex(index, "cosine", half, m, ef_construction, ef_search, lists, probes, force)
+        statements = Statements(postgres.table_name(table), chosen.over(len(documents)), language, rank)
+        db = cls(Table(statements, keep=keep), named, document_embedder or named)
+        try:
+            await db._table.open(dsn, connections)
+            await db.add(documents)
+        except BaseException:
+            await db.close()
+            raise
+        return db
+
+    async def __aenter__(self) -> PgVectorDB:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __len__(self) -> int:
+        return len(self._intake)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._intake
+
+    def describe(self) -> dict[str, Any]:
+        """Return the parameters of this system for the manifest."""
+        return {
+            "system": "pgvector",
+            **self._table.describe(),
+            "embedder": self._embedder.name,
+            "size": len(self),
+            "dimension": self._intake.dimension,
+        }
+
+    @property
+    def table(self) -> str:
+        """Name of the table."""
+        return self._statements.table
+
+    async def add(self, documents: Documents) -> None:
+        """Add documents: all of them or, if one is refused, none."""
+        documents = to_documents(documents)
+        if not documents:
+            return
+        ids = [document.id for document in documents]
+        found = await self._vectors([document.whole for document in documents])
+        async with self._adding:
+            vectors = self._intake.documents(ids, found)
+            self._index.check(vectors.shape[1])
+            await self._table.load(documents, vectors)
+            self._intake.remember(ids, vectors)
+
+    async def semantic_search(self, query: str, k: int = 5, where: Where = None) -> list[Hit]:
+        """Return the documents with vectors nearest to the query; the score is the cosine."""
+        whole("k", k)
+        vector = await self._vector(query)
+        if vector is None:
+            return []
+        given = {"vector": vector, "k": k, **_filter(where)}
+        statement = self._statements.semantic(filtered=bool(where))
+        rows = await self._table.rows(statement, given, self._index.local(k, filtered=bool(where)))
+        if where and len(rows) < k and self._index.kind != "none":
+            # An iterative index scan has a limit. With a selective filter, an exact scan finds the remaining documents.
+            rows = await self._table.rows(statement, given, EXACTLY)
+        return _hits(rows)
+
+    async def keyword_search(self, query: str, k: int = 5, where: Where = None) -> list[Hit]:
+        """Return documents with any word of the query, ranked by PostgreSQL.
+
+        A query that contains only stop words returns none.
+        """
+        given = {"query": _clean(query), "k": whole("k", k), **_filter(where)}
+        return _hits(await self._table.rows(self._statements.keyword(filtered=bool(where)), given))
+
+    async def hybrid_search(
+        self,
+        query: str,
+        k: int = 5,
+        weights: Sequence[float] = (0.7, 0.3),
+        where: Where = None,
+        *,
+        depth: int | None = None,
+        fusion: str = "minmax",
+    ) -> list[Hit]:
+        """Run semantic and keyword search in one statement and add their weighted scores.
+
+        Each search contributes `depth` candidates, by default ten times `k` and at least 100. The first weight is that
+        of the semantic search. `minmax` adds scores scaled to 0 to 1, `rrf` adds 1 / (60 + rank).
+        """
+        return _hits(await self._hybrid_rows(query, k, weights, where, depth=depth, fusion=fusion))
+
+    async def _hybrid_rows(
+        self,
+        query: str,
+        k: int,
+        weights: Sequence[float] = (0.7, 0.3),
+        where: Where = None,
+        *,
+        depth: int | None = None,
+        fusion: str = "minmax",
+        explained: bool = False,
+    ) -> list[Any]:
+        semantic, keyword = _weights(weights)
+        deep = max(100, 10 * whole("k", k)) if depth is None else whole("depth", depth, k)
+        statement = self._statements.hybrid(fusion, filtered=bool(where), explained=explained)
+        vector = await self._vector(query)
+        given = {
+            "query": _clean(query),
+            "vector": vector,
+            "near": 0 if vector is None else deep,
+            "depth": deep,
+            "semantic": semantic,
+            "keyword": keyword,
+            "k": k,
+            **_filter(where),
+        }
+        return await self._table.rows(statement, given, self._index.local(deep, filtered=bool(where)))
+
+    def retriever(self, search: str = "semantic", **options: Any) -> PgVectorRetriever:
+        """Return one of the three searches with its options as a retriever."""
+        return PgVectorRetriever(self, search, options)
+
+    async def explain(
+        self, query: str, k: int = 5, where: Where = None, *, search: str = "semantic", **how: Any
+    ) -> Any:
+        """Return PostgreSQL's plan of a semantic or hybrid search, as JSON."""
+        if one_of("search", search, ("semantic", "hybrid")) == "hybrid":
+            rows = await self._hybrid_rows(query, k, where=where, explained=True, **how)
+            return rows[0][0][0]
+        vector = await self._vector(query)
+        if vector is None:
+            raise BadInput("the query has no vector, and so there is no plan")
+        given = {"vector": vector, "k": whole("k", k), **_filter(where)}
+        statement = self._statements.semantic(filtered=bool(where), explained=True)
+        rows = await self._table.rows(statement, given, self._index.local(k, filtered=bool(where)))
+        return rows[0][0][0]
+
+    async def index_used(
+        self, query: str, k: int = 5, where: Where = None, *, search: str = "semantic", **how: Any
+    ) -> bool:
+        """Return whether a search uses the vector index, which is the planner's decision."""
+        return scans_vectors(await self.explain(query, k, where, search=search, **how))
+
+    async def close(self) -> None:
+        """Drop the table unless `keep` is set, and close the connections."""
+        await self._table.close()
+
+    async def _vectors(self, texts: list[str]) -> Any:
+        """Embed texts in batches in a thread.
+
+        The event loop is not blocked, and loading can be cancelled.
+        """
+        parts = []
+        for start in range(0, len(texts), EMBEDDED_AT_ONCE):
+            part = texts[start : start + EMBEDDED_AT_ONCE]
+            parts.append(await asyncio.to_thread(self._document_embedder.embed, part))
+        return np.concatenate(parts)
+
+    async def _vector(self, query: str) -> Any:
+        """Embed a query; None if its vector is all zeros, which has no neighbours."""
+        self._table.check()
+        with stage("embed"):
+            # The thread gets a copy of the context, so that stages of the embedder are nested in this one.
+            found = await asyncio.to_thread(self._embedder.embed, [query])
+        (vector,) = self._intake.queries(found, 1)
+        return vector if vector.any() else None
+
+
+pgVectorDB = PgVectorDB  # noqa: N816 - the spelling of the package pgvectordb
+
+
+class PgVectorRetriever:
+    """Retriever with one search of a database; closing it closes a database opened for it."""
+
+    def __init__(self, db: PgVectorDB, search: str, options: Mapping[str, Any], *, owner: bool = False) -> None:
+        self.db = db
+        self._owner = owner
+        self._method = getattr(db, f"{one_of('search', search, ('semantic', 'keyword', 'hybrid'))}_search")
+        self._search = search
+        self._options = dict(options)
+        try:
+            inspect.signature(self._method).bind("", 1, **self._options)
+        except TypeError as error:
+            raise BadInput(f"{search} search: {error}") from None
+
+    async def search(self, query: str, k: int) -> list[Hit]:
+        """Return the best `k` documents, best first."""
+        found: list[Hit] = await self._method(query, k, **self._options)
+        return found
+
+    async def evidence(self, query: str, k: int) -> dict[str, Any]:
+        """Return the database's parameters, the query plan, and whether the index is used."""
+        about = self.db.describe()
+        if self._search == "keyword":
+            return about
+        try:
+            plan = await self.db.explain(query, k, search=self._search, **self._options)
+        except BadInput:  # A query without any known word has no vector.
+            return about
+        used = {} if about.get("index") == "none" else {"index_used": scans_vectors(plan)}
+        return {**about, **used, "plan": plan}
+
+    async def close(self) -> None:
+        """Close the database, if it was opened for this retriever."""
+        if self._owner:
+            await self.db.close()
+
+
+async def open_retriever(
+    documents: Sequence[Document],
+    embedder: Embedder,
+    *,
+    search: str = "semantic",
+    where: Where = None,
+    weights: Sequence[float] | None = None,
+    depth: int | None = None,
+    fusion: str | None = None,
+    **database: Any,
+) -> PgVectorRetriever:
+    """Open a retriever with its own database.
+
+    Further options go to `PgVectorDB.create`.
+    """
+    given = {"where": where, "weights": weights, "depth": depth, "fusion": fusion}
+    options = {name: value for name, value in given.items() if value is not None}
+    try:
+        inspect.signature(PgVectorDB.create).bind(documents, embedder, **database)
+    except TypeError as error:
+        raise BadInput(f"pgvector: {error}") from None
+    db = await PgVectorDB.create(documents, embedder, **database)
+    try:
+        return PgVectorRetriever(db, search, options, owner=True)
+    except BaseException:
+        await db.close()
+        raise
+
+
+def _filter(where: Where) -> dict[str, Any]:
+    return {"where": postgres.json_of(where, "the filter")} if where else {}
+
+
+def _clean(query: str) -> str:
+    """Remove NUL and unpaired surrogates, which PostgreSQL cannot read."""
+    return query.replace("\x00", " ").encode("utf-8", "replace").decode("utf-8")
+
+
+def _weights(weights: Sequence[float]) -> tuple[float, float]:
+    numbers = [float(weight) for weight in weights]
+    if len(numbers) != 2 or not all(math.isfinite(n) and n >= 0 for n in numbers) or not any(numbers):
+        raise BadInput(f"the weights {tuple(weights)} are not two numbers from 0 on, at least one above it")
+    return numbers[0], numbers[1]
+
+
+def _hits(rows: Sequence[Any]) -> list[Hit]:
+    return [Hit(name, float(score), text, metadata) for name, score, text, metadata in rows]

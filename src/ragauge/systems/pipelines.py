@@ -1,0 +1,165 @@
+"""Multi-stage retrieval: rerank the hits of a retriever, or filter them by metadata."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ragauge.core.documents import Hit
+from ragauge.core.errors import BadInput
+from ragauge.core.protocols import Reranker, Retriever, evidence_of, is_async
+from ragauge.core.stages import stage
+from ragauge.fusion.methods import default_norm
+from ragauge.fusion.query_fusion import fuse_query
+from ragauge.systems.adapters import hits_of
+
+
+class Hybrid:
+    """Retriever that fuses the first `depth` hits of several others, by scores or by ranks.
+
+    `HybridRetriever([dense, bm25], weights=(0.7, 0.3))` is a weighted sum of min-max normalised scores; without weights
+    it is reciprocal rank fusion. Every method and normalisation of `ragauge.fusion` can be used.
+    """
+
+    def __init__(
+        self,
+        retrievers: Sequence[Retriever],
+        *,
+        weights: Sequence[float] | None = None,
+        method: str | None = None,
+        norm: str | None = None,
+        depth: int = 100,
+        **parameters: Any,
+    ) -> None:
+        if len(retrievers) < 2:
+            raise BadInput("a hybrid needs at least two retrievers", hint="of=bm25+dense")
+        if weights is not None and len(weights) != len(retrievers):
+            raise BadInput(f"a hybrid of {len(retrievers)} retrievers has {len(weights)} weights")
+        self._retrievers = list(retrievers)
+        self._method = method or ("rrf" if weights is None else "wsum")
+        usual = default_norm(self._method)
+        # For a single hit, min-max as in the fusion of files would give the score 0.
+        self._norm = norm or ("min-max-found" if usual == "min-max" else usual)
+        if depth < 1:
+            raise BadInput(f"the depth of a hybrid is {depth}, not at least 1")
+        self._depth = depth
+        self._parameters = {**parameters, **({} if weights is None else {"weights": tuple(weights)})}
+        fuse_query([{"a": 1.0} for _ in retrievers], self._method, self._norm, **self._parameters)  # Fails early.
+        self.asynchronous = any(map(is_async, retrievers))
+
+    def search(self, query: str, k: int) -> list[Hit] | Awaitable[list[Hit]]:
+        """Return the best `k` hits of the fused ranking."""
+        depth = max(k, self._depth)
+        if self.asynchronous:
+            return self._later(query, depth, k)
+        found: list[Any] = [one.search(query, depth) for one in self._retrievers]
+        return self._fused(found, k)
+
+    async def _later(self, query: str, depth: int, k: int) -> list[Hit]:
+        found = await asyncio.gather(*(self._arrived(one, query, depth) for one in self._retrievers))
+        return self._fused(list(found), k)
+
+    @staticmethod
+    async def _arrived(retriever: Retriever, query: str, depth: int) -> Any:
+        if not is_async(retriever):  # It must not block the loop.
+            return await asyncio.to_thread(retriever.search, query, depth)
+        found = retriever.search(query, depth)
+        return await found if inspect.isawaitable(found) else found
+
+    def evidence(self, query: str, k: int) -> Any:
+        """Return the facts that the retrievers report."""
+        return evidence_of(self._retrievers, query, max(k, self._depth), later=self.asynchronous)
+
+    def _fused(self, rankings: list[Sequence[Hit]], k: int) -> list[Hit]:
+        with stage("rerank"):
+            known = {hit.id: hit for hits in reversed(rankings) for hit in reversed(hits)}
+            # Of duplicates in a ranking, the first one counts.
+            scores = [{hit.id: hit.score for hit in reversed(hits)} for hits in rankings]
+            fused = fuse_query(scores, self._method, self._norm, **self._parameters)
+            return [known[name]._replace(score=score) for name, score in list(fused.items())[:k]]
+
+
+Rerank = Reranker | Callable[[str, Sequence[Hit]], Sequence[Hit]]
+
+
+class Pipeline:
+    """Retriever that passes `depth` hits through rerankers in turn and returns the first `k`.
+
+    The order that a reranker returns is the ranking. If its scores do not follow it, hits are scored by rank.
+    """
+
+    def __init__(self, retriever: Retriever, rerankers: Sequence[Rerank], *, depth: int = 50) -> None:
+        if not rerankers:
+            raise BadInput("a pipeline needs a reranker", hint="reranker=mmr")
+        self._retriever = retriever
+        self._rerankers = [one.rerank if isinstance(one, Reranker) else one for one in rerankers]
+        self._telling = [retriever, *(one for one in rerankers if hasattr(one, "evidence"))]
+        self._depth = depth
+        self.asynchronous = is_async(retriever)
+
+    def search(self, query: str, k: int) -> list[Hit] | Awaitable[list[Hit]]:
+        """Return the best `k` hits after reranking."""
+        found: Any = self._retriever.search(query, max(k, self._depth))
+        return self._later(query, found, k) if self.asynchronous else self._reranked(query, found, k)
+
+    async def _later(self, query: str, found: Awaitable[Sequence[Hit]], k: int) -> list[Hit]:
+        return await asyncio.to_thread(self._reranked, query, await found, k)
+
+    def _reranked(self, query: str, hits: Sequence[Hit], k: int) -> list[Hit]:
+        with stage("rerank"):
+            for rerank in self._rerankers:
+                hits = hits_of(rerank(query, hits))
+        return list(hits[:k])
+
+    def evidence(self, query: str, k: int) -> Any:
+        """Return the facts that the retriever and the rerankers report."""
+        return evidence_of(self._telling, query, max(k, self._depth), later=self.asynchronous)
+
+
+class Filtered:
+    """Retriever that returns only documents with the given metadata values.
+
+    It filters after searching, and searches deeper until it has `k` hits or has reached `most`. This works with any
+    retriever; stores that filter while searching are faster.
+    """
+
+    def __init__(self, retriever: Retriever, where: Mapping[str, Any], *, most: int = 100_000) -> None:
+        self._retriever = retriever
+        self._where = dict(where)
+        self._most = most
+        self.asynchronous = is_async(retriever)
+
+    def search(self, query: str, k: int) -> list[Hit] | Awaitable[list[Hit]]:
+        """Return the best `k` matching hits."""
+        if self.asynchronous:
+            return self._later(query, k)
+        for depth in self._depths(k):
+            found: Any = self._retriever.search(query, depth)
+            kept = self._kept(found)
+            if len(kept) >= k or len(found) < depth:
+                break
+        return kept[:k]
+
+    async def _later(self, query: str, k: int) -> list[Hit]:
+        for depth in self._depths(k):
+            found: Any = await self._retriever.search(query, depth)  # type: ignore[misc]
+            kept = self._kept(found)
+            if len(kept) >= k or len(found) < depth:
+                break
+        return kept[:k]
+
+    def _depths(self, k: int) -> Iterator[int]:
+        depth = 2 * k
+        while depth < self._most:
+            yield depth
+            depth *= 4
+        yield self._most
+
+    def _kept(self, hits: Sequence[Hit]) -> list[Hit]:
+        return [hit for hit in hits if all(hit.metadata.get(name) == value for name, value in self._where.items())]
+
+    def evidence(self, query: str, k: int) -> Any:
+        """Return the facts that the retriever reports."""
+        return evidence_of([self._retriever], query, 2 * k, later=self.asynchronous)

@@ -1,1 +1,0 @@
-"""Rerankers: cross-encoder, embedding, maximal marginal relevance and LLM."""

@@ -1,0 +1,530 @@
+"""The verb `audit`, in Python and on the command line: what it takes, what it goes on with, and what it shows."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from command import command_in
+from ragauge import PRESETS, Dataset, Document, Judgments, Run, evaluate, load, run
+from ragauge.audits import audit, audit_files, checks, report
+from ragauge.audits.checks import CHECKS, REMEDIES
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.findings import Audit, Finding, Grid
+from ragauge.output import tables
+from strategies import judgments, runs
+
+QRELS = {f"q{i}": {"a": 2, "b": 1, "c": 0, "d": 0} for i in range(12)}
+RUN = {q: {"b": 4.0, "a": 3.0, "c": 2.0, "x": 1.0} for q in QRELS}
+SEVERAL = [
+    "ndcg@10", "recall@2", "recall@100", "map", "mrr", "precision@3", "rbp", "bpref", "map(of=found)@3", "hit_rate@1",
+    "unjudged@5", "num_ret", "f1@2", "err@5", "dr(targets=identity)@3", "unique_ratio@3", "infap", "gm_map", "utility",
+]  # fmt: skip
+
+
+def trec(nested):
+    return "".join(
+        f"{q} Q0 {d} {rank} {score} tag\n"
+        for q, docs in nested.items()
+        for rank, (d, score) in enumerate(docs.items(), 1)
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Judgments, two runs, and a corpus with queries."""
+    (tmp_path / "qrels.txt").write_text(
+        "".join(f"{q} 0 {d} {g}\n" for q, docs in QRELS.items() for d, g in docs.items())
+    )
+    (tmp_path / "one.run").write_text(trec(RUN))
+    (tmp_path / "other.run").write_text(trec({q: dict(zip("axyz", (4, 3, 2, 1), strict=True)) for q in QRELS}))
+    texts = {"a": "the red fox", "b": "a brown dog", "c": "a grey cat", "d": "old news", "x": "the red fox"}
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps({"_id": d, "text": t}) + "\n" for d, t in texts.items()))
+    (tmp_path / "queries.tsv").write_text("".join(f"{q}\twhat is number {i}\n" for i, q in enumerate(QRELS)))
+    return tmp_path
+
+
+def names(found):
+    return {one.what for one in found.findings}
+
+
+@settings(max_examples=25)
+@given(
+    judgments(low=-1),
+    runs(),
+    runs(),
+    st.sampled_from([name for name, rules in PRESETS.items() if rules.ties != "expected"]),
+    st.lists(st.sampled_from(SEVERAL), min_size=1, max_size=4, unique=True),
+)
+def test_whatever_can_be_evaluated_can_be_audited_and_shown(qrels, one, other, convention, measures):
+    found = audit(
+        qrels,
+        {"one": one, "other": other},
+        convention=convention,
+        measures=measures,
+        expect={"ndcg@10": "0.1234"},
+        repeats={"one": [other]},
+    )
+    assert names(found) >= {"conventions", "expected", "repetitions"}
+    data = json.loads(report.as_json(found))
+    assert data["problems"] == len(found.problems)
+    assert report.markdown(found).startswith("# Audit")
+
+
+def test_runs_come_as_in_evaluate(folder):
+    by_dict = audit(QRELS, RUN, checks="conventions")
+    by_path = audit(folder / "qrels.txt", str(folder / "one.run"), checks="conventions")
+    by_name = audit(QRELS, {"mine": pl.DataFrame({"query": ["q0"], "doc": ["a"], "score": [1.0]})}, checks=["depth"])
+    assert by_dict.findings[0].grid == by_path.findings[0].grid
+    assert [one.subject for one in (by_dict.findings[0], by_path.findings[0], by_name.findings[0])] == [
+        "run",
+        "one",
+        "mine",
+    ]
+    two = audit(QRELS, [folder / "one.run", folder / "other.run"], checks="repetitions")
+    assert [one.subject for one in two.findings] == ["one", "other"]
+
+
+def test_audit_graded_judgments_get_a_convention_row_for_rel_2():
+    def rows(qrels, *measures):
+        found = audit(qrels, RUN, checks="conventions", measures=list(measures))
+        return {row[0]: row[1:] for row in found.findings[0].grid.rows}
+
+    scored = evaluate(QRELS, RUN, ["mrr", "ndcg@10"], PRESETS["default"].but(rel=2)).means
+    assert rows(QRELS, "mrr", "ndcg@10")["default, rel=2"] == list(scored.values()) != [1.0, 1.0]
+    assert "default, rel=2" not in rows(QRELS, "ndcg@10")
+    assert "default, rel=2" not in rows({q: {"a": 1, "b": 0} for q in QRELS}, "mrr")
+
+
+def test_the_rank_column_of_a_file_settles_ties_as_evaluate_does(folder):
+    lines = "".join(f"{q} Q0 {d} {rank} 1.0 t\n" for q in QRELS for d, rank in (("c", 3), ("a", 1), ("b", 2)))
+    (folder / "tied.run").write_text(lines)
+    found = audit(folder / "qrels.txt", folder / "tied.run", checks="conventions", measures="mrr")
+    rows = {name: row[1] for row in found.findings[0].grid.rows for name in row[0].split(", ")}
+    assert rows["ranx"] == evaluate(folder / "qrels.txt", folder / "tied.run", ["mrr"], "ranx").means["mrr"] == 1.0
+    (folder / "odd.run").write_text(lines.replace(" 1 1.0", " - 1.0"))
+    assert audit(folder / "qrels.txt", folder / "odd.run", checks="ties").problems
+
+
+def test_checks_without_their_evidence_are_listed_with_the_reason():
+    found = audit(QRELS, RUN)
+    assert set(found.skipped) >= {"expect", "repeats", "duplicates", "near-duplicates", "verbatim", "predictors"}
+    assert "--corpus (documents=)" in found.skipped["duplicates"]
+    assert "--queries (queries=)" in found.skipped["verbatim"]
+    assert "--expect ndcg@10=0.7439 (expect=)" in found.skipped["expect"]
+    assert "NAME=FILE again (repeats=)" in found.skipped["repeats"]
+    alone = audit(QRELS)
+    assert alone.skipped["ties"] == "no run is given"
+    assert names(alone) == {"ground truth", "few queries"}
+    assert alone.notes == ["12 judged queries, 0 runs, convention default"]
+
+
+def test_texts_come_from_a_dataset_a_list_a_folder_or_files(folder):
+    data = load("synthetic:needles(documents=60, queries=12)")
+    ranking = {q: {d.id: -float(i) for i, d in enumerate(data.documents[:20])} for q in data.queries}
+    whole = audit(data, ranking, checks=["duplicates", "own-documents", "orphans"])
+    assert whole.skipped == {}
+    listed = audit(data.judgments, ranking, documents=data.documents, checks=["duplicates", "own-documents"])
+    assert list(listed.skipped) == ["own-documents"]
+    both = audit(data.judgments, ranking, documents=data, checks=["own-documents"])
+    assert both.skipped == {}
+    files = audit_files(
+        [str(folder / "qrels.txt"), str(folder / "one.run")],
+        corpus=str(folder / "corpus.jsonl"),
+        queries=str(folder / "queries.tsv"),
+        checks=["duplicates", "own-documents", "orphans"],
+    )
+    assert files.skipped == {}
+    twins = next(one for one in files.findings if one.what == "duplicates")
+    assert twins.count == 2
+
+
+def test_a_beir_folder_brings_its_texts(folder):
+    (folder / "qrels").mkdir()
+    rows = "".join(f"{q}\t{d}\t{g}\n" for q, docs in QRELS.items() for d, g in docs.items())
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
+    found = audit_files([str(folder), str(folder / "one.run")], checks=["duplicates", "own-documents"])
+    assert found.skipped == {}
+    assert audit(folder, folder / "one.run", checks="duplicates").skipped == {}
+
+
+def test_what_evaluate_refuses_is_still_looked_at(folder):
+    again = trec(RUN) + "q0 Q0 b 5 0.5 tag\n"
+    (folder / "again.run").write_text(again)
+    with pytest.raises(BadInput, match="stands twice"):
+        evaluate(folder / "qrels.txt", folder / "again.run")
+    found = audit(folder / "qrels.txt", folder / "again.run")
+    problem = next(one for one in found.problems if one.what == "repetitions")
+    assert (problem.count, list(problem.examples)) == (1, ["b for q0"])
+    assert found.notes[0].endswith("convention default, duplicates=first")
+    some = {q: docs for q, docs in RUN.items() if q not in ("q1", "q2")}
+    with pytest.raises(BadInput, match="has no ranking"):
+        evaluate(QRELS, some, convention="trec10")
+    found = audit(QRELS, some, convention="trec10")
+    assert next(one for one in found.problems if one.what == "survivorship").count == 2
+
+
+def test_mistakes_are_named():
+    with pytest.raises(UnknownName, match="no check is named `tie`"):
+        audit(QRELS, RUN, checks="tie")
+    with pytest.raises(BadInput, match="function of your own"):
+        audit(QRELS, RUN, measures=lambda query: 1.0)
+    with pytest.raises(BadInput, match="expects nothing"):
+        audit(QRELS, RUN, expect=["ndcg@10"])
+    with pytest.raises(BadInput, match="is not a number"):
+        audit(QRELS, RUN, expect={"ndcg@10": "high"})
+    with pytest.raises(UnknownName, match="no measure"):
+        audit(QRELS, RUN, expect={"nothing": "0.5"})
+
+
+def test_numbers_are_expected_as_texts_or_as_floats():
+    value = evaluate(QRELS, RUN, ["ndcg@10"]).means["ndcg@10"]
+    for figure in (round(value, 4), f"{value:.3f}", f"{100 * value:.2f}"):
+        found = audit(QRELS, RUN, expect={"nDCG@10": figure}, checks="expect")
+        assert "is as counted here" in found.findings[0].message
+
+
+def flaky(query, k):
+    flaky.asked += 1
+    if flaky.asked % 7 == 0:
+        raise RuntimeError("no answer")
+    return [f"d{(flaky.asked * 37 + i) % 60:05}" for i in range(k)]
+
+
+def test_run_folders_know_judgments_texts_failures_and_repeats(tmp_path):
+    flaky.asked = 0
+    run(
+        "synthetic:needles(documents=60, queries=12)",
+        {"flaky": flaky, "steady": lambda q, k: [f"d{i:05}" for i in range(k)]},
+        k=10,
+        repeats=2,
+        warmup=0,
+        out=tmp_path / "made",
+    )
+    found = audit_files([str(tmp_path / "made")], measures=["ndcg@10"])
+    assert set(found.skipped) == {"expect"}
+    assert found.notes == ["12 judged queries, 2 runs, convention default"]
+    kinds = {(one.subject, one.what): one for one in found.findings}
+    assert kinds["flaky", "survivorship"].count >= 1
+    assert "failed" in kinds["flaky", "survivorship"].message
+    assert kinds["flaky", "repeats"].count == 12
+    assert not kinds["steady", "repeats"].problem
+    assert kinds["steady", "repeats"].message == "steady returned the same rankings all 2 times"
+
+
+def told(found):
+    """Every finding; of the subjects only runs, since judgments are called by where they were read."""
+    return [
+        (one.subject if one.subject in found.runs else "", one.what, one.problem, one.message, one.effect, one.grid)
+        for one in found.findings
+    ]
+
+
+def test_what_run_made_is_audited_alike_from_its_folder_in_memory_and_on_the_command_line(tmp_path):
+    data = "synthetic:leaky(documents=120, queries=30)"
+    systems = {"swarm": "swarm(graph=knn, prior=hidden, prior_weight=20)", "words": "bm25"}
+    made = run(data, systems, measures=["mrr@5", "hit_rate@5"], k=5, repeats=3, limit=20, out=tmp_path / "made")
+    wanted = audit_files([str(tmp_path / "made")])
+    assert "leaking field" in names(wanted)
+    assert set(wanted.skipped) == {"expect"}
+    assert wanted.notes == ["20 judged queries, 2 runs, convention default"]
+    for found in (audit(tmp_path / "made"), audit(str(tmp_path / "made")), audit(made)):
+        assert told(found) == told(wanted)
+        assert (found.skipped, found.notes) == (wanted.skipped, wanted.notes)
+    alone = audit(tmp_path / "made" / "swarm", checks="predictors")
+    assert alone.runs == ["swarm"]
+    assert [one.what for one in alone.problems] == ["leaking field"]
+    other = audit(made, measures=["ndcg@3"], convention="trec10", checks="conventions")
+    assert other.findings[0].grid.header[0] == "ndcg@3 of"
+    assert other.notes == ["20 judged queries, 2 runs, convention trec10, missing=zero"]
+
+
+def test_an_experiment_is_audited_by_its_own_convention():
+    made = run(
+        "synthetic:needles(documents=60, queries=12)", {"words": "bm25"}, k=5, measures=["mrr"], convention="beir"
+    )
+    assert audit(made, checks="truth").notes == ["12 judged queries, 1 run, convention beir"]
+
+
+def test_the_same_name_again_is_the_same_system_asked_again(folder):
+    found = audit_files(
+        [str(folder / "qrels.txt"), f"mine={folder / 'one.run'}", f"mine={folder / 'other.run'}"], checks=["repeats"]
+    )
+    assert [one.subject for one in found.problems] == ["mine"]
+
+
+def test_texts_that_are_not_those_of_the_run_are_not_used(tmp_path, monkeypatch):
+    made = tmp_path / "made"
+    run("synthetic:needles(documents=60, queries=12)", {"bm25": lambda q, k: ["d00001"]}, k=5, warmup=0, out=made)
+    manifest = made / "bm25" / "manifest.json"
+    kept = manifest.read_text()
+    data = json.loads(kept)
+    data["dataset"]["documents_hash"] = "another"
+    manifest.write_text(json.dumps(data))
+    found = audit_files([str(made)], checks=["duplicates"])
+    assert "are not those that the runs were made on" in found.skipped["duplicates"]
+    data["dataset"]["name"] = data["origin"] = "gone"
+    manifest.write_text(json.dumps(data))
+    found = audit_files([str(made)], checks=["duplicates"])
+    assert "the dataset gone cannot be loaded" in found.skipped["duplicates"]
+    found = audit_files([str(made)], checks=["duplicates"], dataset="synthetic:needles(documents=60, queries=12)")
+    assert found.skipped == {}
+
+
+def test_a_folder_that_was_run_by_its_path_is_found_again(folder, monkeypatch):
+    home = folder / "data"
+    (home / "qrels").mkdir(parents=True)
+    rows = "".join(f"{q}\t{d}\t{g}\n" for q, docs in QRELS.items() for d, g in docs.items())
+    (home / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
+    for name in ("corpus.jsonl", "queries.tsv"):
+        (folder / name).rename(home / name)
+    monkeypatch.chdir(folder)
+    made = folder / "made"
+
+    def again():
+        return run("data", {"mine": lambda q, k: ["a", "b"]}, k=5, warmup=0, out=made, split="dev", reuse=True)
+
+    again()
+    manifest = made / "mine" / "manifest.json"
+    assert json.loads(manifest.read_text())["origin"] == str(home)
+    monkeypatch.chdir("/")
+    wanted = ["duplicates", "own-documents", "verbatim"]
+    assert audit_files([str(made)], checks=wanted).skipped == {}
+    (folder / "qrels.txt").rename(folder / "judged.txt")
+    assert audit_files([str(folder / "judged.txt"), str(made / "mine")], checks=wanted).skipped == {}
+    (folder / "elsewhere").mkdir()
+    home.rename(folder / "elsewhere" / "data")
+    found = audit_files([str(made)], checks=wanted)
+    assert set(found.skipped.values()) == {f"{home} is no longer there: --dataset says where it is"}
+    monkeypatch.setenv("RAGAUGE_DATA", str(folder / "elsewhere"))
+    assert audit_files([str(made)], checks=wanted).skipped == {}
+    monkeypatch.delenv("RAGAUGE_DATA")
+    monkeypatch.chdir(folder / "elsewhere")
+    assert "reused; made" in again().notes[-1]  # moved, and not foreign
+    assert json.loads(manifest.read_text())["origin"] == str(folder / "elsewhere" / "data")
+    assert "reused; made" not in manifest.read_text()
+    assert audit_files([str(made)], checks=wanted).skipped == {}
+    with (folder / "elsewhere" / "data" / "corpus.jsonl").open("a") as more:
+        more.write('{"_id": "new", "text": "new"}\n')
+    found = audit_files([str(made)], checks=wanted)
+    assert "are not those that the runs were made on" in found.skipped["duplicates"]
+
+
+# the command line
+
+
+@pytest.fixture
+def ragauge(folder):
+    return command_in(folder, "audit")
+
+
+def test_the_command_shows_problems_first_and_fits_eighty_columns(ragauge, folder):
+    done = ragauge("qrels.txt", "one.run", "other.run", "--corpus", "corpus.jsonl", "--expect", "ndcg@10=0.9999")
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == "what you asked for"
+    assert lines[1].startswith("! expected")
+    where = [lines.index(title) for title in ("one", "in order, or only to know", "not looked at")]
+    assert where == sorted(where)
+    assert all(line.startswith("!") is False for line in lines[where[1] :])
+    below = [line for line in lines if "what the presets are: CONVENTIONS.md" in line]
+    assert len(below) == 1
+    problems = sum(line.startswith("! ") for line in lines)
+    assert sum(line.lstrip().startswith("do: ") for line in lines) == problems
+    assert done.stderr.splitlines()[-1].endswith(f"{problems} problems found, 5 checks not made")
+    assert "12 judged queries, 2 runs, convention default" in done.stderr
+
+
+def test_what_was_asked_for_comes_first_though_it_is_no_problem(ragauge, folder):
+    value = evaluate(QRELS, RUN, ["ndcg@10"], "rig").means["ndcg(gain=exp)@10"]
+    asked = ["--expect", f"ndcg@10={value:.6f}", "--check", "expect", "--check", "conventions"]
+    done = ragauge("qrels.txt", "one.run", *asked, "--markdown", "page.md")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "what you asked for"
+    assert lines[1].startswith("· expected")
+    assert "in order, or only to know" in lines
+    page = (folder / "page.md").read_text()
+    assert page.index("## What you asked for") < page.index("## In order, or only to know")
+    assert "Do: \\`ragauge evaluate … -m ndcg@10 --set gain=exp\\` reproduces it; say so when you cite it." in page
+
+
+def test_every_kind_of_problem_says_what_to_do():
+    kinds = set()
+    for path in Path(checks.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
+                what, problem = node.args[1], node.args[2]
+                if isinstance(what, ast.Constant) and not (isinstance(problem, ast.Constant) and not problem.value):
+                    kinds.add(what.value)
+    assert kinds == set(REMEDIES)
+    found = audit({"q": {"a": 1}}, {"q": {"a": 1.0, "b": 1.0}})
+    assert {one.what: one.remedy for one in found.problems} == {
+        "ties": REMEDIES["ties"],
+        "few queries": REMEDIES["few queries"],
+        "depth": "make the run again, 100 deep, or report ndcg@2, recall@2, precision@2",
+    }
+
+
+def test_several_runs_in_order_are_named_and_so_is_the_one_that_is():
+    tied = {q: dict.fromkeys("abcd", 1.0) for q in QRELS}
+    shown = rendered(audit(QRELS, {"one": RUN, "two": tied}, checks=["ties"]))
+    assert "· ties             one: no two documents of a query have the same score" in shown
+    three = {"one": RUN, "two": {**RUN, "q0": {"a": 1.0}}, "three": {**RUN, "q0": {"b": 1.0}}}
+    shown = rendered(audit(QRELS, three, checks=["ties", "repetitions"]))
+    assert "· nothing to mend in one, two, three: repetitions, ties (--full shows each)" in shown
+    assert report.summary(Audit([], {"a": "b", "c": "d"})) == "0 problems found, 2 checks not made"
+
+
+def rendered(found):
+    console = Console(width=100, record=True, file=io.StringIO())
+    for part in report.rendered(found):
+        console.print(part)
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+def test_json_has_every_finding_and_no_nan(ragauge):
+    done = ragauge("qrels.txt", "one.run", "--json")
+    found = json.loads(done.stdout, parse_constant=pytest.fail)
+    assert set(found) == {"problems", "findings", "skipped", "notes"}
+    assert set(found["findings"][0]) == {
+        "subject",
+        "what",
+        "problem",
+        "count",
+        "message",
+        "examples",
+        "effect",
+        "grid",
+        "remedy",
+    }
+    grid = next(one["grid"] for one in found["findings"] if one["what"] == "conventions")
+    assert grid["header"][0] == "convention"
+    assert all(len(row) == len(grid["header"]) for row in grid["rows"])
+
+
+def test_strict_exits_with_one_where_there_is_a_problem(ragauge):
+    ragauge("qrels.txt", "one.run", "--check", "ties", "--strict")
+    ragauge("qrels.txt", "one.run", "--check", "expect", "--expect", "map=0.123456", "--strict", code=1)
+
+
+def test_the_checks_are_listed_and_mistakes_get_a_hint(ragauge):
+    done = ragauge("--list")
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == list(CHECKS)
+    assert "nothing is given" in ragauge(code=2).stderr
+    assert "did you mean `ties`?" in ragauge("qrels.txt", "one.run", "--check", "tise", code=2).stderr
+
+
+def test_a_page_of_markdown_is_written(ragauge, folder):
+    ragauge("qrels.txt", "one.run", "--markdown", "audit.md", "--check", "conventions", "--check", "ties")
+    page = (folder / "audit.md").read_text()
+    assert page.startswith("# Audit\n\n12 judged queries, 1 run, convention default.\n\n0 problems found.\n")
+    assert "| convention | ndcg@10 |" in page
+    assert "what the presets are: CONVENTIONS.md" in page
+
+
+def test_full_shows_the_tables_of_what_is_in_order(ragauge):
+    short, full = (ragauge("qrels.txt", "one.run", "--check", "chance", *more).stdout for more in ([], ["--full"]))
+    assert "of the way" in full.splitlines()[2] + full.splitlines()[3] + full.splitlines()[4]
+    assert len(full.splitlines()) > len(short.splitlines())
+
+
+def test_data_is_never_markup():
+    odd = Finding(
+        "[red]run[/red]",
+        "ties",
+        True,
+        1,
+        "a *bold* | claim",
+        ["[link=x]q[/link]", "a\x1b[31mb"],
+        "",
+        Grid(["a|b"], [["[b]x[/b]"]]),
+    )
+    found = Audit([odd], {"check": "a `reason`"})
+    console = Console(width=80, record=True, file=io.StringIO())
+    for part in report.rendered(found):
+        console.print(part)
+    text = console.export_text()
+    assert "[red]run[/red]" in text
+    assert "[link=x]q[/link]" in text
+    assert "\x1b" not in text
+    page = report.markdown(found)
+    assert "a \\*bold\\* \\| claim" in page
+    assert "\x1b" not in page
+
+
+def test_runs_without_a_number_and_counts_are_shown_as_such():
+    grid = Grid(["what", "n", "score"], [["a", 3, 0.5], ["b", 4.0, float("nan")], ["c", None, 1.0]])
+    assert tables.cells(grid) == [["a", "3", "0.5000"], ["b", "4", "-"], ["c", "-", "1.0000"]]
+
+
+def test_a_large_run_drawn_at_random_is_called_so():
+    rng = np.random.default_rng(0)
+    queries, documents = np.repeat(np.arange(1000), 300), np.tile(np.arange(300), 1000) * 7 % 3001
+    table = pl.DataFrame(
+        {
+            "query": [f"q{q}" for q in queries],
+            "doc": [f"d{d}" for d in documents],
+            "score": rng.random(len(queries)),
+        }
+    )
+    qrels = {f"q{q}": {f"d{d}": 1 for d in rng.integers(0, 3001, 5)} for q in range(1000)}
+    found = audit(
+        qrels, {"big": Run(table, "big")}, documents=[Document(f"d{d}", "") for d in range(3001)], checks="chance"
+    )
+    assert "is no better than documents drawn at random" in found.problems[0].message
+
+
+def test_a_dataset_can_be_audited_without_any_run(tmp_path):
+    found = audit_files(["synthetic:leaky(documents=200, queries=20)"])
+    assert {one.what for one in found.problems} >= {"duplicates", "leaking field"}
+    assert found.skipped["ties"] == "no run is given"
+    (tmp_path / "qrels.txt").write_text("".join(f"q{i} 0 d{j} 1\n" for i in range(20) for j in range(12)))
+    (finding, *_) = audit_files([str(tmp_path / "qrels.txt")], checks=["truth"], measures=["recall@10"]).findings
+    assert "exactly 12 relevant documents" in finding.message
+
+
+def test_numbers_in_scientific_notation_have_their_digits():
+    qrels = {f"q{i}": {"a": 1} for i in range(20)}
+    run = {query: {"b": 2.0, "a": 1.0} for query in qrels}
+    found = audit(qrels, run, measures=["mrr"], expect={"mrr": "1e-3"}, checks=["expect"])
+    assert found.findings[0].problem
+    found = audit(qrels, run, measures=["mrr"], expect={"mrr": "5.0e-1"}, checks=["expect"])
+    assert not found.findings[0].problem
+
+
+def test_rises_and_falls_that_cancel_out_are_no_steadiness():
+    qrels = {f"q{i}": {"a": 1} for i in range(20)}
+    one = {f"q{i}": {"a": 2.0 if i % 2 else 1.0, "b": 1.5} for i in range(20)}
+    two = {f"q{i}": {"a": 1.0 if i % 2 else 2.0, "b": 1.5} for i in range(20)}
+    found = audit(qrels, {"x": one}, repeats={"x": [two]}, measures=["mrr"], checks=["repeats"])
+    (finding,) = found.problems
+    assert finding.count == 20
+    assert list(finding.examples) == [f"q{i}" for i in range(len(finding.examples))]
+
+
+def test_a_run_without_any_document_is_told_as_such():
+    qrels = {f"q{i}": {"a": 1} for i in range(12)}
+    data = Dataset("x", [Document("a", "text")], {q: q for q in qrels}, Judgments(qrels))
+    empty = run(data, {"none": lambda q, k: []}).runs["none"]
+    found = audit(qrels, {"none": empty}, measures=["ndcg@10", "precision@10"])
+    assert "the run returned no document for any query" in [one.message for one in found.problems]
+
+
+def test_truth_that_was_cut_at_few_is_seen():
+    rng = random.Random(0)
+    full = {f"q{i}": rng.randrange(1, 25) for i in range(100)}
+    qrels = {query: {f"d{j}": 1 for j in range(min(6, n))} for query, n in full.items()}
+    found = audit(qrels, checks=["truth"], measures=["mrr"])
+    assert any("capped" in one.message for one in found.problems)
+    honest = {f"q{i}": {f"d{j}": 1 for j in range(min(6, 1 + int(rng.expovariate(0.9))))} for i in range(100)}
+    assert not audit(honest, checks=["truth"], measures=["mrr"]).problems

@@ -1,0 +1,158 @@
+"""The audit of equal footing: what runs had to work with, by their manifests."""
+
+from __future__ import annotations
+
+import pytest
+from test_audit_runs import run_of
+
+import ragauge
+from ragauge.audits import audit_files, comparability
+from ragauge.audits.checks import CHECKS, look
+from ragauge.audits.evidence import Evidence
+from ragauge.core.documents import Document
+from ragauge.core.records import Dataset, Judgments, Run
+from ragauge.measures.conventions import PRESETS
+from ragauge.measures.names import parse_all
+
+QRELS = Judgments({"q1": {"a": 1}, "q2": {"b": 1}})
+RANKING = {"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 2.0, "b": 1.0}}
+PLAN = {"k": 20, "repeats": 5}
+HASHES = {"documents": 2, "queries": 2, "documents_hash": "d" * 32, "queries_hash": "e" * 32}
+GRAPH = {"nodes": 2, "links": 1, "kinds": {"links": 1}, "fingerprint": "0123456789"}
+WALK = {"embedder": "small", "graph": GRAPH, "steps": 800, "prior": "", "seeds": 10, "most_links": 64}
+
+
+def made(evidence=None, plan=PLAN, data=HASHES):
+    """A run that says so of itself."""
+    bare = run_of(RANKING)
+    return Run(bare.table, "run", manifest={"plan": plan, "dataset": data, "evidence": evidence or {}})
+
+
+def found(**runs):
+    rules = PRESETS["default"]
+    return look(Evidence(QRELS, runs, parse_all(["mrr"], rules), rules), [CHECKS["footing"]])
+
+
+def only(audit):
+    (one,) = audit.findings
+    return one
+
+
+def test_walkers_that_see_the_same_are_on_equal_footing():
+    one = only(found(flow=made(WALK), swarm=made({**WALK, "agents": 20})))
+    assert (one.problem, one.count, one.grid) == (False, 0, None)
+    told = "documents, queries, depth, repeats, embedder, graph, seeds, links of a node and budget"
+    assert one.message == f"all 2 runs have the same {told}"
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "cells"),
+    [
+        ({"embedder": "large"}, "embedder", ["small", "large"]),
+        (
+            {"graph": {**GRAPH, "links": 3, "fingerprint": "abcdefabcd"}},
+            "graph",
+            ["1 link (0123456789)", "3 links (abcdefabcd)"],
+        ),
+        ({"prior": "hidden"}, "prior", [None, "hidden"]),
+        ({"seeds": 150}, "seeds", ["10", "150"]),
+        ({"most_links": 1}, "links of a node", ["64", "1"]),
+    ],
+)
+def test_walkers_that_do_not_see_the_same_are_a_problem(change, name, cells):
+    one = only(found(flow=made(WALK), swarm=made({**WALK, **change})))
+    assert one.problem
+    assert one.message == f"flow, swarm walk a graph, and do not see the same: {name}"
+    assert one.grid is not None
+    assert list(one.grid.header) == ["run", name]
+    assert [list(row) for row in one.grid.rows] == [["flow", cells[0]], ["swarm", cells[1]]]
+    assert ("prior" in one.remedy) is (name == "prior")
+
+
+@pytest.mark.parametrize(
+    ("change", "begins"),
+    [
+        (
+            {},
+            "run all of them without a prior (the same one for all is fair only if the check `predictors` calls it ",
+        ),
+        ({"embedder": "large"}, "give all walkers the same embedder, and run all of them without a prior"),
+    ],
+)
+def test_nobody_is_told_to_give_the_same_prior_to_all_walkers(change, begins):
+    one = only(found(flow=made(WALK), swarm=made({**WALK, "prior": "hidden", **change})))
+    assert one.remedy.startswith(begins)
+    assert "call it a comparison of whole systems" in one.remedy
+
+
+def test_who_has_no_seeds_or_no_limit_of_links_does_not_differ_in_them():
+    bare = {name: value for name, value in WALK.items() if name not in ("seeds", "most_links")}
+    assert not only(found(flow=made(WALK), rank=made(bare))).problem
+
+
+def test_a_graph_is_told_by_its_fingerprint_and_not_by_what_it_was_made_from():
+    same = {**GRAPH, "kinds": {"links": 1, "knn(neighbours=8)": 0}}
+    assert not only(found(flow=made(WALK), swarm=made({**WALK, "graph": same}))).problem
+
+
+def test_the_parts_of_a_pipeline_count_however_deep_they_are():
+    whole = {"parts": [{"embedder": "small"}, {"parts": [WALK]}]}
+    assert comparability.facts(made(whole).manifest) == comparability.facts(made(WALK).manifest)
+    more = {"parts": [{"embedder": "large"}, WALK]}
+    one = only(found(flow=made(WALK), reranked=made(more)))
+    assert one.problem
+    assert [row[1] for row in one.grid.rows] == ["small", "large + small"]
+    twice = {"parts": [WALK, WALK]}
+    assert comparability.facts(made(twice).manifest)["budget"] == "1,600"
+
+
+def test_what_differs_otherwise_is_only_said():
+    one = only(
+        found(
+            words=made(),
+            dense=made({"embedder": "small"}),
+            flow=made(WALK),
+            swarm=made({**WALK, "steps": 400}, {"k": 50, "repeats": 1}),
+        )
+    )
+    assert not one.problem
+    told = "all 2 runs that walk a graph see the same; the runs differ in depth, repeats, embedder, graph and budget"
+    assert one.message == f"{told}, so a difference is one of all that together"
+    assert list(one.grid.header) == ["run", "depth", "repeats", "embedder", "graph", "budget"]
+    assert list(one.grid.rows[0]) == ["words", "20", "5", None, None, None]
+    assert list(one.grid.rows[3]) == ["swarm", "50", "1", "small", "1 link (0123456789)", "400"]
+
+
+def test_runs_over_other_documents_or_queries_are_a_problem():
+    other = {**HASHES, "documents_hash": "f" * 32}
+    first, *rest = found(one=made(WALK), two=made(WALK, data=other)).findings
+    assert (first.what, first.problem, rest) == ("other data", True, [])
+    assert first.message == "the runs were not made on the same documents"
+    assert [row[1] for row in first.grid.rows] == ["2 (dddddddddd)", "2 (ffffffffff)"]
+
+
+def test_one_run_says_nothing_and_runs_without_a_manifest_are_not_looked_at():
+    alone = found(one=made(WALK))
+    assert (alone.findings, alone.skipped) == ([], {})
+    files = found(one=run_of(RANKING), two=made(WALK))
+    assert files.findings == []
+    assert files.skipped == {"footing": "how the runs were made is not known: folders that `ragauge run` wrote know it"}
+
+
+def test_a_folder_of_walkers_is_audited_by_what_they_said_of_themselves(tmp_path):
+    documents = [Document(f"d{i}", f"word{i} of the text", metadata={"links": [f"d{(i + 1) % 20}"]}) for i in range(20)]
+    queries = {f"q{i}": f"word{i}" for i in range(5)}
+    data = Dataset("ring", documents, queries, Judgments({query: {f"d{i}": 1} for i, query in enumerate(queries)}))
+    systems = {
+        "flow": "graphflow(graph=links)",
+        "reranked": "pipeline(of=bm25, reranker=swarm(graph=links), depth=10)",
+    }
+    ragauge.run(data, systems, measures=["mrr@5"], out=tmp_path / "same")
+    same = audit_files([str(tmp_path / "same")], checks=["footing"])
+    assert same.problems == []
+    ragauge.run(data, {**systems, "other": "swarm(graph=knn)"}, measures=["mrr@5"], out=tmp_path / "unlike")
+    (one,) = audit_files([str(tmp_path / "unlike")], checks=["footing"]).problems
+    assert one.message == "flow, reranked, other walk a graph, and do not see the same: graph"
+    ring, again, near = (row[1] for row in one.grid.rows)
+    assert ring == again != near
+    assert ring.startswith("20 links (")

@@ -1,0 +1,702 @@
+"""The audit of data: twins, orphans and leaks are found with what they do to the score; clean data is left alone."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import re
+import sys
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.metrics import roc_auc_score
+
+import ragauge
+from ragauge.audits import corpus, leakage, leakage_fields, leakage_predictors
+from ragauge.audits.checks import find, look
+from ragauge.audits.evidence import Evidence
+from ragauge.audits.leakage_fields import Corpus
+from ragauge.core.documents import Document
+from ragauge.core.errors import MissingEvidence, MissingExtra
+from ragauge.core.records import Judgments, Run
+from ragauge.core.text import shingles
+from ragauge.datasets import corpus_checks, synthetic
+from ragauge.datasets.corpus_checks import repairs
+from ragauge.measures.conventions import PRESETS
+from ragauge.measures.names import parse
+
+CHECKS = (
+    corpus.duplicates,
+    corpus.near_duplicates,
+    corpus.orphans,
+    leakage.own_documents,
+    leakage.verbatim,
+    leakage.predictors,
+)
+
+
+def run_of(scores, name="run"):
+    rows = [(query, doc, float(score)) for query, docs in scores.items() for doc, score in docs.items()]
+    return Run(
+        pl.DataFrame(rows, schema={"query": pl.String, "doc": pl.String, "score": pl.Float64}, orient="row"), name
+    )
+
+
+def evidence_of(grades, runs=None, *, documents=None, queries=None, measures=("ndcg@10", "mrr"), rules="default"):
+    if isinstance(documents, dict):
+        documents = [Document(name, text) for name, text in documents.items()]
+    return Evidence(
+        grades if isinstance(grades, Judgments) else Judgments(grades),
+        {name: run if isinstance(run, Run) else run_of(run, name) for name, run in (runs or {}).items()},
+        [parse(name) for name in measures],
+        PRESETS[rules],
+        documents,
+        queries,
+    )
+
+
+def bm25(data, k=100):
+    """A run by the words of the query, best first."""
+    words = Corpus.of(data.documents)
+    every = np.arange(len(data.documents))
+    scores = {}
+    for query, text in data.queries.items():
+        found = words.scores(text, every)
+        best = np.argsort(-found, kind="stable")[:k].tolist()
+        scores[query] = {data.documents[i].id: found[i] for i in best if found[i] > 0}
+    return run_of(scores, "bm25")
+
+
+def evidence_from(data, **runs):
+    return evidence_of(data.judgments, runs, documents=data.documents, queries=data.queries)
+
+
+def found_by(check, evidence):
+    return {one.what: one for one in check(evidence)}
+
+
+def test_bm25_of_the_audit_is_the_formula():
+    documents = [Document("a", "red fox red"), Document("b", "a red dog"), Document("c", "grey")]
+    found = Corpus.of(documents).scores("Red red fox?", np.array([0, 1, 2]))
+    rarity = {"red": math.log(1 + 1.5 / 2.5), "fox": math.log(1 + 2.5 / 1.5)}
+    saturated = {times: times / (times + 0.9 * (1 - 0.4 + 0.4 * 3 / (7 / 3))) for times in (1, 2)}
+    assert found[0] == pytest.approx(2 * rarity["red"] * saturated[2] + rarity["fox"] * saturated[1])
+    assert found[1] == pytest.approx(2 * rarity["red"] * saturated[1])
+    assert found[2] == 0
+
+
+def test_twins_are_found_and_their_effect_is_what_a_reader_works_out_by_hand():
+    documents = {"a": "The  same\nText", "b": "the same text", "c": "another", "e": " \n", "f": ""}
+    evidence = evidence_of({"q": {"a": 1, "c": 0}}, {"mine": {"q": {"b": 3, "a": 2, "c": 1}}}, documents=documents)
+    found = found_by(corpus.duplicates, evidence)
+    one = found["duplicates"]
+    assert (one.problem, one.count, list(one.examples)) == (True, 2, ["a = b"])
+    # The relevant document stands at rank 2; its twin at rank 1 is as good when both count, or when they are one.
+    assert one.grid.header == ["run", "measure", "as it is", "twins share judgments", "twins are one"]
+    assert one.grid.rows == [["mine", "ndcg@10", pytest.approx(1 / math.log2(3)), 1, 1], ["mine", "mrr", 0.5, 1, 1]]
+    assert one.effect == (
+        "ndcg@10 of mine 0.6309 to 1.0000 when twins share judgments; "
+        "ndcg@10 of mine 0.6309 to 1.0000 when twins are one"
+    )
+    assert (found["empty documents"].count, found["empty documents"].problem) == (2, False)
+    assert "contradictions" not in found
+
+
+def test_twins_that_are_judged_alike_are_told_but_no_problem():
+    documents = {"a": "one text", "b": "One text", **{f"d{i}": f"text number {i}" for i in range(100)}}
+    found = found_by(corpus.duplicates, evidence_of({"q": {"a": 1, "b": 1}}, documents=documents))
+    assert (found["duplicates"].count, found["duplicates"].problem, found["duplicates"].effect) == (2, False, "")
+
+
+def test_empty_documents_are_a_problem_only_where_a_mean_moves():
+    documents = {"a": "some text", "e": ""}
+    moved = evidence_of({"q": {"a": 1, "e": 1}}, {"r": {"q": {"a": 1}}}, documents=documents)
+    one = found_by(corpus.duplicates, moved)["empty documents"]
+    assert one.problem
+    assert one.effect == f"ndcg@10 of r {1 / (1 + 1 / math.log2(3)):.4f} to 1.0000 when they are left out"
+    still = evidence_of({"q": {"a": 1, "e": 1}}, {"r": {"q": {"x": 1}}}, documents=documents)
+    one = found_by(corpus.duplicates, still)["empty documents"]
+    assert (one.problem, one.count, one.grid) == (False, 1, None)
+    assert one.effect == "no score changes when they are left out"
+    alone = found_by(corpus.duplicates, evidence_of({"q": {"a": 1, "e": 1}}, documents=documents))
+    assert alone["empty documents"].problem  # no run tells what they do
+
+
+def test_twins_with_different_grades_for_one_query_contradict_each_other():
+    documents = {"a": "one text", "b": "One text", "c": "other"}
+    evidence = evidence_of({"q": {"a": 2, "b": 0}, "p": {"c": 1}}, {"r": {"q": {"b": 1}, "p": {}}}, documents=documents)
+    one = found_by(corpus.duplicates, evidence)["contradictions"]
+    assert (one.problem, one.count, list(one.examples)) == (True, 1, ["query q: a is 2, b is 0"])
+    assert one.effect == f"ndcg@10 of r 0.0000 to {1 / (1 + 1 / math.log2(3)) / 2:.4f} when the better grade counts"
+
+
+def test_inputs_are_not_changed_by_any_check():
+    grades = {"q": {"a": 1}, "p": {"nowhere": 1, "c": 1}}
+    evidence = evidence_of(
+        grades,
+        {"r": {"q": {"b": 1}, "p": {"c": 1}}},
+        documents={"a": "x y", "b": "x y", "c": "z"},
+        queries={"q": "x y"},
+    )
+    table = evidence.runs["r"].table.clone()
+    for check in (corpus.duplicates, corpus.near_duplicates, corpus.orphans, leakage.own_documents, leakage.verbatim):
+        assert list(check(evidence))
+    assert grades == {"q": {"a": 1}, "p": {"nowhere": 1, "c": 1}}
+    assert evidence.runs["r"].table.equals(table)
+
+
+def test_near_twins_are_those_that_comparing_every_pair_finds():
+    rng = random.Random(0)
+    words = [f"w{i}" for i in range(400)]
+    texts = [[rng.choice(words) for _ in range(rng.randint(2, 60))] for _ in range(150)]
+    for text in list(texts[:60]):  # copies with more and more words changed
+        copy = list(text)
+        for _ in range(rng.randint(0, 4)):
+            copy[rng.randrange(len(copy))] = rng.choice(words)
+        texts.append(copy)
+    documents = [Document(f"d{i}", " ".join(text)) for i, text in enumerate(texts)]
+    sets = {document.id: shingles(document.text) for document in documents}
+    near = [
+        {a.id, b.id}
+        for a, b in itertools.combinations(documents, 2)
+        if len(sets[a.id] & sets[b.id]) >= corpus_checks.NEAR * len(sets[a.id] | sets[b.id])
+    ]
+    groups = corpus.alike(documents)
+    assert {doc for one in groups for doc in one.group} == set().union(*near)
+    assert len(near) > 15
+    for one in groups:
+        parts = [len(sets[one.group[0]] & sets[doc]) / len(sets[one.group[0]] | sets[doc]) for doc in one.group[1:]]
+        assert one.part == min(parts) >= corpus_checks.NEAR
+    assert groups == corpus.alike(documents)
+
+
+def test_near_twins_of_most_of_a_corpus_are_a_problem_and_exact_ones_are_not_told_again():
+    body = " ".join(f"word{i}" for i in range(40))
+    documents = {"a": f"{body} end", "b": f"{body} stop", "c": f"{body} END"} | {f"d{i}": f"text {i}" for i in range(5)}
+    one = found_by(corpus.near_duplicates, evidence_of({"q": {"a": 1}}, documents=documents))["near duplicates"]
+    assert (one.problem, one.count, list(one.examples)) == (True, 2, ["a ~ b"])
+    few = found_by(
+        corpus.near_duplicates,
+        evidence_of({"q": {"d1": 1}}, documents=documents | {str(i): f"t {i}" for i in range(20)}),
+    )
+    assert not few["near duplicates"].problem
+
+
+def test_near_duplicates_without_rensa_say_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rensa", None)
+    with pytest.raises(MissingExtra) as caught:
+        list(corpus.near_duplicates(evidence_of({"q": {"a": 1}}, documents={"a": "x"})))
+    assert "[audit]'" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("lost", "known", "name"),
+    [
+        ("CACM-756", "CACM-0756", "zero padding"),
+        ("0012", "12", "zero padding"),
+        ("Doc-A", "doc-a", "case"),
+        (" d1", "d1", "white space"),
+        ("report.html", "report", "a file ending"),
+        ("report", "report.txt.gz", "a file ending"),
+        ("corpus/7", "7", "a prefix"),
+        ("7", "doc-7", "a prefix"),
+        ("DOC-07.txt", "doc7", "all of these"),
+    ],
+)
+def test_ids_that_differ_in_writing_are_matched(lost, known, name):
+    assert [(one.name, one.matches) for one in repairs([lost], [known, "other"])] == [(name, {lost: known})]
+
+
+def test_ids_that_could_be_two_documents_are_nobodys():
+    assert repairs(["a1"], ["a01", "a001"]) == []
+    assert repairs(["a01", "a001"], ["a1"]) == []
+    assert repairs(["3.14", "2024.05"], ["3", "2024"]) == []
+
+
+def test_orphan_documents_are_repaired_or_left_out_and_the_score_follows():
+    documents = {"d01": "one", "d02": "two", "d03": "three"}
+    grades = {"q": {"d1": 1, "d02": 1}, "p": {"gone": 1}}
+    runs = {"r": {"q": {"d01": 2, "d02": 1}, "p": {"d03": 1}}}
+    one = found_by(corpus.orphans, evidence_of(grades, runs, documents=documents, measures=["precision@2", "map"]))[
+        "orphan documents"
+    ]
+    assert (one.problem, one.count, list(one.examples)) == (True, 2, ["d1 -> d01", "gone"])
+    assert "1 of 2 ids would match without regard to zero padding" in one.message
+    # As it is, q finds one of two at rank 2 and p none; left out, p leaves; repaired, q finds both.
+    assert one.grid.rows == [
+        ["r", "precision@2", 0.25, 2, 0.5, 1, 0.5, 2],
+        ["r", "map", 0.125, 2, 0.5, 1, 0.5, 2],
+    ]
+    assert one.effect.startswith("precision@2 of r 0.2500 (n=2) to 0.5000 (n=1) when orphans are left out")
+
+
+def test_orphans_that_are_not_relevant_are_told_but_no_problem():
+    found = found_by(corpus.orphans, evidence_of({"q": {"a": 1, "gone": 0}}, documents={"a": "x"}, queries={"q": "x"}))
+    assert not found["orphan documents"].problem
+    assert found["orphan documents"].count == 1
+    assert (found["orphan queries"].problem, found["orphan queries"].count) == (False, 0)
+
+
+def test_orphan_queries_are_found_and_repaired():
+    evidence = evidence_of(
+        {"q1": {"a": 1}, "q02": {"a": 1}}, {"r": {"q1": {"a": 1}, "q2": {"a": 1}}}, queries={"q1": "x", "q2": "y"}
+    )
+    one = found_by(corpus.orphans, evidence)["orphan queries"]
+    assert (one.problem, list(one.examples)) == (True, ["q02 -> q2"])
+    assert one.grid.rows[0] == ["r", "ndcg@10", 0.5, 2, 1, 1, 1, 2]
+
+
+def test_the_raw_judgments_of_cacm_are_repaired_to_the_last_digit(shared):
+    data = ragauge.load(shared("cacm"))
+    raw = {
+        query: {re.sub(r"-0+", "-", doc): grade for doc, grade in docs.items()}
+        for query, docs in data.judgments.nested.items()
+    }
+    run = bm25(data, 30)
+    evidence = evidence_of(
+        raw, {"bm25": run}, documents=data.documents, queries=data.queries, measures=["precision@30", "map"]
+    )
+    one = found_by(corpus.orphans, evidence)["orphan documents"]
+    assert (one.problem, one.count) == (True, 55)
+    assert "CACM-756 -> CACM-0756" in one.examples
+    right = ragauge.evaluate(data.judgments, run.nested, ["precision@30", "map"]).means
+    wrong = ragauge.evaluate(raw, run.nested, ["precision@30", "map"]).means
+    after = one.grid.header.index("ids are repaired")
+    assert [row[2] for row in one.grid.rows] == pytest.approx(list(wrong.values()), abs=1e-12)
+    assert [row[after] for row in one.grid.rows] == pytest.approx(list(right.values()), abs=1e-12)
+    assert right["precision@30"] > wrong["precision@30"]
+
+
+def test_the_empty_documents_of_cranfield_are_told(shared):
+    data = ragauge.load(shared("cranfield"))
+    found = found_by(corpus.duplicates, evidence_of(data.judgments, documents=data.documents))
+    assert list(found["empty documents"].examples) == ["471", "995"]
+    assert found["empty documents"].problem  # there is no run to tell what they do
+    assert (found["duplicates"].problem, found["duplicates"].count) == (False, 0)
+
+
+def test_arguana_has_twins_orphans_and_queries_that_are_documents(shared):
+    data = ragauge.load(shared("arguana"))
+    evidence = evidence_of(data.judgments, documents=data.documents, queries=data.queries)
+    texts = {" ".join(document.whole.split()).casefold() for document in data.documents}
+    assert len(texts) == 8626  # the published number of unique texts
+    one = found_by(corpus.duplicates, evidence)["duplicates"]
+    assert (one.problem, one.count) == (True, 2 * (8674 - 8626))
+    assert found_by(corpus.orphans, evidence)["orphan documents"].count == 5
+    one = found_by(leakage.own_documents, evidence)["own documents"]
+    assert one.count == 1406
+    assert "1,298 by their id, 108 under another id" in one.message
+
+
+def test_a_query_that_is_a_document_is_found_by_id_and_by_text_and_dropping_it_is_what_the_convention_does():
+    documents = {"q1": "is it so that cats sleep all day", "x": "Do dogs  sleep?", "y": "cats", "z": "dogs"}
+    queries = {"q1": "is it so that cats sleep all day long", "q2": "do dogs sleep?", "q3": "birds"}
+    runs = {"r": {"q1": {"q1": 2, "y": 1}, "q2": {"x": 2, "z": 1}, "q3": {"y": 1}}}
+    grades = {"q1": {"y": 1}, "q2": {"z": 1}, "q3": {"y": 1}}
+    evidence = evidence_of(grades, runs, documents=documents, queries=queries, measures=["mrr"])
+    one = found_by(leakage.own_documents, evidence)["own documents"]
+    assert (one.problem, one.count) == (True, 2)
+    assert "1 by their id, 1 under another id; 0 of them have themselves for an answer; r returned 2" in one.message
+    assert one.grid.rows == [["r", "mrr", pytest.approx(2 / 3), 1]]
+    assert one.remedy == (
+        "score with `evaluate --set own=dropped`; 1 under another id must be dropped from the rankings"
+    )
+    by_id = evidence_of({"q1": {"y": 1}}, runs, documents=documents, queries={"q1": queries["q1"]}, measures=["mrr"])
+    (row,) = found_by(leakage.own_documents, by_id)["own documents"].grid.rows
+    assert row[3] == by_id.scores("r", rules=by_id.rules.but(own="dropped")).means["mrr"] == 1
+    settled = replace(by_id, rules=by_id.rules.but(own="dropped"))
+    assert not found_by(leakage.own_documents, settled)["own documents"].problem
+
+
+def test_an_id_that_query_and_document_share_by_chance_is_no_leak_but_dropping_it_is_a_mistake():
+    documents, queries = (
+        {"1": "wings in a slipstream", "2": "heat"},
+        {"1": "what is heat transfer", "2": "how do wings work"},
+    )
+    grades, runs = {"1": {"1": 1}, "2": {"1": 1}}, {"r": {"1": {"1": 1}, "2": {"1": 1}}}
+    evidence = evidence_of(grades, runs, documents=documents, queries=queries)
+    found = found_by(leakage.own_documents, evidence)
+    assert list(found) == ["shared ids"]
+    assert (found["shared ids"].problem, found["shared ids"].count) == (False, 2)
+    assert found["shared ids"].effect == "ndcg@10 of r 1.0000 to 0.5000 when own=dropped"
+    wrong = replace(evidence, rules=PRESETS["beir"], _kept={})
+    assert found_by(leakage.own_documents, wrong)["shared ids"].problem
+
+
+def paragraphs(n, rng):
+    words = [f"word{i}" for i in range(300)]
+    return {f"d{i}": " ".join(rng.choice(words) for _ in range(40)) for i in range(n)}
+
+
+def test_queries_that_stand_in_their_answers_are_found_and_told_apart_from_the_others():
+    rng = random.Random(1)
+    documents = paragraphs(200, rng)
+    queries, grades, run = {}, {}, {}
+    for i in range(40):
+        words = documents[f"d{i}"].split()
+        copied = i < 10
+        queries[f"q{i}"] = " ".join(words[5:11]) if copied else " ".join(rng.sample(words, 6))
+        grades[f"q{i}"] = {f"d{i}": 1}
+        run[f"q{i}"] = {f"d{i}": 1.0} if copied else {f"d{i + 1}": 2.0, f"d{i}": 1.0}
+    evidence = evidence_of(grades, {"r": run}, documents=documents, queries=queries, measures=["mrr"])
+    one = found_by(leakage.verbatim, evidence)["verbatim answers"]
+    assert (one.problem, one.count) == (True, 10)
+    assert one.grid.rows == [["r", "mrr", 0.625, 40, 0.5, 30, 1, 10]]
+    short = {query: " ".join(text.split()[:3]) for query, text in queries.items()}
+    assert found_by(leakage.verbatim, replace(evidence, queries=short))["verbatim answers"].count == 0
+
+
+def test_the_auc_of_a_query_is_that_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    place = {f"d{i}": i for i in range(40)}
+    grades = {f"q{i}": {f"d{j}": float(rng.integers(0, 2)) for j in rng.choice(40, 8, replace=False)} for i in range(9)}
+    grades = {query: docs for query, docs in grades.items() if 1 <= sum(docs.values()) <= 7}
+    values = rng.integers(0, 6, 40).astype(float)
+    pairs = leakage_predictors.draw(grades, place, 1)
+    each = pairs.auc(values[pairs.good], values[pairs.other])
+    for query, found in zip(pairs.queries, each, strict=True):
+        # Of forty documents all are drawn, so that every document that is not relevant is an other one.
+        label = [grades[query].get(doc, 0) for doc in place]
+        assert found == pytest.approx(roc_auc_score(label, values))
+
+
+def with_field(documents, name, values):
+    return [one._replace(metadata={**one.metadata, name: value}) for one, value in zip(documents, values, strict=True)]
+
+
+@pytest.mark.parametrize("name", ["number", "category", "place"])
+def test_a_field_that_knows_the_answers_is_caught_even_where_text_is_good(name):
+    data = synthetic.make("needles", documents=300, queries=60, seed=4)
+    right = {doc for docs in data.judgments.nested.values() for doc in docs}
+    rng = random.Random(0)
+    if name == "number":
+        documents = with_field(data.documents, "boost", [rng.random() + (one.id in right) for one in data.documents])
+    elif name == "category":
+        kinds = ["gold" if one.id in right else rng.choice(["silver", "tin"]) for one in data.documents]
+        documents = with_field(data.documents, "origin", kinds)
+    else:
+        documents = sorted(data.documents, key=lambda one: one.id not in right)
+    evidence = evidence_of(data.judgments, documents=documents, queries=data.queries)
+    problems = [one for one in leakage.predictors(evidence) if one.problem]
+    assert [one.what for one in problems] == ["leaking field"]
+    assert {"number": "`boost`", "category": "`origin`", "place": "place in the corpus"}[name] in problems[0].message
+
+
+def leaking(documents, data, **more):
+    evidence = evidence_of(data.judgments, documents=documents, queries=data.queries, **more)
+    return [one for one in leakage.predictors(evidence) if one.problem]
+
+
+def answered_by(data):
+    """For each document the queries that it answers."""
+    found = {one.id: [] for one in data.documents}
+    for query, docs in data.judgments.nested.items():
+        for doc, grade in docs.items():
+            if grade > 0:
+                found[doc].append(query)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["list", "text", "json", "number", "key", "id", "address"])
+def test_a_field_that_names_the_query_that_it_answers_is_caught(kind):
+    data = synthetic.make("needles", documents=300, queries=60, seed=4)
+    if kind == "number":
+        names = {query: str(i) for i, query in enumerate(data.queries, 1000)}
+        grades = {names[query]: docs for query, docs in data.judgments.nested.items()}
+        queries = {names[query]: text for query, text in data.queries.items()}
+        data = replace(data, judgments=Judgments(grades), queries=queries)
+    answers = answered_by(data)
+    everyone = list(data.queries)
+    rng = random.Random(0)
+    # Documents that answer nothing name queries, too, and as many of them.
+    named = {doc: [*docs, *rng.sample(everyone, 2)][:2] for doc, docs in answers.items()}
+    values = {
+        "list": lambda doc: named[doc],
+        "text": lambda doc: ",".join(named[doc]),
+        "json": lambda doc: str(named[doc]),
+        "number": lambda doc: int(named[doc][0]),
+        "key": lambda doc: dict.fromkeys(named[doc], 1),
+        "address": lambda doc: f"https://example.org/ask/{named[doc][0]}?page=1",
+    }
+    if kind == "id":
+        new = {doc: f"{named[doc][0]}-{i}" for i, doc in enumerate(answers)}
+        grades = {q: {new[doc]: grade for doc, grade in docs.items()} for q, docs in data.judgments.nested.items()}
+        documents = [one._replace(id=new[one.id]) for one in data.documents]
+        data = replace(data, documents=documents, judgments=Judgments(grades))
+    else:
+        documents = with_field(data.documents, "for", [values[kind](one.id) for one in data.documents])
+    (one,) = leaking(documents, data)
+    assert (one.what, one.count) == ("leaking field", 60)
+    assert f"{'the id' if kind == 'id' else 'metadata `for`'} names the query that a document answers" in one.message
+    ranking, alone, *_ = one.grid.rows[0]
+    assert ranking == f"by {'the id' if kind == 'id' else '`for`'} alone"
+    assert one.effect == f"ndcg@10 of a ranking {ranking} {alone:.4f}"
+    assert alone > 0.2
+
+
+@pytest.mark.parametrize("half", [True, False])
+def test_names_of_a_pool_are_told_and_names_of_answers_are_a_problem_even_for_half_of_the_queries(half):
+    data = synthetic.make("needles", documents=300, queries=60, seed=4)
+    named = {one.id: set() for one in data.documents}
+    rng = random.Random(0)
+    for i, (query, docs) in enumerate(data.judgments.nested.items()):
+        if half and i % 2:
+            continue
+        for doc in docs if half else [*docs, *rng.sample(list(named), 60)]:
+            named[doc].add(query)
+    documents = with_field(data.documents, "seen", [sorted(named[one.id]) for one in data.documents])
+    evidence = evidence_of(data.judgments, documents=documents, queries=data.queries)
+    found = list(leakage.predictors(evidence))
+    assert any("names the query that a document answers" in one.message for one in found if one.problem) == half
+    assert "name by id the queries that they answer, more than others do: metadata `seen`" in found[-1].message
+
+
+@pytest.mark.parametrize("kind", ["nested", "id", "address", "host", "list", "tag", "mixed"])
+def test_a_field_that_is_no_single_value_and_knows_the_answers_is_caught(kind):
+    data = synthetic.make("needles", documents=300, queries=60, seed=4)
+    right = {doc for docs in data.judgments.nested.values() for doc in docs}
+    rng = random.Random(0)
+    values = {
+        "nested": lambda doc: {"gold": True} if doc in right else {"other": 1},
+        "address": lambda doc: f"https://example.org/{doc}" if doc in right else None,
+        "host": lambda doc: f"https://{'gold' if doc in right else 'web'}.example.org/{doc}",
+        "list": lambda doc: [rng.random() for _ in range(3 if doc in right else 2)],
+        "tag": lambda doc: ["gold" if doc in right else rng.choice(["web", "book"])],
+        "mixed": lambda doc: [doc, f"{doc}x"] if doc in right else doc,
+    }
+    if kind == "id":
+        new = {one.id: f"{'gold' if one.id in right else rng.choice(['web', 'a'])}-{one.id}" for one in data.documents}
+        grades = {q: {new[doc]: grade for doc, grade in docs.items()} for q, docs in data.judgments.nested.items()}
+        data = replace(data, judgments=Judgments(grades))
+        documents = [one._replace(id=new[one.id]) for one in data.documents]
+    else:
+        documents = with_field(data.documents, "m", [values[kind](one.id) for one in data.documents])
+    names = {
+        "nested": "metadata `m.gold`",
+        "id": "beginning of the id",
+        "address": "metadata `m` being there",
+        "host": "beginning of metadata `m`",
+        "list": "how many metadata `m` has",
+        "tag": "metadata `m`",
+        "mixed": "how many metadata `m` has",
+    }
+    assert any(one.message.startswith(f"{names[kind]} tells relevant") for one in leaking(documents, data))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_fields_without_the_answers_in_them_are_not_accused(seed):
+    data = synthetic.make("needles", documents=300, queries=60, seed=seed)
+    rng = random.Random(seed)
+    everyone = list(data.queries)
+    documents = [
+        one._replace(
+            metadata={
+                "for": rng.sample(everyone, rng.randint(0, 3)),
+                "names": ",".join(rng.sample(everyone, 2)),
+                "m": {"gold": True} if rng.random() < 0.2 else {"other": {"deep": rng.choice("abc")}},
+                "url": f"https://{rng.choice(['gold', 'web'])}.org/{one.id}" if rng.random() < 0.5 else None,
+            }
+        )
+        for one in data.documents
+    ]
+    assert leaking(documents, data) == []
+
+
+def test_metadata_that_was_not_looked_at_is_named_and_the_number_of_fields_is_bounded():
+    data = synthetic.make("needles", documents=200, queries=30)
+    titled = with_field(data.documents, "title", [f"{one.id} and more" for one in data.documents])
+    evidence = evidence_of(data.judgments, documents=titled, queries=data.queries)
+    told = found_by(leakage.predictors, evidence)["predictors"]
+    assert told.message.endswith("; not looked at value by value: `title`")
+    many = [
+        Document(one.id, one.text, metadata={"deep": {f"k{j}": i % (j + 2) for j in range(100)}})
+        for i, one in enumerate(data.documents)
+    ]
+    found, unread = leakage_fields.fields(many, Corpus.of(many))
+    assert len(found) == leakage_fields.MOST_FIELDS
+    assert len(unread) > 50
+    assert "metadata `deep.k99`" in unread
+
+
+def test_metadata_of_any_kind_breaks_nothing():
+    odd = [None, [], {}, {"x": {}}, [None], {1: 2}, float("nan"), "", 10**400, True, {"a": [{"b": 1}]}, (1, "2"), b"x"]
+    documents = [Document(f"d{i}", f"text {i}", metadata={"odd": odd[i % len(odd)]}) for i in range(60)]
+    found, _ = leakage_fields.fields(documents, Corpus.of(documents))
+    assert all(len(one.values) == 60 for one in found)
+    assert "how many metadata `odd` has" in [one.name for one in found]
+    assert leakage_fields.namings(documents, {"x", "1", "2", "d3"})
+
+
+def test_the_flaw_of_the_leaky_dataset_is_caught():
+    data = synthetic.make("leaky", documents=500, queries=50)
+    numbers = {one.id: one.metadata["hidden"] for one in data.documents}
+    by_number = run_of(dict.fromkeys(data.queries, numbers), "by number")
+    evidence = evidence_from(data, **{"by number": by_number, "bm25": bm25(data)})
+    assert evidence.scores("by number").means["ndcg@10"] == 1
+    found = list(leakage.predictors(evidence))
+    field, score = (one for one in found if one.problem)
+    assert (field.what, score.what, score.subject) == ("leaking field", "leaking score", "by number")
+    assert "metadata `hidden`" in field.message
+    assert "ranked by it: by number" in field.message
+    rows = {row[0]: row for row in field.grid.rows}
+    assert rows["by `hidden` alone"][1] == rows["by number"][1] == 1
+    assert rows["by number"][-1] == pytest.approx(1)
+    assert abs(rows["bm25"][-1]) < 0.2
+    twin = found_by(corpus.duplicates, evidence)["duplicates"]
+    assert (twin.problem, twin.count) == (True, 409)
+
+
+def test_a_run_that_names_the_leaking_field_as_its_prior_ranks_by_it():
+    data = synthetic.make("leaky", documents=200, queries=30)
+    words = bm25(data)
+    told = {
+        "plain": {},
+        "flat": {"prior": "hidden"},
+        "deep": {"parts": [{}, {"prior": "hidden"}]},
+        "odd": {"prior": "x"},
+    }
+    runs = {name: Run(words.table, name, manifest={"evidence": one}) for name, one in told.items()}
+    field = found_by(leakage.predictors, evidence_from(data, **runs))["leaking field"]
+    assert field.message.endswith("; ranked by it: flat, deep")
+    assert all(abs(row[-1]) < 0.9 for row in field.grid.rows[1:])
+    assert re.search(r"the words of the query have 0\.\d{4} \(p of the difference [\d.e-]+\); ranked", field.message)
+
+
+def test_what_a_leak_does_comes_first_and_explains_a_search_at_chance():
+    data = synthetic.make("leaky", documents=200, queries=30)
+    rng = np.random.default_rng(0)
+    names = [one.id for one in data.documents]
+    drawn = {q: {names[i]: 20.0 - j for j, i in enumerate(rng.permutation(200)[:20])} for q in data.queries}
+    found = look(evidence_from(data, drawn=drawn), find(["chance", "duplicates", "predictors"]))
+    assert [one.what for one in found.problems] == ["leaking field", "chance", "duplicates"]
+    assert found.problems[1].remedy.startswith(
+        "mend the leak first: judgments that follow a leaking field do not follow"
+    )
+    (alone,) = look(evidence_from(data, drawn=drawn), find(["chance"])).problems
+    assert alone.remedy.startswith("look for ids that do not match")
+
+
+def test_what_predicts_less_than_text_is_a_note_that_says_why():
+    data = synthetic.make("needles", documents=300, queries=40)
+    right = {doc for docs in data.judgments.nested.values() for doc in docs}
+    rng = random.Random(0)
+    numbers = [rng.gauss(1.0 if one.id in right else 0.0, 1.0) for one in data.documents]
+    weak = replace(data, documents=with_field(data.documents, "weak", numbers))
+    (told,) = leakage.predictors(evidence_from(weak))
+    assert not told.problem
+    assert "metadata `weak` (higher, 0." in told.message
+    assert "; this is only a note, being neither clearly better than the words nor close to the mark" in told.message
+
+
+def test_a_perfect_run_over_another_language_is_not_accused():
+    data = synthetic.make("needles", documents=200, queries=30)
+    foreign = {query: " ".join(word[::-1] for word in text.lower().split()) for query, text in data.queries.items()}
+    perfect = run_of(data.judgments.nested, "perfect")
+    evidence = replace(evidence_from(data, perfect=perfect), queries=foreign)
+    (told,) = leakage.predictors(evidence)
+    rows = {row[0]: row[1] for row in told.grid.rows}
+    assert rows["perfect"] == 1
+    assert rows["words of the query"] == pytest.approx(0.5, abs=0.1)
+    assert not told.problem
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_same_data_with_the_numbers_shuffled_is_not_accused(seed):
+    data = synthetic.make("leaky", documents=500, queries=50, seed=seed)
+    numbers = [one.metadata["hidden"] for one in data.documents]
+    random.Random(seed).shuffle(numbers)
+    clean = replace(data, documents=with_field(data.documents, "hidden", numbers))
+    assert not [one for one in leakage.predictors(evidence_from(clean, bm25=bm25(clean))) if one.problem]
+
+
+def test_the_leaky_dataset_has_409_of_500_twins_and_no_target_map():
+    data = synthetic.make("leaky", documents=500, queries=50)
+    texts = [one.text for one in data.documents]
+    assert sum(texts.count(text) > 1 for text in texts) == 409
+    run = bm25(data).nested
+    scores = ragauge.evaluate(data.judgments, run, ["dr@20", "recall@20"], "swarm")
+    assert data.judgments.targets is None
+    assert scores.values["dr@20"].tolist() == scores.values["recall@20"].tolist()
+
+
+def of_chance(seed):
+    """Pairs, a number and a category that have nothing to do with one another."""
+    rng = np.random.default_rng(seed)
+    grades = {f"q{i}": {f"d{j}": 1.0 for j in rng.choice(80, 3, replace=False)} for i in range(15)}
+    pairs = leakage_predictors.draw(grades, {f"d{i}": i for i in range(80)}, 1, seed=seed)
+    number = leakage_fields.Field("number", rng.integers(0, 40, 80).astype(float))
+    return pairs, number, leakage_fields.Field("category", rng.integers(0, 4, 80).astype(float), 4)
+
+
+def test_permutation_tests_raise_a_false_alarm_as_often_as_they_say():
+    p = [
+        [leakage_predictors.permutation_test(pairs, one, seed=seed) for one in both]
+        for seed in range(300)
+        for pairs, *both in [of_chance(seed)]
+    ]
+    assert np.min(p) > 0
+    for level in (0.05, 0.2):
+        # Three standard errors of a share of 300.
+        margin = 3 * math.sqrt(level * (1 - level) / 300)
+        assert np.abs((np.array(p) <= level).mean(axis=0) - level).max() < margin
+
+
+def test_corrected_predictions_raise_no_more_false_alarms_than_their_level():
+    alarms = 0
+    for seed in range(200):
+        pairs, *both = of_chance(1000 + seed)
+        found = leakage_predictors.predictions(pairs, both, np.full(len(pairs.queries), 0.5))
+        alarms += min(one.p for one in found) <= 0.05
+    assert alarms / 200 < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
+
+
+@pytest.mark.parametrize("kind", ["needles", "duplicates", "versions", "multihop"])
+def test_clean_data_has_no_problem(kind):
+    for seed in range(4):
+        data = synthetic.make(kind, documents=400, queries=40, seed=seed)
+        evidence = evidence_from(data, bm25=bm25(data))
+        problems = [(one.what, one.message) for check in CHECKS for one in check(evidence) if one.problem]
+        assert problems == []
+
+
+@pytest.mark.parametrize("name", ["cacm", "adi", "noveleval"])
+def test_real_collections_that_are_sound_have_no_problem(shared, name):
+    data = ragauge.load(shared(name))
+    evidence = evidence_from(data, bm25=bm25(data))
+    assert [one.what for check in CHECKS for one in check(evidence) if one.problem] == []
+
+
+def test_titles_ids_and_lists_are_no_candidates():
+    documents = [
+        Document(f"d{i}", f"text {i}", metadata={"name": f"n{i}", "parts": [i], "year": 1990 + i % 20, "one": "same"})
+        for i in range(40)
+    ]
+    found, unread = leakage_fields.fields(documents, Corpus.of(documents))
+    assert [one.name for one in found] == ["length", "place in the corpus", "metadata `year`"]
+    assert unread == ["`name`", "`parts`"]
+    dates = leakage_fields.metadata_field("date", [f"2024-01-{1 + i:02}" for i in range(28)])
+    assert dates.values.tolist() == list(range(1, 29))
+    assert leakage_fields.metadata_field("flag", [True, False] * 5).kinds == 3
+    assert leakage_fields.metadata_field("mixed", ["nan", "1", "2"]) is None
+
+
+def test_everything_is_the_same_every_time():
+    data = synthetic.make("leaky", documents=200, queries=20)
+    evidence = evidence_from(data, bm25=bm25(data))
+    for check in CHECKS:
+        assert list(check(evidence)) == list(check(evidence))
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_check_without_its_evidence_says_so(check):
+    with pytest.raises(MissingEvidence):
+        list(check(evidence_of({"q": {"a": 1}})))
+
+
+@pytest.mark.parametrize("check", CHECKS[:-1])
+def test_an_empty_corpus_breaks_nothing(check):
+    found = list(check(evidence_of({"q": {"a": 1}}, documents=[], queries={"q": "one two three four"})))
+    assert all(one.message for one in found)

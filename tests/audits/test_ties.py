@@ -1,0 +1,195 @@
+"""Equal scores in the audit: whatever a convention takes out or rounds, the bounds are those of all orders."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ragauge
+from ragauge import PRESETS, Judgments, Run, evaluate
+from ragauge.audits import audit, ties
+from ragauge.audits.evidence import Evidence
+from ragauge.measures.names import parse_all
+from strategies import runs
+
+MEASURES = ["map", "mrr", "mrr@2", "bpref", "precision@2", "recall@2", "hit_rate@1", "r_precision", "ndcg", "ndcg@3"]
+OUT = [
+    {"own": "dropped"},
+    {"unjudged": "condensed"},
+    {"own": "dropped", "unjudged": "condensed"},
+    {"depth": 2},
+    {"depth": 3, "own": "dropped"},
+    {"depth": 2, "unjudged": "condensed"},
+]
+"""Ways to take documents out of a ranking."""
+
+
+def run_of(nested, **more):
+    rows = [(q, d, float(s)) for q, docs in nested.items() for d, s in docs.items()]
+    schema = {"query": pl.String, "doc": pl.String, "score": pl.Float64}
+    return Run(pl.DataFrame(rows, schema=schema, orient="row"), **more)
+
+
+def evidence_of(qrels, run, rules, measures=MEASURES):
+    run = run if isinstance(run, Run) else run_of(run)
+    return Evidence(Judgments(qrels), {"run": run}, parse_all(measures, rules), rules)
+
+
+def look(qrels, run, rules="default", measures=("mrr",)):
+    rules = PRESETS[rules] if isinstance(rules, str) else rules
+    return list(ties.ties(evidence_of(qrels, run, rules, measures)))
+
+
+def only(found):
+    (one,) = found
+    return one
+
+
+def orders_of(scores):
+    """Every ranking that the scores allow."""
+    levels = sorted(set(scores.values()), reverse=True)
+    groups = [[doc for doc, score in scores.items() if score == level] for level in levels]
+    for parts in itertools.product(*(itertools.permutations(group) for group in groups)):
+        yield [doc for part in parts for doc in part]
+
+
+grades = st.dictionaries(st.sampled_from("abcdq"), st.integers(-1, 2), min_size=1).filter(
+    lambda docs: max(docs.values()) >= 0
+)
+few = st.dictionaries(st.sampled_from("abcdqxy"), st.integers(0, 1).map(float), min_size=1, max_size=5)
+
+
+@pytest.mark.parametrize("options", OUT, ids=str)
+@settings(max_examples=25)
+@given(grades, few)
+def test_bounds_are_those_of_all_orders_where_documents_are_taken_out(options, grades, scores):
+    rules = PRESETS["default"].but(**options)
+    evidence = evidence_of({"q": grades}, {"q": scores}, rules)
+    found = ties.sensitivity(evidence, "run", evidence.runs["run"].table, rules)
+    assert [str(one) for one in found.measures] == MEASURES
+    ranked = [{"q": {doc: -float(i) for i, doc in enumerate(order)}} for order in orders_of(scores)]
+    every = [list(evaluate({"q": grades}, one, MEASURES, rules).means.values()) for one in ranked]
+    assert list(found.worst.means.values()) == pytest.approx(np.min(every, axis=0))
+    assert list(found.best.means.values()) == pytest.approx(np.max(every, axis=0))
+    exact = [i for i, one in enumerate(found.expected) if one.exact]
+    if "depth" not in options:
+        assert exact == [i for i, one in enumerate(found.measures) if one.spec.averages_ties]
+    assert [found.expected[i].mean for i in exact] == pytest.approx(np.mean(every, axis=0)[exact])
+
+
+@settings(max_examples=60)
+@given(
+    st.dictionaries(st.sampled_from(["q0", "q1", "q2", "d0"]), st.dictionaries(
+        st.sampled_from(["q0", "q1", "d0", "d1", "d2", "d3"]), st.integers(-1, 2), min_size=1
+    ).filter(lambda docs: max(docs.values()) >= 0), min_size=1),
+    runs(docs=6, tied=True),
+    st.sampled_from(list(PRESETS)),
+    st.sampled_from([{}, *OUT]),
+)  # fmt: skip
+def test_what_is_counted_lies_between_the_bounds_under_every_convention(qrels, nested, name, options):
+    nested = {query: {"q0": 1.0, **docs} for query, docs in nested.items()}
+    rules, measures = PRESETS[name], MEASURES
+    if rules.ties == "expected":
+        measures = [str(one) for one in parse_all(MEASURES) if one.spec.averages_ties]
+    else:
+        rules = rules.but(**options)
+    for one in audit(qrels, nested, measures=measures, convention=rules, checks="ties").findings:
+        for measure, worst, middle, best, counted in one.grid.rows if one.grid else ():
+            assert worst - 1e-9 <= middle <= best + 1e-9, measure
+            assert worst - 1e-9 <= counted <= best + 1e-9, measure
+
+
+def test_the_querys_own_document_is_no_part_of_a_tie_where_it_is_dropped():
+    found = only(look({"q": {"a": 1, "n": 0}}, {"q": {"q": 9, "a": 5, "n": 5}}, "beir"))
+    assert found.grid.rows == [["mrr", 0.5, 0.75, 1.0, 0.5]]
+    assert "50% of the scores repeat another (1 of 2)" in found.message
+
+
+def test_unjudged_documents_are_no_part_of_a_tie_where_the_list_is_condensed():
+    rules = PRESETS["default"].but(unjudged="condensed")
+    qrels = {f"q{i}": {"a": 1, "n": 0} for i in range(12)}
+    found = only(look(qrels, {q: {"u1": 9, "u2": 8, "a": 5, "n": 5} for q in qrels}, rules))
+    assert found.grid.rows == [["mrr", 0.5, 0.75, 1.0, 0.5]]
+    found = only(look(qrels, {q: {"u1": 5, "a": 5, "u2": 4, "n": 4} for q in qrels}, rules))
+    assert (found.count, found.message) == (0, "no two documents of a query have the same score")
+
+
+def test_a_query_that_keeps_nothing_has_still_answered():
+    qrels = {"a": {"x": 1}, "b": {"x": 1}}
+    found = only(look(qrels, {"a": {"a": 1}, "b": {"x": 1, "y": 1}}, "beir"))
+    assert found.grid.rows == [["mrr", 0.25, 0.375, 0.5, 0.25]]
+
+
+def test_a_tie_across_the_depth_is_settled_before_the_cut():
+    rules = PRESETS["default"].but(depth=2)
+    qrels = {f"q{i}": {"c": 1} for i in range(400)}
+    found = only(look(qrels, {q: dict.fromkeys("abc", 1) for q in qrels}, rules))
+    (_, worst, middle, best, counted), = found.grid.rows  # fmt: skip
+    assert (worst, best, counted) == (0, 1, 1)
+    assert middle == pytest.approx((1 + 1 / 2) / 3, abs=0.01)
+    assert "expected mrr is the mean of 199 orders drawn at random" in found.message
+    assert not only(look(qrels, {q: {"c": 3, "b": 2, "a": 1, "x": 1} for q in qrels}, rules)).problem
+
+
+def test_grades_of_nothing_that_count_as_relevant_have_no_best_order():
+    found = only(look({"q": {"a": 0, "b": 1}}, {"q": {"a": 1, "b": 1}}, measures=("mrr(rel=0)", "mrr")))
+    assert [row[0] for row in found.grid.rows] == ["mrr"]
+    assert "not told of mrr(rel=0)" in found.message
+
+
+def near(step):
+    """Answers that stand above another document, by a step."""
+    return {f"q{i}": {"a": step, "x": 1.0} for i in range(4)}
+
+
+QRELS = {f"q{i}": {"a": 1} for i in range(4)}
+STEP = math.nextafter(1.0, 2.0)
+
+
+def test_ties_are_those_of_the_width_that_counts_and_told_once():
+    found = only(look(QRELS, near(1 + 1e-12), "trec9"))
+    assert (found.what, found.problem, found.effect) == ("ties", True, "mrr 0.5000 to 1.0000")
+    assert "50% of the scores repeat another (4 of 8), 4 of them only as 32-bit floats" in found.message
+    wide = {one.what: one for one in look(QRELS, near(1 + 1e-12))}
+    assert (wide["ties"].problem, wide["ties"].count) == (False, 0)
+    assert (wide["score width"].problem, wide["score width"].effect) == (True, "mrr 1.0000 to 0.5000")
+    assert wide["score width"].grid.header[-2:] == ["as doubles", "as 32 bit"]
+    assert wide["score width"].grid.rows == [["mrr", 0.5, 0.75, 1.0, 1.0, 0.5]]
+
+
+def test_the_smallest_step_is_a_tie_unless_it_is_known_to_be_the_order_of_return():
+    found = only(look(QRELS, near(STEP)))
+    assert (found.what, found.problem, found.effect) == ("ties", True, "mrr 0.5000 to 1.0000")
+    assert "4 of them but for the smallest step that a double has" in found.message
+    assert found.grid.rows == [["mrr", 0.5, 0.75, 1.0, 1.0]]
+    made = run_of(near(STEP), manifest={"system": {"name": "mine"}})
+    found = only(look(QRELS, made))
+    assert (found.what, found.problem, found.count) == ("ties", False, 4)
+    assert "its folder keeps the order of return by the smallest steps, and that counts" in found.message
+    assert "(mrr 0.5000 to 1.0000, worst to best)" in found.message
+    assert found.grid.rows == [["mrr", 0.5, 0.75, 1.0, 1.0]]
+    assert only(look(QRELS, made, "trec9")).problem  # ids decide there, and not the system
+
+
+def test_the_ties_of_a_run_folder_are_those_that_the_system_gave(tmp_path):
+    ragauge.run("synthetic:needles(documents=300, queries=40)", "bm25", k=20, out=tmp_path / "out")
+    found = audit(tmp_path / "out" / "judgments.parquet", str(tmp_path / "out" / "bm25"), checks="ties")
+    one = only(found.findings)
+    assert (one.what, one.problem, one.count) == ("ties", False, 17)
+    assert "28% of the scores repeat another (49 of 176) as the system gave them" in one.message
+    assert [round(figure, 4) for figure in one.grid.rows[0][1:]] == [0.5994, 0.6424, 0.6914, 0.6454]
+
+
+def test_steps_of_a_chain_are_one_score_and_the_next_query_begins_anew():
+    chain = [1.0, math.nextafter(1.0, 0), math.nextafter(math.nextafter(1.0, 0), 0), 0.5]
+    table = run_of({"q": dict(zip("abcd", chain, strict=True)), "p": {"a": chain[1]}, "z": {"a": 0.0}}).table
+    level = dict(zip(*ties.levelled(table).select(pl.col("query") + pl.col("doc"), "score"), strict=True))
+    assert level == {"qa": 1, "qb": 1, "qc": 1, "qd": 0.5, "pa": chain[1], "za": 0}
+    other = table.filter(pl.col("doc") != "b")
+    assert ties.levelled(other) is other

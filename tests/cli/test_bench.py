@@ -1,0 +1,187 @@
+"""`ragauge bench` and `ragauge report` of what it left, as a person and as a script use them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from importlib.resources import files
+
+import jsonschema
+import pytest
+
+from command import command_in
+from ragauge.cli.progress import Bar, Stages
+from ragauge.store_benchmarks.results_folder import as_data
+from store_benchmark_builder import whole
+
+SCHEMA = json.loads((files("ragauge.store_benchmarks") / "sweep.schema.json").read_text(encoding="utf-8"))
+SMALL = ("clustered", "--limit", "400", "--queries", "20", "--repeats", "1")
+OWN = """
+import numpy as np
+from ragauge.core.errors import MissingExtra
+
+class Broken:
+    def __init__(self, *, metric="l2"):
+        pass
+    def add(self, ids, vectors):
+        raise RuntimeError("disk <full>: 42 bytes left")
+    def search(self, vectors, k):
+        raise RuntimeError("never built")
+
+class Lacking(Broken):
+    def __init__(self, *, metric="l2"):
+        raise MissingExtra("the store Lacking", "lacking")
+"""
+
+
+@pytest.fixture
+def ragauge(tmp_path):
+    """Run the command in an empty folder."""
+
+    return command_in(tmp_path, RAGAUGE_CACHE=str(tmp_path / "c"))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """What `bench` leaves of a sweep made by hand, without the page."""
+    place = tmp_path / "bench" / "toy"
+    place.mkdir(parents=True)
+    (place / "sweep.json").write_text(json.dumps(as_data(whole())), encoding="utf-8")
+    return place
+
+
+def test_stores_are_measured_shown_and_left_in_a_folder(ragauge, tmp_path):
+    done = ragauge("bench", *SMALL, "-s", "exact", "-s", "two=exact", "-s", "null", "--rate", "200", "--seconds", "0.2")
+    before, after = done.stdout.split("Under load")
+    assert "At the same recall" in before
+    assert "null" not in before + after.partition("\n\n")[2]  # neither a competitor nor in the verdict
+    assert "a store of ours that does nothing takes" in done.stderr
+    place = tmp_path / "bench" / "clustered"
+    data = json.loads((place / "sweep.json").read_text(encoding="utf-8"))
+    jsonschema.validate(data, SCHEMA)
+    assert [one["series"] for one in data["points"]] == ["exact", "two", "null"]
+    assert data["points"][0]["quality"]["recall(of=eps,eps=1e-06)@10"] == 1.0
+    assert {"points.csv", "loads.csv", "report.md"} <= {one.name for one in place.iterdir()}
+    assert len(list(csv.DictReader(io.StringIO((place / "points.csv").read_text())))) == 3
+
+
+def test_the_harness_told_to_stall_shows_what_a_closed_loop_hides(ragauge):
+    load = ("--rate", "100+50%", "--clients", "1", "--seconds", "0.5", "--no-sweep")
+    done = ragauge("bench", *SMALL, "-s", "null:stall_ms=50,every=20", *load)
+    assert "null is the harness itself, told to stall for 50 ms once in 20 queries." in done.stdout
+    under = done.stdout.partition("Under load")[2]
+    assert "flat out" in under
+    assert "100/s" in under
+    assert under.count("/s") == 2  # the share is a rate too
+
+
+def test_bench_marks_reused_rows_and_fresh_measures_them_again(ragauge):
+    first = ragauge("bench", *SMALL, "-s", "exact")
+    assert "reused" not in first.stdout + first.stderr
+    mixed = ragauge("bench", *SMALL, "-s", "exact", "-s", "faiss:kind=flat")
+    assert "exact: reused; made 20" in mixed.stderr
+    assert "1 of 2 results is reused (made 20" in " ".join(mixed.stdout.split())
+    rows = list(csv.DictReader(io.StringIO(ragauge("bench", *SMALL, "-s", "exact", "--csv", "--fresh").stdout)))
+    assert [row["reused"] for row in rows] == ["false"]
+    wrong = ragauge("bench", *SMALL, "-s", "exact", "--fresh", "--reuse", code=2)
+    assert "--fresh and --reuse are mutually exclusive" in wrong.stderr
+
+
+def test_machines_get_json_or_csv_on_standard_output_and_nothing_else(ragauge):
+    done = ragauge("bench", *SMALL, "-s", "exact", "--json")
+    jsonschema.validate(json.loads(done.stdout), SCHEMA)
+    [row] = csv.DictReader(io.StringIO(ragauge("bench", *SMALL, "-s", "exact", "--csv").stdout))
+    assert row["store"] == "exact"
+    assert "do not go together" in ragauge("bench", "--json", "--csv", code=2).stderr
+    assert json.loads(ragauge("bench", "--schema").stdout) == SCHEMA
+
+
+def test_a_store_that_breaks_is_reported_in_its_own_words_and_the_others_finish(ragauge, tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    done = ragauge("bench", *SMALL, "-s", "own:Broken", "-s", "exact", code=3)
+    assert "exact" in done.stdout
+    assert "disk <full>: 42 bytes left" in done.stderr
+    assert "disk &lt;full>" in (tmp_path / "bench" / "clustered" / "report.md").read_text()
+
+
+def test_where_nothing_was_measured_an_older_report_stays(ragauge, folder, tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    before = (folder / "sweep.json").read_bytes()
+    done = ragauge("bench", *SMALL, "-s", "mine=own:Broken", "-o", "bench/toy", code=3)
+    assert "error: mine, build: RuntimeError: disk <full>: 42 bytes left" in done.stderr
+    assert "nothing was written" in done.stderr
+    assert (folder / "sweep.json").read_bytes() == before
+    assert not (folder / "report.md").exists()
+
+
+def test_a_library_that_is_missing_names_its_extra_and_the_sweep_goes_on(ragauge, tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    done = ragauge("bench", *SMALL, "-s", "own:Lacking", "-s", "exact", code=2)
+    assert "exact" in done.stdout
+    assert "[lacking]'" in done.stderr
+
+
+def test_a_mistake_gets_a_sentence_and_a_hint(ragauge):
+    assert "--clients takes numbers joined by commas, not `two`" in ragauge("bench", "--clients", "two", code=2).stderr
+    assert "--rate takes numbers joined by commas, not `5%%`" in ragauge("bench", "--rate", "5%%", code=2).stderr
+    assert "no store is named `hnswlob`" in ragauge("bench", "-s", "hnswlob", code=2).stderr
+
+
+def test_what_was_measured_is_shown_again(ragauge, folder):
+    done = ragauge("report", "bench/toy")
+    assert "by search alone hnswlib is the fastest: 17,100 queries per second" in done.stdout
+    assert "note: chroma, insert: Batch size 10000 exceeds <b>maximum</b> (fewer at a time)" in done.stderr
+    assert ragauge("report", "bench/toy/sweep.json").stdout == done.stdout
+
+
+def test_it_is_written_again_in_every_form(ragauge, folder, tmp_path):
+    assert ragauge("report", "bench/toy", "--as", "latex").stdout.startswith("% \\usepackage{booktabs}")
+    ragauge("report", "bench/toy", "-o", "again.csv", "-o", "again.md", "-o", "again.json")
+    assert json.loads((tmp_path / "again.json").read_text())["data"] == "toy"
+    ragauge("report", "bench/toy", "-o", "theirs.json", "--as", "ragdbeval")
+    shown = ragauge("report", "theirs.json")  # as results of another system
+    assert "hnswlib:m=16,ef_construction=200,ef_search=40" in shown.stdout
+    assert "this file is read" in ragauge("report", "bench/toy", "-o", "bench/toy/sweep.json", code=2).stderr
+    assert "no form is named `latx`" in ragauge("report", "bench/toy", "--as", "latx", code=2).stderr
+
+
+def test_the_page_and_the_charts_are_written_again(ragauge, folder, tmp_path):
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    ragauge("report", "bench/toy", "-o", "again.html", "--charts", "charts")
+    assert "<h1>Vector stores on toy</h1>" in (tmp_path / "again.html").read_text(encoding="utf-8")
+    assert (tmp_path / "charts" / "frontier.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_a_half_written_file_is_no_sweep(ragauge, folder):
+    (folder / "sweep.json").write_text('{"schema": "ragauge-sweep/1", "points": [')
+    assert "the JSON cannot be read" in ragauge("report", "bench/toy", code=2).stderr
+    (folder / "sweep.json").write_text('{"schema": "ragauge-sweep/9", "points": []}')
+    refused = ragauge("report", "bench/toy", code=2).stderr
+    assert "expected the schema 'ragauge-sweep/1', got 'ragauge-sweep/9'" in refused
+
+
+def test_off_a_terminal_each_configuration_is_named_once_as_its_turn_comes(capsys):
+    with Stages() as tell:
+        tell("exact neighbours", 0, 10)
+        tell("exact neighbours", 10, 10)
+        for store in ("faiss:m=16", "faiss:m=32"):
+            tell("stores", 0, 2)
+            tell(f"{store}: insert", 0, 100)
+            tell(f"{store}: insert", 100, 100)
+            tell(f"{store}: search", 1, 3)
+    assert capsys.readouterr().err == "exact neighbours\nfaiss:m=16: insert\nfaiss:m=32: insert\n"
+    assert tell.now == "faiss:m=32: search"
+
+
+def test_a_name_that_a_terminal_would_act_on_is_harmless_while_it_is_measured(capsys):
+    with Stages() as tell:
+        tell("red\x1b[31m\x07: insert", 0, 1)
+    with Bar() as bar:
+        bar.begin("red\x1b[31m", 1, 0)
+        bar.step()
+        bar.end("red\x1b[31m")
+    told = capsys.readouterr().err
+    assert told.startswith("red\ufffd[31m\ufffd: insert\nred\ufffd[31m: building\nred\ufffd[31m: built in ")
+    assert not {"\x1b", "\x07"} & set(told)

@@ -1,0 +1,156 @@
+"""`ragauge calibrate`: what stands on standard output, what is said beside it, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner
+
+from command import forked
+from ragauge.cli.app import command_line
+
+SCHEMA = json.loads((files("ragauge.judging.calibration") / "calibration.schema.json").read_text(encoding="utf-8"))
+ROWS = [
+    {
+        "id": f"s{i}",
+        "question": f"Who came to house {i}?",
+        "answer": "Bob came in May." if i % 3 else "Zoe flew to Oslo in 1987.",
+        "contexts": ["Bob came in May.", "Nobody else did."],
+        "labels": {"faithfulness": 1.0 if i % 3 else 0.0},
+    }
+    for i in range(24)
+]
+
+
+@pytest.fixture
+def labelled(tmp_path):
+    path = tmp_path / "people.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return str(path)
+
+
+def run(*arguments):
+    done = CliRunner().invoke(command_line(), ["calibrate", *arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+def test_one_set_has_every_figure_and_its_interval(labelled):
+    done = run(labelled)
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["judge", "95%", "interval", "by", "degree", "words", "always", "good"]
+    rows = {line[:20].strip(): line[20:].split() for line in lines if line}
+    assert rows["accuracy"][0] == "1.000"
+    assert rows["Cohen's kappa"][0] == "1.000"
+    assert ["judge:", "good", "16", "0"] in [line.split() for line in lines]
+    assert ["judge:", "bad", "0", "8"] in [line.split() for line in lines]
+    assert "24 samples of 24 have a verdict; 66.7% are good" in done.stderr
+    assert "the lexical judge compares words" in done.stderr
+
+
+def test_several_sets_are_a_row_each(labelled, tmp_path):
+    other = tmp_path / "others.jsonl"
+    other.write_text("".join(json.dumps({**row, "labels": {"faithfulness": 1.0}}) + "\n" for row in ROWS))
+    done = run(labelled, str(other))
+    header, *rows = [line.split() for line in done.stdout.splitlines()]
+    assert header[:4] == ["set", "n", "unscored", "good"]
+    assert [row[0] for row in rows] == ["people", "others"]
+    assert rows[1][header.index("kappa")] == "-"
+
+
+def test_json_keeps_its_promise_and_has_no_nan(labelled):
+    done = run(labelled, "--json", "--labels", "12", "--replicates", "2", "--canaries", "--per-sample")
+    data = json.loads(done.stdout, parse_constant=pytest.fail)
+    jsonschema.validate(data, SCHEMA)
+    (one,) = data["calibrations"]
+    assert one["figures"]["accuracy"]["n"] == 24
+    assert one["confusion"] == {"both_good": 16, "only_judge": 0, "only_people": 0, "both_bad": 8}
+    assert one["corrected"]["labels"] == 12
+    assert one["consistency"]["same"]["value"] == 1.0
+    assert one["swap"]["changed"]["n"] == 24
+    assert one["robustness"]
+    assert len(one["pairs"]) == 24
+
+
+def test_the_schema_can_be_printed(labelled):
+    assert json.loads(run("--schema").stdout) == SCHEMA
+
+
+def test_csv_is_long_and_markdown_is_a_page(labelled):
+    rows = list(csv.DictReader(io.StringIO(run(labelled, "--csv").stdout)))
+    assert {row["rater"] for row in rows} == {"lexical", "lexical by probability", "counting words", "always good"}
+    kappa = next(row for row in rows if row["figure"] == "kappa")
+    assert (float(kappa["value"]), kappa["n"]) == (1.0, "24")
+    page = run(labelled, "--markdown").stdout
+    assert "| Cohen's kappa | 1.000 |" in page
+
+
+def test_everything_fits_a_terminal_of_80_columns(labelled, tmp_path):
+    """A pseudo-terminal, as people have it."""
+    if sys.platform == "win32":
+        pytest.skip("there is no pseudo-terminal")
+    import pty
+
+    there, here = pty.openpty()
+    command = [str(Path(sys.executable).parent / "ragauge"), "calibrate", labelled, "--labels", "12", "--canaries"]
+    with (
+        open(here, "wb", closefd=False) as out,
+        subprocess.Popen(
+            command, stdout=out, stderr=subprocess.PIPE, env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
+        ) as process,
+    ):
+        os.close(here)
+        text = b""
+        while True:
+            try:
+                part = os.read(there, 4096)
+            except OSError:
+                break
+            if not part:
+                break
+            text += part
+        assert process.wait() == 0
+    os.close(there)
+    lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.decode()).splitlines()
+    assert len(lines) > 20
+    assert max(len(line.rstrip()) for line in lines) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "there is nothing to calibrate on"),
+        (["FILE", "--json", "--csv"], "--json and --csv do not go together"),
+        (["FILE", "--threshold", "0"], "threshold"),
+        (["FILE", "-m", "hallucination"], "less is better"),
+        (["FILE", "--set", "temperature"], "--set has no effect on the lexical judge"),
+        (["absent.jsonl"], "absent.jsonl"),
+    ],
+)
+def test_mistakes_get_one_sentence(labelled, arguments, said):
+    given = [labelled if one == "FILE" else one for one in arguments]
+    done = forked(["-m", "ragauge", "calibrate", *given], Path.cwd())
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_calibrate_without_readable_reply_exits_with_3(labelled, chat_server):
+    chat_server.misbehave("nonsense", times=1000)
+    kept = str(Path(labelled).with_name("kept"))
+    done = run(labelled, "--chat", f"openai:m@{chat_server.url}", "--no-swap", "--out", kept)
+    assert done.exit_code == 3
+    assert "error: the judge gave no readable reply for people; " in done.stderr

@@ -1,0 +1,162 @@
+"""`ragauge embedders` as a user has it: tables, files, mistakes, and a process that is killed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from command import command_in
+from ragauge.cli.app import command_line
+from ragauge.core.errors import RagaugeError
+
+DATA = "synthetic:needles(documents=60, queries=8)"
+SMALL = "small=words(dimensions=32)"
+LARGE = "words(dimensions=256)"
+
+
+@pytest.fixture
+def ragauge(tmp_path):
+    """The command in a process of its own."""
+    return command_in(tmp_path, RAGAUGE_CACHE=str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def called(tmp_path, monkeypatch):
+    """The command in this process, which has loaded everything already."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path / "cache"))
+
+    def call(*arguments):
+        done = CliRunner().invoke(command_line(), list(map(str, arguments)))
+        if done.exception is not None:
+            raise done.exception
+        return done
+
+    return call
+
+
+def test_embedders_stand_in_a_table_that_fits_and_files_are_written(ragauge, tmp_path):
+    done = ragauge("embedders", DATA, "-e", SMALL, "-e", LARGE, "--quick", "-o", "page.html", "-o", "all.json")
+    assert max(map(len, done.stdout.splitlines())) <= 1000
+    assert "small" in done.stdout
+    assert "bm25" in done.stdout
+    assert "wrote page.html" in done.stderr
+    assert "small: opening" in done.stderr
+    assert "<script" in (tmp_path / "page.html").read_text()
+    assert json.loads((tmp_path / "all.json").read_text())["schema"] == "ragauge-embedders/1"
+
+
+def test_json_has_everything_and_no_nan(called):
+    told = json.loads(
+        called(
+            "embedders", DATA, "-e", SMALL, "--quick", "--sizes", "20,40", "--perturb", "drop,upper-case", "--json"
+        ).stdout,
+        parse_constant=lambda name: pytest.fail(f"{name} is no JSON"),
+    )
+    names = [one["name"] for one in told["entrants"]]
+    assert names == ["small", "bm25", "chance"]
+    small = told["entrants"][0]
+    assert [one["documents"] for one in small["grown"]] == [20, 40, 60]
+    assert [one["how"] for one in small["shaken"]] == ["drop", "upper case"]
+    assert small["shrunk"] == []
+    assert small["memory_bytes"] is None
+    assert [one["store"] for one in small["shelves"]] == ["exact"]
+    assert (told["context"], told["baseline"], told["queries"]) == (512, "bm25", 8)
+    assert told["circumstances"]["plan"]["seed"] == 0
+
+
+def test_csv_is_a_row_for_each_and_the_study_has_its_own_table(called, tmp_path):
+    rows = list(csv.DictReader(io.StringIO(called("embedders", DATA, "-e", SMALL, "--quick", "--csv").stdout)))
+    assert [row["embedder"] for row in rows] == ["small", "bm25", "chance"]
+    called("embedders", DATA, "-e", SMALL, "--quick", "--as", "tokenization", "-o", "study.csv")
+    with (tmp_path / "study.csv").open() as file:
+        study = list(csv.DictReader(file))
+    assert {row["model"] for row in study} >= {"small"}
+    mine = next(row for row in study if row["model"] == "small")
+    assert mine["num_queries"] == "8"
+    assert 0 <= float(mine["mrr"]) <= 1
+    assert float(mine["avg_total_ms"]) >= float(mine["avg_embedding_ms"]) > 0
+    assert mine["recall@15"] != ""
+
+
+def test_charts_and_a_folder_of_runs_that_compare_reads(called, tmp_path):
+    called("embedders", DATA, "-e", SMALL, "--quick", "--out", "study")
+    assert {one.name for one in (tmp_path / "study").iterdir()} == {
+        "small", "bm25", "chance", "entrants", "lineup.json", "report.html", "judgments.parquet", "queries.parquet",
+        "experiment.json",
+    }  # fmt: skip
+    assert "<script" in (tmp_path / "study" / "report.html").read_text()
+    again = called("embedders", DATA, "-e", SMALL, "--quick", "--out", "study")
+    assert "study has report.html, lineup.json, and the rankings as runs" in again.stderr
+    assert "small: reused; made 20" in again.stderr
+    assert "small" in called("compare", "study").stdout
+    shown = called("report", "study/lineup.json", "-o", "page.html")
+    assert (tmp_path / "page.html").exists(), shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-e", "minilmm"], "no embedder is named `minilmm`"),
+        (["-e", "words", "--perturb", "keybord"], "no perturbation is named `keybord`"),
+        (["-e", "words", "--sizes", "many"], "`--sizes many` is no list of numbers"),
+        (["-e", "words", "--store", "exakt"], "no store is named `exakt`"),
+        (["-e", "words", "-m", "ndgc@10"], "no measure is named `ndgc@10`"),
+        (["-e", "words", "--context", "-1"], "--context must be at least 0, got -1"),
+        (["-e", "words", "--out", "page.html"], "looks like a file"),
+        (["-e", "words", "-o", "page.xyz"], "page.xyz"),
+        (["-e", "words", "--json", "--csv"], "do not go together"),
+        (["-e", "words", "--part", "titel"], "no part of a document is named `titel`"),
+        (["-e", "words(size=3)"], "size"),
+    ],
+)
+def test_a_mistake_is_one_sentence(called, arguments, said):
+    with pytest.raises(RagaugeError) as error:
+        called("embedders", DATA, *arguments)
+    assert said in error.value.message
+    assert error.value.exit_code == 2
+    assert "\n" not in error.value.message
+
+
+def test_one_that_fails_is_told_and_the_others_are_shown(called, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    done = called("embedders", DATA, "-e", SMALL, "-e", "bad=openai", "--quick", "--json")
+    told = json.loads(done.stdout)
+    assert "OPENAI_API_KEY" in told["failures"]["bad"]
+    assert [one["name"] for one in told["entrants"]] == ["small", "bm25", "chance"]
+
+
+def test_a_killed_process_goes_on_where_it_stopped(ragauge, tmp_path):
+    arguments = ["embedders", "synthetic:needles(documents=400, queries=20)", "-e", SMALL, "-e", LARGE]
+    arguments += ["--store", "exact", "--out", "study", "--perturb", "drop", "--no-memory"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ragauge", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "RAGAUGE_CACHE": str(tmp_path / "cache")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        kept = tmp_path / "study" / "entrants"
+        until = time.monotonic() + 120
+        while not list(kept.glob("*.json")) and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    finally:
+        process.kill()
+        process.wait()
+    finished = len(list(kept.glob("*.json")))
+    assert finished >= 1
+    done = ragauge(*arguments, "--json")
+    assert done.stderr.count(": reused; made ") == finished
+    assert [one["name"] for one in json.loads(done.stdout)["entrants"]] == ["small", LARGE, "bm25", "chance"]
+    assert ragauge(*arguments, "--json").stderr.count(": reused; made ") == 4

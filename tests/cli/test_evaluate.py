@@ -1,0 +1,248 @@
+"""The command line, as a person and as a script use it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+from command import command_in
+
+QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 c 1\n"
+RUN = "q1 Q0 a 1 3 first\nq1 Q0 x 2 2 first\nq2 Q0 x 1 2 first\nq2 Q0 c 2 1 first\n"
+OTHER = "q1 Q0 x 1 3 other\nq2 Q0 c 1 2 other\n"
+
+
+@pytest.fixture
+def ragauge(tmp_path):
+    """Run the command in a folder with judgments and two runs."""
+    (tmp_path / "qrels.txt").write_text(QRELS)
+    (tmp_path / "first.run").write_text(RUN)
+    (tmp_path / "other.run").write_text(OTHER)
+
+    return command_in(tmp_path)
+
+
+def test_json_has_the_promised_shape(ragauge):
+    done = ragauge("evaluate", "qrels.txt", "first.run", "other.run", "-m", "mrr", "-m", "P_1", "--json")
+    assert json.loads(done.stdout) == {
+        "convention": "default",
+        "runs": {
+            "first": {
+                "mrr": {"mean": 0.75, "n": 2, "unscored": 0},
+                "precision@1": {"mean": 0.5, "n": 2, "unscored": 0},
+            },
+            "other": {
+                "mrr": {"mean": 0.5, "n": 2, "unscored": 0},
+                "precision@1": {"mean": 0.5, "n": 2, "unscored": 0},
+            },
+        },
+    }
+
+
+def test_json_of_queries_that_have_no_value_says_why_and_means_of_nothing_are_null(ragauge, tmp_path):
+    (tmp_path / "none.txt").write_text("q1 0 a 0\n")
+    done = ragauge("evaluate", "none.txt", "first.run", "-m", "map", "--set", "none=skip", "--json", "-q")
+    assert json.loads(done.stdout)["runs"]["first"]["map"] == {
+        "mean": None,
+        "n": 0,
+        "unscored": 1,
+        "reasons": {"q1": "no document is relevant"},
+        "per_query": {},
+    }
+
+
+def test_csv_is_long_with_means_or_with_queries(ragauge):
+    rows = list(csv.reader(io.StringIO(ragauge("evaluate", "qrels.txt", "first.run", "-m", "mrr", "--csv").stdout)))
+    assert rows == [["run", "measure", "mean", "n", "unscored"], ["first", "mrr", "0.75", "2", "0"]]
+    rows = list(
+        csv.reader(io.StringIO(ragauge("evaluate", "qrels.txt", "first.run", "-m", "mrr", "--csv", "-q").stdout))
+    )
+    assert rows[1:] == [["first", "q1", "mrr", "1.0", "false"], ["first", "q2", "mrr", "0.5", "false"]]
+
+
+def test_a_table_for_people_and_the_convention_beside_it(ragauge):
+    done = ragauge("evaluate", "qrels.txt", "first.run", "other.run", "-m", "mrr", "-m", "recall@5")
+    assert done.stdout.splitlines() == [
+        "run       mrr  recall@5  n",
+        "first  0.7500    0.7500  2",
+        "other  0.5000    0.5000  2",
+    ]
+    assert done.stderr.splitlines() == [
+        "note: 2 judged queries, convention default",
+        "note: grades go up to 2, and mrr, recall@5 count grade 1 as relevant; `--rel 2` counts from grade 2",
+        "note: first: at most 2 documents per query, so recall@5 is computed at depth 2",
+        "note: other: at most 1 document per query, so recall@5 is computed at depth 1",
+    ]
+
+
+def test_a_convention_and_its_options_are_said(ragauge):
+    done = ragauge("evaluate", "qrels.txt", "first.run", "-m", "ndcg@5", "-C", "rig")
+    assert "ndcg(gain=exp)@5" in done.stdout
+    assert "convention rig (gain=exp, min_cutoff=0, none=recall-one, duplicates=count, ties=ranked)" in done.stderr
+    done = ragauge("evaluate", "qrels.txt", "first.run", "-m", "map", "--set", "ties=ranked", "-l", "2", "-M", "1")
+    assert "map(rel=2)" in done.stdout
+    assert "convention default, ties=ranked, rel=2.0, depth=1" in done.stderr
+
+
+def test_standard_input_can_be_one_of_the_files(ragauge):
+    done = ragauge("evaluate", "qrels.txt", "-", "-m", "mrr", "--json", stdin=RUN)
+    assert json.loads(done.stdout)["runs"]["stdin"]["mrr"]["mean"] == 0.75
+    assert "standard input can be read once" in ragauge("evaluate", "-", "-", code=2, stdin=RUN).stderr
+
+
+def test_runs_of_the_same_name_are_told_apart_by_their_folder(ragauge, tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "run.txt").write_text(RUN)
+    done = ragauge("evaluate", "qrels.txt", "one/run.txt", "two/run.txt", "-m", "mrr", "--json")
+    assert list(json.loads(done.stdout)["runs"]) == ["one/run", "two/run"]
+
+
+def test_a_mistake_gets_one_sentence_a_hint_and_exit_code_2(ragauge):
+    done = ragauge("evaluate", "qrels.txt", "first.run", "-m", "ndgc@10", code=2)
+    assert done.stdout == ""
+    assert done.stderr == (
+        "error: no measure is named `ndgc@10`\n\nhint: did you mean `ndcg@10`? `ragauge measures` lists them all\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("evaluate", "absent.txt", "first.run"), "error: absent.txt: cannot be read (No such file or directory)"),
+        (("evaluate", "qrels.txt", "first.run", "-C", "trek9"), "error: no convention is named `trek9`"),
+        (("evaluate", "qrels.txt", "first.run", "--set", "ties"), "error: `--set ties` sets nothing"),
+        (("evaluate", "qrels.txt", "first.run", "--set", "depth=deep"), "error: `depth` cannot be `deep`"),
+        (("evaluate", "qrels.txt", "first.run", "--format", "xml"), "error: there is no output format `xml`"),
+        (("evaluate", "first.run", "qrels.txt"), "error: first.run:1: expected 4 fields"),
+        (("convert", "first.run", "out.rig", "--to", "rigg"), "error: no format is named `rigg`"),
+        (("measures", "nothing"), "error: no measure is named `nothing`"),
+    ],
+)
+def test_every_mistake_is_answered_in_a_sentence(ragauge, arguments, complaint):
+    assert ragauge(*arguments, code=2).stderr.splitlines()[0].startswith(complaint)
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    code = "from ragauge.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "evaluate", "no", "no", "--debug"], capture_output=True, text=True, check=False
+    )
+    assert "Traceback" in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error(ragauge, tmp_path):
+    command = f"{sys.executable} -c 'from ragauge.cli import main; main()' measures | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert done.stdout.startswith("measure")
+    assert "Traceback" not in done.stderr
+
+
+def test_convert_goes_by_endings_and_keeps_the_numbers(ragauge, tmp_path):
+    for name in ("run.parquet", "run.csv", "run.jsonl", "run.json", "run.tsv.gz", "run.trec.zst"):
+        ragauge("convert", "first.run", name)
+        done = ragauge("evaluate", "qrels.txt", name, "-m", "mrr", "--json")
+        assert json.loads(done.stdout)["runs"]["run"]["mrr"]["mean"] == 0.75, name
+    for name in ("q.parquet", "q.csv", "q.json", "folder/", "q.tsv"):
+        ragauge("convert", "qrels.txt", name)
+        done = ragauge("evaluate", name, "first.run", "-m", "num_rel", "--json")
+        assert json.loads(done.stdout)["runs"]["first"]["num_rel"]["mean"] == 3, name
+    ragauge("convert", "qrels.txt", "q.jsonl", "--to", "rig")
+    assert json.loads((tmp_path / "q.jsonl").read_text().splitlines()[0])["relevant_docs"] == {"a": 2, "b": 1}
+    assert ragauge("convert", "q.csv", "-", "--to", "trec").stdout == QRELS
+
+
+def test_validate_lists_what_is_wrong_and_strict_fails(ragauge, tmp_path):
+    (tmp_path / "bad.txt").write_text("q1 0 a 1\nq1 0 a 1\nq1 0 b 0\nq1 0 b 1\nq3 0 zz 0\n")
+    (tmp_path / "bad.run").write_text("q1 Q0 a 1 2 t\nq1 Q0 x 2 2 t\nq1 Q0 a 3 1 t\nq9 Q0 x 1 1 t\n")
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "a"}\n{"_id": "b"}\n')
+    done = ragauge("validate", "bad.txt", "bad.run", "--corpus", "corpus.jsonl", "--json")
+    found = {(f["subject"], f["what"]): f["count"] for f in json.loads(done.stdout) if f["problem"]}
+    assert found == {
+        ("bad.txt", "duplicate rows"): 1,
+        ("bad.txt", "conflicting grades"): 1,
+        ("bad.txt", "no relevant"): 1,
+        ("bad.txt", "orphan ids"): 1,
+        ("bad.run", "missing queries"): 1,
+        ("bad.run", "unjudged queries"): 1,
+        ("bad.run", "duplicate documents"): 1,
+        ("bad.run", "ties"): 1,
+        ("bad.run", "orphan ids"): 2,
+    }
+    ragauge("validate", "bad.txt", "bad.run", "--strict", code=2)
+    clean = ragauge("validate", "qrels.txt", "first.run", "--strict")
+    assert clean.stderr == "note: 0 problems found\n"
+    assert "grades: 1: 2, 2: 1" in clean.stdout
+
+
+def test_validate_names_what_it_cannot_read_and_goes_on(ragauge, tmp_path):
+    (tmp_path / "nan.run").write_text("q1 Q0 a 1 nan t\n")
+    done = ragauge("validate", "qrels.txt", "nan.run", "first.run", "--strict", code=2)
+    assert "nan.run:1: the score is `nan`, not a number" in done.stdout
+    assert "queries: 2, rows: 4" in done.stdout
+
+
+def test_judgments_that_name_documents_without_their_zeros_are_counted(shared, tmp_path):
+    """CACM's raw judgments write 55 ids without the zeros that its documents have; the same is done to them here."""
+    from ragauge.evaluation import validation
+
+    folder = shared("cacm/beir")
+    assert not [f for f in validation.validate(str(folder), corpus=str(folder)) if f.what == "orphan ids"]
+    lines = (folder / "qrels" / "test.tsv").read_text().splitlines()[1:]
+    raw = [line.replace("CACM-0", "CACM-") for line in lines]
+    broken = sum("CACM-0" in line for line in lines)
+    (tmp_path / "raw.tsv").write_text("\n".join(raw))
+    found = validation.validate(str(tmp_path / "raw.tsv"), corpus=str(folder))
+    assert [f.count for f in found if f.what == "orphan ids"] == [broken]
+    assert broken == 55
+
+
+def test_measures_lists_and_explains(ragauge):
+    assert "ndcg[@k]" in ragauge("measures").stdout
+    text = ragauge("measures", "nDCG@10").stdout
+    for part in ("ndcg[@k]", "Formula:", "Rule:", "Paper:", "options:", "gain=linear", "also known as:", "example:"):
+        assert part in text
+    assert {"name", "cutoff", "options", "aliases"} <= json.loads(ragauge("measures", "--json").stdout)[0].keys()
+
+
+def test_help_and_version(ragauge):
+    import ragauge as package
+
+    assert ragauge("--version").stdout == f"ragauge {package.__version__}\n"
+    for verb in ("evaluate", "validate", "convert", "measures"):
+        assert verb in ragauge("--help").stdout
+        assert max(map(len, ragauge(verb, "--help").stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["run", "synthetic:needles", "-s", "bm25", "--repeats", "100000000000000000000"], "repeats"),
+        (["bench", "clustered", "-s", "exact", "--repeats", "100000000000000000000"], "repeats"),
+        (["calibrate", "labelled.jsonl", "--replicates", "2147483648"], "replicates"),
+        (["stress", "-s", "memory", "-d", "synthetic:needles", "--kills", "2147483648"], "kills"),
+        (["run", "synthetic:needles", "-s", "bm25", "--workers", "2147483648"], "workers"),
+    ],
+)
+def test_cli_count_too_large_to_finish_is_refused_at_once(tmp_path, words, name):
+    rows = [{"question": "q", "answer": f"a{n}", "contexts": ["c"], "labels": {"faithfulness": n}} for n in (0, 1)]
+    (tmp_path / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = command_in(tmp_path)(*words, code=2)
+    assert f"{name} must be " in done.stderr
+
+
+def test_names_of_runs_may_hold_blanks_and_parentheses(ragauge, tmp_path):
+    done = ragauge("evaluate", "qrels.txt", "TAS-B (ours)=first.run", "bm25(k1=0.9)=other.run", "-m", "mrr,recall@2")
+    assert [line.rsplit(maxsplit=3)[0] for line in done.stdout.splitlines()[1:]] == ["TAS-B (ours)", "bm25(k1=0.9)"]
+    assert done.stdout.split()[1:3] == ["mrr", "recall@2"]
+
+
+def test_names_of_systems_may_hold_blanks_and_parentheses(ragauge):
+    data = "synthetic:needles(documents=30, queries=6)"
+    done = ragauge("run", data, "-s", "TAS-B (ours)=bm25", "-s", "bm25(k1=1.2)", "-m", "mrr@5", "-o", "named")
+    assert [line.split("  ")[0] for line in done.stdout.splitlines()[1:3]] == ["TAS-B (ours)", "bm25(k1=1.2)"]

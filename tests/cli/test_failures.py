@@ -1,0 +1,207 @@
+"""The top-level handler: exit codes and messages of everything that ragauge does not raise itself."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+
+import ragauge
+from command import command_in
+from ragauge.cli.failures import end_command, pass_exceptions
+from ragauge.core.errors import BackendFailed, BadInput
+
+PROGRAM = [sys.executable, "-c", "from ragauge.cli import main; main()"]
+
+
+def in_shell(line: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of a shell in which `$RAGAUGE` is the program."""
+    env = {**os.environ, "RAGAUGE": f"{sys.executable} -c 'from ragauge.cli import main; main()'", **environment}
+    line = line.replace("$RAGAUGE", env["RAGAUGE"])
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=cwd, check=False, env=env)
+
+
+def raised(error: BaseException) -> BaseException:
+    """Give an exception a traceback."""
+    try:
+        raise error
+    except BaseException as caught:
+        return caught
+
+
+def test_unexpected_exception_exits_with_70_and_saves_a_report(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert end_command(raised(KeyError("secret-free detail")), debug=False) == 70
+    told = capsys.readouterr().err
+    assert len(told.splitlines()) == 1
+    assert told.startswith("error: unexpected error in ragauge (KeyError: 'secret-free detail'); report saved to ")
+    report = Path(told.rstrip("\n").partition("report saved to ")[2]).read_text(encoding="utf-8")
+    assert "Traceback (most recent call last)" in report
+    assert "test_failures.py" in report
+    assert "Python" in report
+
+
+def test_unexpected_exception_is_reported_if_no_report_can_be_saved(capsys, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    (tmp_path / "here").rmdir()
+    assert end_command(raised(TypeError("x")), debug=False) == 70
+    assert capsys.readouterr().err == (
+        "error: unexpected error in ragauge (TypeError: x); the report could not be saved; add --debug to print it\n"
+    )
+
+
+def test_long_messages_of_unexpected_exceptions_are_cut(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert end_command(raised(RuntimeError("x" * 100_000)), debug=False) == 70
+    assert len(capsys.readouterr().err) < 300
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (BadInput("no rows", file="a.txt"), 2, "error: a.txt: no rows\n"),
+        (BackendFailed("gone"), 3, "error: gone\n"),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            2,
+            "error: no space left on device\n\nhint: free some space",
+        ),
+        (OSError(errno.EROFS, "Read-only file system", "a/b"), 2, "error: a/b: read-only file system\n\nhint: choose"),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "n" * 9), 2, "error: nnnnnnnnn: file name too long\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_errors_of_the_environment_are_one_sentence(error, code, told, capsys):
+    assert end_command(raised(error), debug=False) == code
+    shown = capsys.readouterr().err
+    assert shown.startswith(told)
+    assert "Traceback" not in shown
+
+
+def test_an_error_that_an_interrupt_caused_is_an_interrupt(capsys):
+    error = ImportError("cannot import name")
+    error.__context__ = KeyboardInterrupt()
+    assert end_command(raised(error), debug=False) == 130
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("error", [EOFError("x"), OSError("x"), BrokenPipeError(errno.EPIPE, "x"), SystemExit(1)])
+def test_no_exception_of_a_command_exits_with_1(error, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    app = typer.Typer(pretty_exceptions_enable=False)
+
+    def fail() -> None:
+        raise error
+
+    app.command()(pass_exceptions(fail))
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - that nothing exits by itself is the point
+        app([], standalone_mode=True)
+    assert end_command(caught.value, debug=False) == 70
+    assert "report saved to" in capsys.readouterr().err
+
+
+def test_debug_shows_the_traceback_and_keeps_the_exit_code(tmp_path):
+    done = in_shell("$RAGAUGE evaluate no no --debug", tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr
+
+
+def test_closed_standard_output_does_not_break_a_command(tmp_path):
+    done = in_shell("$RAGAUGE measures >&-", tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    (tmp_path / "qrels.txt").write_text("q1 0 a 1\n")
+    done = in_shell("$RAGAUGE convert qrels.txt out.csv --kind qrels >&- 2>&- <&-", tmp_path)
+    assert done.returncode in (0, 2)  # what matters is that nothing is written into the file by a stream
+    if done.returncode == 0:
+        assert (tmp_path / "out.csv").read_text().startswith("query_id,doc_id,relevance")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_full_standard_output_is_one_sentence(tmp_path):
+    done = in_shell("$RAGAUGE measures > /dev/full", tmp_path)
+    assert done.returncode == 2
+    assert "error: no space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_has_gone_ends_a_command_as_other_programs(tmp_path, unbuffered):
+    (tmp_path / "big.txt").write_text("".join(f"q{i} 0 d{i} 1\n" for i in range(200_000)))
+    done = in_shell(
+        "set -o pipefail; $RAGAUGE convert big.txt - --to csv | head -1", tmp_path, PYTHONUNBUFFERED=unbuffered
+    )
+    assert done.returncode == 141
+    assert "Traceback" not in done.stderr
+
+
+def test_a_working_folder_that_vanished_is_one_sentence(tmp_path):
+    done = in_shell("mkdir gone && cd gone && rmdir ../gone && $RAGAUGE measures", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "error: the working folder no longer exists\n\nhint: cd to a folder that exists\n"
+
+
+@pytest.mark.parametrize("after", [0.05, 0.1, 0.15, 0.2, 0.3, 0.4])
+def test_an_early_interrupt_exits_with_130_without_a_traceback(after, tmp_path):
+    (tmp_path / "qrels.txt").write_text("q1 0 a 1\n")
+    # Python itself must have started: an interrupt before that cannot be caught by any program.
+    code = "import os; os.write(1, b'.'); from ragauge.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "evaluate", "qrels.txt", "-"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.read(1) == b"."
+    time.sleep(after)
+    process.send_signal(signal.SIGINT)
+    told = process.communicate()[1].decode()
+    assert process.returncode == 130, told
+    assert not re.search("Traceback|Error", told)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "evaluate qrels.txt a.run -M 99999999999999999999",
+        "evaluate qrels.txt a.run -M -1",
+        "compare qrels.txt a.run b.run --seed -1",
+        "compare qrels.txt a.run b.run --rounds 99999999999999999999",
+        "freshness a.run --versions versions.jsonl -k 99999999999999999999",
+        "run kb -s bm25 -k 99999999999999999999",
+        "judge samples.jsonl --limit -1",
+        "bench --seed -5",
+    ],
+)
+def test_integers_that_no_option_can_mean_are_refused(command, tmp_path):
+    done = command_in(tmp_path)(*command.split(), code=2)
+    option, value = command.split()[-2:]
+    limit = "least 0" if value.startswith("-") else "most 2,147,483,647"
+    assert done.stderr == f"error: {option.replace('-M', '--depth')} must be at {limit}, got {value}\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("form", ["parquet", "csv", "json", "trec", "jsonl"])
+def test_a_full_disk_is_one_sentence_in_every_format(form, tmp_path):
+    (tmp_path / "qrels.txt").write_text("q1 0 a 1\n")
+    done = command_in(tmp_path)("convert", "qrels.txt", "/dev/full", "--to", form, code=2)
+    assert done.stderr.startswith("error: /dev/full: cannot be written (No space left on device")
+
+
+def test_a_temporary_folder_that_cannot_be_written_stops_no_run(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
+    data = ragauge.load("synthetic:needles(documents=20, queries=3)")
+    found = ragauge.run(data, {"mine": lambda query, k: ["d00001"]}, measures=["mrr"], warmup=0, out=tmp_path / "out")
+    assert found.scores["mine"].means["mrr"] >= 0
+    assert (tmp_path / "out" / "mine" / "manifest.json").exists()

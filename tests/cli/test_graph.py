@@ -1,0 +1,87 @@
+"""`ragauge graph` as a user has it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from command import command_in
+from ragauge.reports.registry import FORMS
+
+SMALL = "synthetic:multihop(documents=60, queries=6)"
+
+
+@pytest.fixture
+def graph(tmp_path):
+    return command_in(tmp_path, "graph", "-e", "words")
+
+
+def test_it_says_whether_the_answers_are_near_and_writes_what_is_asked_for(graph, tmp_path):
+    done = graph(SMALL, "-g", "entities", "-g", "knn(neighbours=4)", "--seeds", 3, "-o", "g.html", "-o", "g.json")
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith(f"Graph: {SMALL}, 60 documents,")
+    assert lines[2].startswith("The answers are ")
+    assert done.stderr == "note: wrote g.html\nnote: wrote g.json\n"
+    told = json.loads((tmp_path / "g.json").read_text())
+    assert [one["name"] for one in told["kinds"]] == ["entities", "knn(neighbours=4)"]
+    assert (told["seeds"], told["queries"]) == (3, 6)
+
+
+def test_where_nothing_is_said_it_is_what_walkers_have(graph):
+    told = json.loads(graph(SMALL, "--limit", 2, "--json").stdout)
+    assert [one["name"] for one in told["kinds"]] == ["links", "knn(neighbours=8)"]
+    assert told["queries"] == 2
+
+
+def test_rows_and_other_forms_go_to_standard_output(graph):
+    rows = graph(SMALL, "-g", "entities+knn(neighbours=4)", "--csv").stdout.splitlines()
+    assert len(rows) == 1 + 3 * 6
+    assert rows[1].startswith("all links,q001,")
+    assert graph(SMALL, "-g", "knn(neighbours=4)", "--as", "markdown").stdout.startswith("# Graph\n")
+
+
+def test_a_file_of_documents_is_enough(graph, tmp_path):
+    rows = [{"_id": name, "text": f"text {name}", "metadata": {"links": ["a"]}} for name in "abc"]
+    (tmp_path / "corpus.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    done = graph("corpus.jsonl", "-g", "links")
+    assert "3 documents with 2 links: the largest part has 100.0% of them." in done.stdout
+    assert done.stderr == "note: there are no questions, so that nobody can tell how far answers are\n"
+
+
+def test_a_graph_stands_beside_a_run(graph, tmp_path):
+    graph(SMALL, "-g", "entities", "-o", "graph.json")
+    told = json.loads((tmp_path / "graph.json").read_text())
+    ragauge = command_in(tmp_path)
+    ragauge("run", SMALL, "-s", "bm25", "-m", "mrr", "-o", "out")
+    ragauge("report", "out", "--with", "graph.json", "-o", "page.html", "-o", "page.md", "-o", "page.json")
+    page, text = (tmp_path / "page.html").read_text(), (tmp_path / "page.md").read_text()
+    assert 'href="#graph-' in page
+    assert text.count("\n## Graph\n") == 1
+    assert "How far the answers are" in page
+    assert f'<th scope="row">links</th><td class="n">{told["links"]}</td>' in page
+    assert f"\n| links | {told['links']} |" in text
+    assert json.loads((tmp_path / "page.json").read_text())["beside"] == [told]
+
+
+def test_the_help_of_report_names_all_that_can_stand_beside_a_run(tmp_path):
+    words = " ".join(command_in(tmp_path)("report", "--help").stdout.replace("│", " ").split())
+    assert f"What one of {', '.join(FORMS)} wrote, as sections of the page" in words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "nothing is given"),
+        (["nowhere"], "no dataset is named `nowhere`"),
+        (["nowhere.jsonl"], "nowhere.jsonl"),
+        ([SMALL, "-g", "knn(neighbours=many)"], "neighbours is many, not a number"),
+        ([SMALL, "--as", "long"], "the form `long` is for one result of `embedders`"),
+        ([SMALL, "-o", "graph.docx"], "graph.docx"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(graph, arguments, told):
+    done = graph(*arguments, code=2)
+    assert told in done.stderr
+    assert done.stdout == ""

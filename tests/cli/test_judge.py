@@ -1,0 +1,415 @@
+"""`ragauge judge` as a user has it: from samples to a folder, and what gate, compare and report make of that."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("altair")
+pytest.importorskip("vl_convert")
+
+from chat_server import serving_chat
+from command import forked
+from judged_builder import judged
+from ragauge.cli.progress import Counting
+from ragauge.files.judged_folders import KEPT
+from ragauge.judging.results_folder import read_judged, write_folder
+from ragauge.reports import overview
+
+RAGAUGE = Path(sys.executable).parent / "ragauge"
+SAMPLES = [
+    {
+        "id": "s1",
+        "question": "Where is the tower?",
+        "answer": "The tower is in Paris. It was built in 1889.",
+        "contexts": ["The Eiffel tower is in Paris, France.", "It was built in 1889 by his company."],
+        "reference": "The tower is in Paris.",
+        "metadata": {"topic": "place"},
+    },
+    {
+        "id": "s2",
+        "question": "How high is the tower?",
+        "answer": "The tower is 330 m high. The tower is made of cheese.",
+        "contexts": ["The tower is 330 m high and made of iron."],
+        "reference": "The tower is 330 m high.",
+        "metadata": {"topic": "size"},
+    },
+    {
+        "id": "s3",
+        "question": "Who painted it?",
+        "answer": "I do not know.",
+        "contexts": ["His company built it."],
+        "metadata": {"topic": "people"},
+    },
+]
+
+
+def ran(folder, *arguments, **more):
+    environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", **more}
+    return forked([str(RAGAUGE), *map(str, arguments)], folder, environment)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder in which three samples were judged by words."""
+    place = tmp_path_factory.mktemp("judge")
+    (place / "toy.jsonl").write_text("".join(json.dumps(one) + "\n" for one in SAMPLES), encoding="utf-8")
+    done = ran(place, "judge", "toy.jsonl")
+    assert done.returncode == 0, done.stderr
+    (place / "said.txt").write_text(done.stdout, encoding="utf-8")
+    (place / "talk.txt").write_text(done.stderr, encoding="utf-8")
+    return place
+
+
+def test_judging_shows_who_judged_how_good_and_what_is_unscored(place):
+    text = (place / "said.txt").read_text(encoding="utf-8")
+    assert text.startswith("toy: 3 samples, convention default")
+    assert "a word-matching baseline, no model" in text
+    assert "faithfulness       0.7500" in text
+    assert "the answer claims nothing  1        faithfulness    s3" in text
+    assert "absent: The tower is made of cheese." in text
+    talk = (place / "talk.txt").read_text(encoding="utf-8")
+    assert (
+        "note: wrote judged/toy/: judge.json, samples.jsonl, verdicts.jsonl, scores.csv, report.md, report.html" in talk
+    )
+
+
+def test_json_has_each_measure_with_mean_n_and_unscored(place):
+    done = ran(place, "judge", "toy.jsonl", "--json", "-o", "as_json")
+    data = json.loads(done.stdout)
+    assert data["judge"].startswith("lexical")
+    found = data["measures"]["faithfulness"]
+    assert (found["mean"], found["n"], found["unscored"]) == (0.75, 2, 1)
+    assert found["reasons"] == {"the answer claims nothing": 1}
+    assert json.loads((place / "as_json" / KEPT).read_text(encoding="utf-8"))["measures"] == data["measures"]
+
+
+def test_csv_and_the_schema_go_to_standard_output(place):
+    done = ran(place, "judge", "toy.jsonl", "-m", "faithfulness", "--csv", "-o", "as_csv")
+    assert done.stdout.splitlines()[1].startswith("faithfulness,0.75,")
+    assert json.loads(ran(place, "judge", "--schema").stdout)["title"] == "Answers judged by ragauge"
+
+
+def test_the_same_command_again_gives_the_same_folder(place):
+    before = (place / "judged" / "toy" / "scores.csv").read_bytes()
+    assert ran(place, "judge", "toy.jsonl").returncode == 0
+    assert (place / "judged" / "toy" / "scores.csv").read_bytes() == before
+
+
+def test_what_was_judged_can_be_judged_again_by_another_convention(place):
+    done = ran(
+        place, "judge", "judged/toy", "-C", "default,no_claims=one", "-m", "faithfulness", "--json", "-o", "counted"
+    )
+    data = json.loads(done.stdout)
+    assert data["convention"] == "default, no_claims=one"
+    assert (data["measures"]["faithfulness"]["mean"], data["measures"]["faithfulness"]["n"]) == (2.5 / 3, 3)
+
+
+def test_a_usual_measure_that_no_sample_can_have_is_left_out_and_one_that_was_asked_for_refused(place):
+    bare = [{name: one[name] for name in ("id", "question", "answer", "contexts")} for one in SAMPLES]
+    (place / "bare.jsonl").write_text("".join(json.dumps(one) + "\n" for one in bare), encoding="utf-8")
+    done = ran(place, "judge", "bare.jsonl", "--json")
+    assert "context_recall" not in json.loads(done.stdout)["measures"]
+    assert "context_recall is left out: there are no reference answers" in json.loads(done.stdout)["notes"]
+    refused = ran(place, "judge", "bare.jsonl", "-m", "context_recall", "-o", "refused")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("error: context_recall needs reference answers, and no sample has any")
+    assert not (place / "refused").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["judge"], "there is nothing to judge"),
+        (["judge", "toy.jsonl", "--price", "cheap"], "`--price cheap` is no price"),
+        (["judge", "toy.jsonl", "--price", "1,2", "--prices", "p.toml"], "--price and --prices do not go together"),
+        (["judge", "toy.jsonl", "--set", "temperature"], "`--set temperature` sets nothing"),
+        (["judge", "toy.jsonl", "--answers", "a.csv"], "answers of their own are for the folder of a run"),
+        (["judge", "toy.jsonl", "-k", "0"], "the first 0 contexts are none"),
+        (["judge", "toy.jsonl", "-m", "faithfulnes"], "no measure of answers is named `faithfulnes`"),
+        (["judge", "toy.jsonl", "--json", "--csv"], "--json and --csv do not go together"),
+        (["judge", "none.jsonl"], "none.jsonl"),
+    ],
+)
+def test_a_mistake_gets_one_sentence(place, arguments, message):
+    done = ran(place, *arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_names_keep_what_is_no_ending_and_other_samples_need_another_folder(place):
+    for version, question in (("v1", "Where is the tower?"), ("v2", "Where is the bridge?")):
+        line = json.dumps(SAMPLES[0] | {"question": question}) + "\n"
+        (place / f"answers.{version}.jsonl").write_text(line, encoding="utf-8")
+        assert ran(place, "judge", f"answers.{version}.jsonl", "-m", "faithfulness").returncode == 0
+    first, second = (read_judged(place / "judged" / f"answers.{version}") for version in ("v1", "v2"))
+    assert (first.name, second.name) == ("answers.v1", "answers.v2")
+    assert first.samples[0].question != second.samples[0].question
+    refused = ran(place, "judge", "answers.v2.jsonl", "-o", "judged/answers.v1")
+    assert refused.returncode == 2
+    assert "holds what was judged of other samples: `s1` is another question there" in refused.stderr
+    assert "-o" in refused.stderr
+    assert read_judged(place / "judged" / "answers.v1").samples == first.samples
+
+
+def test_fewer_contexts_bear_out_less(place):
+    done = ran(place, "judge", "toy.jsonl", "-m", "faithfulness", "-k", "1", "--limit", "1", "--json", "-o", "k1")
+    assert json.loads(done.stdout)["measures"]["faithfulness"]["mean"] == 0.5
+
+
+def test_a_dry_run_of_the_lexical_judge_asks_nobody_and_writes_nothing(place):
+    done = ran(place, "judge", "toy.jsonl", "--dry-run", "-o", "dry")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "no request would be sent: the lexical judge uses no model" in done.stderr
+    assert not (place / "dry").exists()
+
+
+def test_a_dry_run_of_a_model_prints_calls_tokens_and_price_and_asks_nobody(place):
+    pytest.importorskip("openai")
+    who = "openai:m@http://127.0.0.1:9/v1"
+    done = ran(place, "judge", "toy.jsonl", "-c", who, "--price", "1,4", "--dry-run", "--json", "-o", "dry")
+    data = json.loads(done.stdout)
+    assert data["samples"] == 3
+    total = data["total"]
+    assert total["calls"] == sum(one["calls"] for one in data["estimate"]) > 0
+    assert total["cost"] == pytest.approx((total["prompt_tokens"] + 4 * total["completion_tokens"]) / 1e6)
+    table = ran(place, "judge", "toy.jsonl", "-c", "openai:gpt-4o-mini", "--dry-run", "-o", "dry", OPENAI_BASE_URL="")
+    assert table.stdout.split()[:5] == ["step", "calls", "tokens", "in", "out"]
+    assert "the price is unknown; give it in US dollars per million tokens: `--price IN,OUT`" in table.stderr
+    assert not (place / "dry").exists()
+
+
+def test_judge_dry_run_of_a_local_server_costs_nothing_and_takes_time(place):
+    pytest.importorskip("openai")
+    who = "openai:m@http://127.0.0.1:9/v1"
+    keyless = {"OPENAI_API_KEY": ""}
+    data = json.loads(ran(place, "judge", "toy.jsonl", "-c", who, "--dry-run", "--json", "-o", "dry", **keyless).stdout)
+    total = data["total"]
+    assert total["cost"] == 0
+    assert total["seconds"] == pytest.approx(total["prompt_tokens"] / 500 + total["completion_tokens"] / 20)
+    table = ran(place, "judge", "toy.jsonl", "-c", who, "--dry-run", "-o", "dry", **keyless)
+    assert table.stdout.splitlines()[0].split()[-2:] == ["cost", "minutes"]
+    assert table.stdout.splitlines()[-1].split()[-2] == "$0"
+    assert "minutes assume a local server that reads 500 and writes 20 tokens per second" in table.stderr
+    assert "price is unknown" not in table.stderr
+    assert "no key" not in table.stderr
+
+
+def test_a_dry_run_needs_no_key_and_judging_does(place):
+    pytest.importorskip("openai")
+    without = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
+    dry = ran(place, "judge", "toy.jsonl", "-c", "openai:gpt-4o-mini", "--dry-run", **without)
+    assert dry.returncode == 0, dry.stderr
+    assert dry.stdout.startswith("step")
+    assert "no key in OPENAI_API_KEY; set it before judging: `export OPENAI_API_KEY=…`" in dry.stderr
+    priced = ran(place, "judge", "toy.jsonl", "-c", "openai:m", "--dry-run", "--price", "1,4", OPENAI_API_KEY="k")
+    assert "no key" not in priced.stderr
+    assert priced.stdout.splitlines()[-1].split()[-1].startswith("$0.")
+    done = ran(place, "judge", "toy.jsonl", "-c", "openai:gpt-4o-mini", "-o", "keyless", **without)
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: the chat `openai` needs a key, and there is none in OPENAI_API_KEY")
+    assert "is kept" not in done.stderr
+
+
+def test_names_that_are_not_read_are_told_where_something_is_missing(place):
+    row = {"query": "How high?", "response": "It is high.", "retrieved": ["It is high."], "ground_truth": "High."}
+    (place / "misnamed.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    told = "not read: retrieved; contexts may be called contexts, retrieved_contexts, "
+    done = ran(place, "judge", "misnamed.jsonl", "-o", "misnamed", "--json")
+    assert any(note.startswith(told) for note in json.loads(done.stdout)["notes"])
+    refused = ran(place, "judge", "misnamed.jsonl", "-m", "faithfulness", "-o", "misnamed")
+    assert told in refused.stderr
+    assert not any("not read" in note for note in read_judged(place / "judged" / "toy").notes)
+
+
+def test_a_judged_folder_is_validated_by_its_samples(place):
+    done = ran(place, "validate", "judged/toy")
+    assert done.returncode == 0
+    assert "samples: 3, questions: 3, answers: 3, contexts: 3, references: 2" in done.stdout
+    assert "fields that are not read, but kept as metadata: topic" in done.stdout
+
+
+def test_a_folder_of_judged_folders_stands_for_all_of_them(place, tmp_path):
+    for name, k in (("all", "9"), ("one", "1")):
+        ran(place, "judge", "toy.jsonl", "-k", k, "-o", str(tmp_path / "judged" / name))
+    done = ran(tmp_path, "compare", "judged", "-b", "one", "-m", "context_precision", "--json")
+    assert [one["system"] for one in json.loads(done.stdout)["comparisons"]] == ["all"]
+    table = ran(tmp_path, "report", "judged", "-m", "context_precision")
+    assert [line.split()[0] for line in table.stdout.splitlines()[-2:]] == ["all", "one"]
+    assert "note: 3 samples, convention default" in table.stderr
+    assert "note: judged by lexical [" in table.stderr
+    (tmp_path / "judged" / "one").rename(tmp_path / "one")
+    alone = ran(tmp_path, "report", "judged")
+    assert alone.stdout.startswith("toy: 3 samples")
+
+
+def test_a_page_of_judged_folders_speaks_of_samples_names_the_judge_and_has_no_empty_parts(place, tmp_path):
+    pytest.importorskip("vl_convert")
+    for name, k in (("all", "9"), ("one", "1")):
+        ran(place, "judge", "toy.jsonl", "-k", k, "-o", str(tmp_path / "judged" / name))
+    done = ran(tmp_path, "report", "judged", "-m", "context_precision", "-o", "page.html", "-o", "page.md")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "page.html").read_text(encoding="utf-8").partition("<script")[0]
+    assert "judged by lexical [" in page
+    assert "<h2>Samples</h2>" in page
+    assert "3 samples" in page
+    for gone in ("Audit", "Failures", "Not timed", "rankings behind", "<h2>Queries</h2>"):
+        assert gone not in page
+    assert "Means over 3 samples" in (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert overview([tmp_path / "judged"], audited=False).queries["s1"] == "Where is the tower?"
+
+
+def test_the_count_that_is_drawn_last_is_the_last(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    with Counting("judging") as watch:
+        watch._began -= 2  # as if it had gone on for a while
+        watch._drawn -= 2
+        for done in (1, 2, 3):
+            watch(done, 3)
+    assert "3/3" in sys.stderr.getvalue()
+
+
+def test_report_opens_a_judged_folder(place):
+    shown = ran(place, "report", "judged/toy")
+    assert shown.stdout == (place / "said.txt").read_text(encoding="utf-8")
+    done = ran(place, "report", "judged/toy", "-o", "page.html", "-o", "page.md", "-o", "page.json")
+    assert done.returncode == 0
+    assert "judged by lexical" in (place / "page.md").read_text(encoding="utf-8").lower()
+    assert json.loads((place / "page.json").read_text(encoding="utf-8"))["per_sample"]["s3"]["unscored"]
+    claims = ran(place, "report", "judged/toy", "--as", "claims")
+    assert claims.stdout.startswith("query,of,claim,text,standing")
+    refused = ran(place, "report", "judged/toy", "-o", "judged/toy/judge.json")
+    assert refused.returncode == 2
+    assert "this file is read" in refused.stderr
+
+
+def test_a_gate_fails_on_what_is_unscored_unless_a_rule_says_how_much_may_be(place):
+    closed = ran(place, "gate", "judged/toy", "-r", "faithfulness >= 0.7")
+    assert closed.returncode == 1
+    assert "1 query has no faithfulness (s3): the answer claims" in closed.stdout
+    assert "`unscored(faithfulness) <= 5%`" in closed.stderr
+    allowed = ran(place, "gate", "judged/toy", "-r", "faithfulness >= 0.7", "-r", "unscored(faithfulness) <= 40%")
+    assert allowed.returncode == 0, allowed.stdout
+    assert "pass  faithfulness >= 0.7            0.7500  0.7000  2" in allowed.stdout
+    strict = ran(place, "gate", "judged/toy", "-r", "faithfulness >= 0.7", "-r", "unscored(faithfulness) <= 5%")
+    assert strict.returncode == 1
+    assert strict.stdout.count("FAIL") == 2
+
+
+def test_a_gate_splits_samples_by_their_metadata(place):
+    done = ran(place, "gate", "judged/toy", "-r", "context_precision >= 0.9 by topic")
+    assert done.returncode == 1
+    assert "pass  context_precision >= 0.9 in topic=place" in done.stdout
+    assert "FAIL  context_precision >= 0.9 in topic=people" in done.stdout
+
+
+def test_folders_are_compared_and_those_of_different_judges_are_not(place):
+    ran(place, "judge", "toy.jsonl", "-k", "1", "-o", "judged/one")
+    done = ran(place, "compare", "judged/toy", "judged/one", "-b", "one", "-m", "faithfulness", "--json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["comparisons"]
+    assert row["difference"] == pytest.approx(0.25)
+    write_folder(judged(), place / "judged" / "model")
+    other = ran(place, "compare", "judged/toy", "judged/model")
+    assert other.returncode == 4
+    assert "is judged by" in other.stderr
+    gate = ran(place, "gate", "judged/toy", "-b", "judged/model", "-r", "faithfulness drop <= 0.1")
+    assert gate.returncode == 4
+
+
+def test_what_was_judged_on_the_command_line_is_read_in_python(place):
+    found = read_judged(place / "judged" / "toy")
+    assert found.scores.per_query["faithfulness"] == {"s1": 1.0, "s2": 0.5}
+    assert [one.id for one in found.samples] == ["s1", "s2", "s3"]
+
+
+def asked(place, server, *more, out):
+    """A model behind a real server judges, with a key that nobody else may see."""
+    who = f"openai:m@{server.url}"
+    return ran(
+        place, "judge", "toy.jsonl", "-c", who, "-m", "faithfulness", "--retries", "0", "-o", out, *more,
+        OPENAI_API_KEY="sk-secret",
+    )  # fmt: skip
+
+
+def test_a_limit_stops_with_code_3_and_the_same_command_with_a_higher_one_goes_on(place, chat_server):
+    stopped = asked(place, chat_server, "--max-calls", "2", out="limited")
+    assert stopped.returncode == 3, stopped.stderr
+    last = stopped.stderr.splitlines()[-1]
+    assert last == "stopped: the limit of 2 requests is reached; the same command with a higher limit goes on"
+    assert len(chat_server.asked) == 2
+    manifest = json.loads((place / "limited" / KEPT).read_text(encoding="utf-8"))
+    assert manifest["stopped"] == "the limit of 2 requests is reached"
+    assert manifest["measures"]["faithfulness"]["unscored"] > 0
+    on = asked(place, chat_server, "--max-calls", "50", "--json", out="limited")
+    assert on.returncode == 0, on.stderr
+    data = json.loads(on.stdout)
+    assert data["stopped"] is None
+    assert data["total"]["kept"] == 2
+    assert len(chat_server.asked) == data["total"]["calls"]
+
+
+def test_a_judge_that_talks_nonsense_scores_nothing_and_ends_with_code_3(place, chat_server):
+    chat_server.misbehave("nonsense", times=100)
+    done = asked(place, chat_server, "--json", out="nonsense")
+    assert done.returncode == 3
+    found = json.loads(done.stdout)["measures"]["faithfulness"]
+    assert (found["mean"], found["n"], found["unscored"]) == (None, 0, 3)
+    assert "error: the judge gave no readable reply; " in done.stderr
+    gate = ran(place, "gate", "nonsense", "-r", "faithfulness >= 0.1", "-r", "unscored(faithfulness) <= 3")
+    assert gate.returncode == 1
+
+
+def test_judge_without_readable_reply_exits_with_3_even_if_a_value_exists(place, chat_server):
+    rows = [json.loads(line) for line in (place / "toy.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows.append({"id": "empty", "question": "Q?", "answer": "A.", "contexts": [], "reference": "A."})
+    (place / "partly.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    chat_server.misbehave("nonsense", times=200)
+    done = ran(
+        place, "judge", "partly.jsonl", "-c", f"openai:m@{chat_server.url}", "-m", "context_precision", "-m",
+        "faithfulness", "--json", "-o", "partly", OPENAI_API_KEY="sk-secret",
+    )  # fmt: skip
+    found = json.loads(done.stdout)["measures"]["context_precision"]
+    assert (found["mean"], found["n"]) == (0.0, 1)  # no contexts: computed without the judge
+    assert done.returncode == 3
+    assert "error: the judge gave no readable reply; " in done.stderr
+    assert "the judge gave no readable reply; the values need none" in done.stdout
+
+
+def test_the_key_is_nowhere_in_the_folder(place, chat_server):
+    done = asked(place, chat_server, out="keyed")
+    assert done.returncode == 0, done.stderr
+    for one in (place / "keyed").iterdir():
+        assert b"sk-secret" not in one.read_bytes(), one.name
+    assert "sk-secret" not in done.stdout + done.stderr
+
+
+def test_ctrl_c_says_how_to_go_on(place):
+    with serving_chat(latency=0.4) as server:
+        process = subprocess.Popen(
+            [RAGAUGE, "judge", "toy.jsonl", "-c", f"openai:m@{server.url}", "--concurrency", "1", "-o", "halted"],
+            cwd=place, env={**os.environ, "OPENAI_API_KEY": "x"}, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+        while len(server.asked) < 2 and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, talk = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "samples; every reply is kept in halted, and the same command goes on from there" in talk
+    assert "Traceback" not in talk

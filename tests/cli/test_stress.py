@@ -1,0 +1,184 @@
+"""`ragauge stress`: what is on standard output, what is on standard error, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from command import forked
+from ragauge.core.documents import Document
+from ragauge.store_stress.plan import write_documents
+
+HERE = Path(__file__).parents[1]
+DOCUMENTS = [Document(f"d{i}", f"Document {i} is about item{i}.", f"Title {i}", {"place": i}) for i in range(1, 11)]
+USUAL = ["--embedder", "words(dimensions=64)", "--kills", "0", "--batch", "4", "--queries", "4", "--way", "one by one"]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(HERE), "NO_COLOR": "1", "COLUMNS": "80", "TMPDIR": str(folder)}
+
+
+def ragauge(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return forked(["-m", "ragauge", "stress", *words], folder, environment(folder))
+
+
+@pytest.fixture
+def place(tmp_path):
+    write_documents(tmp_path / "corpus.jsonl", DOCUMENTS)
+    return tmp_path
+
+
+def test_a_broken_store_ends_with_3_and_its_error_verbatim(place):
+    store = "faulty_document_store:Faulty(fault='raise on a word', word=item6)"
+    done = ragauge(place, "--store", store, "--documents", "corpus.jsonl", *USUAL, "-o", "stress.json")
+    assert done.returncode == 3
+    assert "\n\nValueError: cannot tokenise 'd6':\n\tunexpected  item6\n\n" in done.stderr
+    assert "after 5 documents (at hand: d6)" in done.stderr
+    assert "shortest prefix that breaks it: 6 documents. With 5 documents it did not break" in done.stderr
+    assert "How it broke one by one" in done.stdout
+    assert json.loads((place / "stress.json").read_text())["ways"][0]["broken"]["prefix"] == 6
+    (made,) = (one for one in place.iterdir() if one.is_dir())
+    again = ragauge(place, "--store", store, "--documents", f"{made.name}/one-by-one", *USUAL, "--no-bisect", "--json")
+    assert again.returncode == 3
+    data = json.loads(again.stdout)
+    assert data["documents"] == 6
+    assert data["ways"][0]["broken"]["error"] == "ValueError: cannot tokenise 'd6':\n\tunexpected  item6"
+    assert data["read_back"] == {"one by one": {}}
+
+
+@pytest.mark.parametrize(("fault", "code"), [("raise once", 0), ("drop once", 3)])
+def test_stress_unreproduced_failure_exits_3_only_if_documents_are_lost(place, fault, code):
+    store = f"faulty_document_store:Faulty(fault='{fault}', at=6, word='failed')"
+    done = ragauge(place, "--store", store, "--documents", "corpus.jsonl", *USUAL)
+    assert done.returncode == code
+    told = {
+        0: "note: " + store + " one by one: failure while putting not reproduced in 4 attempts: OSError: database is",
+        3: "not reproduced in 4 attempts; it is a failure because documents were lost or altered\n",
+    }
+    assert told[code] in done.stderr
+    assert ("Not reproduced one by one" in done.stdout) == (code == 0)
+
+
+def test_stress_queries_without_relevant_documents_are_explained(place):
+    rows = [{"query-id": f"q{i}", "corpus-id": f"d{i}", "score": 1} for i in range(1, 11)]
+    (place / "small" / "qrels").mkdir(parents=True)
+    (place / "corpus.jsonl").rename(place / "small" / "corpus.jsonl")
+    lines = "".join("\t".join(map(str, row.values())) + "\n" for row in rows)
+    (place / "small" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
+    queries = "".join(json.dumps({"_id": f"q{i}", "text": f"item{i}"}) + "\n" for i in range(1, 11))
+    (place / "small" / "queries.jsonl").write_text(queries)
+    words = ["--store", "memory", "--documents", "small", *USUAL, "--queries", "10"]
+    done = ragauge(place, *words, "--limit", "4")
+    assert done.returncode == 0, done.stderr
+    reason = (
+        "Measures are means over 4 of 10 queries: the other 6 have no relevant document among the 4 documents put in."
+    )
+    assert reason in done.stdout.replace("\n", " ")
+    assert "Measures are means over 10 queries." in ragauge(place, *words).stdout.replace("\n", " ")
+
+
+def test_stores_are_shown_beside_each_other_and_one_that_breaks_counts(place):
+    stores = ["--store", "memory", "--store", "faulty_document_store:Faulty(fault=drop, at=3)"]
+    done = ragauge(place, *stores, "--documents", "corpus.jsonl", *USUAL, "--no-bisect", "-o", "stress.html")
+    assert done.returncode == 3
+    assert "broke: reading back" in done.stdout
+    assert any(line.startswith("memory ") and line.endswith(" held") for line in done.stdout.splitlines())
+    assert "`d3` (document 3) is lost" in done.stderr
+    assert "Stress test of memory" in (place / "stress.html").read_text()
+
+
+def test_a_sound_store_ends_with_0_and_its_figures_are_data(place):
+    done = ragauge(place, "--store", "memory", "--documents", "corpus.jsonl", *USUAL, "--csv")
+    assert done.returncode == 0
+    assert done.stdout.startswith("store,way,figure,value\nmemory,one by one,documents,10.0\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--store", "sqlite-vek", "--documents", "corpus.jsonl"], "did you mean `sqlite-vec`?"),
+        (["--documents", "corpus.jsonl"], "no store is asked for"),
+        (["--store", "memory"], "either a bundle or documents are put in"),
+        (["--store", "memory", "--stix", "broken.json"], "broken.json:2"),
+        (["--store", "memory", "--stix", "nameless.json"], "nameless.json"),
+        (["--store", "memory", "--documents", "korpus.jsonl"], "no such file\n\nhint: did you mean corpus.jsonl?"),
+        (["--store", "memory", "--documents", "corpus.csv"], "documents come from a .jsonl or .tsv file"),
+        (
+            ["--store", "memory", "--documents", "corpus.jsonl", "--kill-at", "-5"],
+            "--kill-at must be at least 0, got -5",
+        ),
+        (
+            ["--store", "memory", "--documents", "corpus.jsonl", "--kills", "-1"],
+            "--kills must be at least 0, got -1",
+        ),
+        # The option is refused before documents are read: the file does not exist.
+        (["--store", "memory(a=1)", "--documents", "korpus.jsonl"], "the document store memory has no option 'a'"),
+    ],
+)
+def test_mistakes_end_with_2_and_say_what_was_expected(place, words, told):
+    (place / "broken.json").write_text('{"type": "bundle",\n "objects": [}')
+    (place / "corpus.csv").write_text("id,text\n")
+    (place / "nameless.json").write_text('{"type": "bundle", "id": "bundle--1", "objects": [{"type": "malware"}]}')
+    done = ragauge(place, *words)
+    assert done.returncode == 2, done.stderr
+    assert told in done.stderr
+    assert not done.stdout
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_test_leaves_neither_processes_nor_folders(place, sent, code):
+    words = ["--store", "faulty_document_store:Faulty(fault=hang, at=5)", "--documents", "corpus.jsonl", *USUAL]
+    command = [sys.executable, "-m", "ragauge", "stress", *words]
+    with subprocess.Popen(command, cwd=place, env=environment(place), stderr=subprocess.PIPE) as process:
+        seen = psutil.Process(process.pid)
+        children: list[psutil.Process] = []
+        for _ in range(600):
+            children = [one for one in seen.children() if "stress.worker" in " ".join(one.cmdline())]
+            if children:
+                break
+            time.sleep(0.1)
+        assert children
+        process.send_signal(sent)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert b"its processes and folders are gone" in said
+    _, alive = psutil.wait_procs(children, timeout=60)
+    assert not alive
+    assert not list(place.glob("ragauge-stress-*"))
+
+
+def test_whoever_interrupts_the_reading_of_a_bundle_is_told_so(place):
+    os.mkfifo(place / "bundle.json")  # nobody writes to it: it is read for ever
+    command = [sys.executable, "-m", "ragauge", "stress", "--store", "memory", "--stix", "bundle.json", *USUAL]
+    with subprocess.Popen(command, cwd=place, env=environment(place), stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"reading bundle.json\n"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"stopped at reading bundle.json" in said
+
+
+def test_stress_all_zero_vectors_are_not_blamed_on_the_store(tmp_path):
+    pytest.importorskip("sqlite_vec")
+    texts = ["", "!!!", "one apple", "two pears", "three plums"]
+    write_documents(tmp_path / "corpus.jsonl", [Document(f"d{i}", text) for i, text in enumerate(texts)])
+    done = ragauge(tmp_path, "--store", "sqlite-vec", "--documents", "corpus.jsonl", *USUAL)
+    assert done.returncode == 0, done.stderr
+    assert "note: 2 documents have an all-zero vector of the embedder `words-64`, replaced" in done.stderr
+    assert "note: 1 query is not run: the embedder `words-64` gives an all-zero vector, which" in done.stderr
+
+
+def test_stress_embedder_that_gives_only_zeros_exits_with_2(tmp_path):
+    write_documents(tmp_path / "corpus.jsonl", [Document(f"d{i}", "!!!") for i in range(3)])
+    done = ragauge(tmp_path, "--store", "memory", "--documents", "corpus.jsonl", *USUAL)
+    assert done.returncode == 2
+    assert "the embedder `words-64` gives an all-zero vector to each of the 3 documents of corpus.jsonl" in done.stderr

@@ -1,0 +1,47 @@
+"""`ragauge systems`: what it shows as an option can be given as one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import ragauge
+from ragauge.cli.app import command_line
+from ragauge.core.composition import GRAPH
+from ragauge.core.documents import Document
+from ragauge.core.records import Dataset, Judgments
+
+
+def told(*arguments):
+    done = CliRunner().invoke(command_line(), ["systems", *arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    return {(one["family"], one["name"]): one["options"] for one in json.loads(done.stdout)}
+
+
+WALKERS = [("retrievers", "pagerank"), ("retrievers", "graphflow"), ("retrievers", "swarm"), ("rerankers", "swarm")]
+
+
+@pytest.mark.parametrize(("family", "name"), WALKERS)
+def test_a_walker_has_an_embedder_and_a_graph_and_no_terrain(family, name):
+    options = told(name)[family, name]
+    assert options.startswith(f"embedder=wordllama, graph={'+'.join(GRAPH)}, ")
+    assert "terrain" not in options
+    # With its defaults written out it can be built; what has no default is left out.
+    written = f"{name}({', '.join(one for one in options.split(', ') if '=' in one)})".replace("wordllama", "words")
+    system = written if family == "retrievers" else f"pipeline(of=bm25, reranker={written})"
+    documents = [Document(one, f"text {one}", "", {"links": ["a"]}) for one in "abc"]
+    data = Dataset("three", documents, {"q": "text b"}, Judgments({"q": {"b": 1}}))
+    found = ragauge.run(data, {"written": system}, measures=["recall@3"])
+    assert found.scores["written"].means == {"recall@3": 1.0}
+
+
+def test_what_links_documents_is_listed_with_its_options():
+    found = {name: options for (family, name), options in told().items() if family == "graphs"}
+    assert found == {
+        "links": "field=links, kinds, weight=1.0, rewired=false",
+        "knn": "neighbours=8, mutual=false, least=0.0, weight=1.0",
+        "entities": "mentions=true, shared=true, most=10, common=50, weight=1.0",
+        "field": "field, most=50, weight=1.0",
+    }

@@ -1,0 +1,760 @@
+"""Charts: what stands in them are the figures, whatever systems are called and however many there are."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+import struct
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from importlib.resources import files
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+pytest.importorskip("altair")
+pytest.importorskip("vl_convert")
+
+from ragauge.comparison.charts import CHARTS, drawn
+from ragauge.comparison.quality_charts import LABELLED
+from ragauge.comparison.results import Curve, Entry, Overview, Stratum
+from ragauge.core.errors import MissingExtra
+from ragauge.core.summaries import Latency, Mean, Speed
+from ragauge.experiments.history.page import trend
+from ragauge.experiments.history.results import History, Point
+from ragauge.output.chart_style import LOST, NEUTRAL, PALETTE, STAGES, STYLE, TIED, WON, Cast
+from ragauge.output.charts import Box, Mark, Sketch, spots
+from ragauge.output.report import as_png, as_svg
+from ragauge.stats.comparisons import Comparison, Comparisons, Method, Moved
+from ragauge.stats.smallest_k import Advice
+
+ODD = ("a.b[0]", "<script>alert(1)</script>", "datum.x", 'it\'s "quoted"', "constructor", "__proto__", "\\u0041 \x01")
+
+
+def latency(*times: float) -> Latency:
+    values = np.array(times)
+    cuts = (float(one) for one in np.percentile(values, [50, 90, 95, 99]))
+    return Latency(len(times), float(values.mean()), *cuts, 0.0, min(times), max(times))
+
+
+def comparison(system, differences, measure="ndcg@10", p=0.0004, baseline="bm25", **more) -> Comparison:
+    moved = [Moved(f"q{i}", 0.5, 0.5 + d, d) for i, d in enumerate(differences) if d]
+    better = [-d for d in differences] if more.get("lower_is_better") else differences
+    mean = sum(differences) / len(differences)
+    return Comparison(
+        measure,
+        baseline,
+        system,
+        len(differences),
+        (0.5, 0.5 + mean),
+        mean,
+        (mean - 0.05, mean + 0.05),
+        p,
+        *(p, p, p, p),
+        *(0.0, 0.0),
+        sum(d > 0 for d in better),
+        sum(d < 0 for d in better),
+        sum(d == 0 for d in better),
+        0.1,
+        moved=moved,
+        **more,
+    )
+
+
+def entry(name, value, times, **means) -> Entry:
+    speed = Speed({"embed": latency(*(t / 4 for t in times)), "total": latency(*times)}, 10.0, 4, 0, 0)
+    stages = {"embed": np.array(times) / 4, "total": np.array(times)}
+    known = {"ndcg@10": Mean(value, 4, value - 0.1, value + 0.1), **means}
+    return Entry(name, known, speed=speed, times=stages)
+
+
+def small(names=("bm25", "dense", "slow"), baseline="bm25") -> Overview:
+    """Three systems, four queries: the first is fast, the second good, the third is beaten in both by the second."""
+    values, times = (0.5, 0.65, 0.6), ((1.0, 1.0, 2.0, 2.0), (4.0, 4.0, 8.0, 8.0), (100.0, 100.0, 300.0, 300.0))
+    errors = {"err@10": Mean(0.25, 4), "diversity@20": Mean(7.5, 4, 7.0, 8.0)}
+    entries = {name: entry(name, v, t, **errors) for name, v, t in zip(names, values, times, strict=True)}
+    first, second, third = names
+    rows = [
+        comparison(second, [0.5, 0.2, 0.0, -0.1], baseline=first),
+        comparison(third, [0.0, 0.4, 0.0, 0.0], p=0.2, baseline=first),
+        comparison(second, [0.0, 0.0, 0.0, 0.1], "diversity@20", p=0.03, baseline=first),
+    ]
+    advice = {name: Advice(5, "hit_rate@10", 0.01, 0.95, ()) for name in names}
+    curve = Curve("hit_rate", [1, 5, 10], {name: [0.2 * (i + 1), 0.7, 0.9] for i, name in enumerate(names)}, advice)
+    stratum = [
+        Stratum("long", 3, {name: Mean(v, 3, v - 0.2, v + 0.2) for name, v in zip(names, values, strict=True)}),
+        Stratum("short", 1, {name: Mean(v, 1) for name, v in zip(names, values, strict=True)}),
+    ]
+    return Overview(
+        "small",
+        entries,
+        ["ndcg@10", "diversity@20", "err@10"],
+        lower_is_better=frozenset({"err@10"}),
+        baseline=baseline,
+        compared=Comparisons(rows, Method(), baseline, list(names)),
+        curves=[curve],
+        strata={"length": stratum},
+    )
+
+
+@pytest.fixture(scope="module")
+def drawings():
+    return drawn(small())
+
+
+def many(names, n=40) -> Overview:
+    rng = np.random.default_rng(0)
+    entries, rows = {}, []
+    for i, name in enumerate(names):
+        times = rng.lognormal(i / 4, 0.5, n)
+        stages = {"embed": times / 4, "retrieve": times / 4, "rerank": times / 4, "total": times}
+        speed = Speed({stage: latency(*values.tolist()) for stage, values in stages.items()}, 1.0, n, 0, 0)
+        entries[name] = Entry(name, {"ndcg@10": Mean(0.4 + i / 50, n, 0.3, 0.7)}, speed=speed, times=stages)
+        if i:
+            differences = np.where(rng.random(n) < 0.3, 0.0, rng.normal(0.05, 0.3, n)).tolist()
+            rows.append(comparison(name, differences, baseline=names[0]))
+    curve = Curve("recall", [1, 10, 100], {name: [0.1, 0.5, 0.9] for name in names})
+    return Overview(
+        "many",
+        entries,
+        ["ndcg@10"],
+        baseline=names[0],
+        compared=Comparisons(rows, Method(), names[0], names),
+        curves=[curve],
+        strata={"tag": [Stratum("x", n, {name: Mean(0.5, n, 0.4, 0.6) for name in names})]},
+    )
+
+
+def rows_with(panel, *fields):
+    """The rows of the layer of a panel that has these fields."""
+    found = [layer["data"]["values"] for layer in panel.spec["layer"] if "data" in layer]
+    found += [panel.spec["data"]["values"]] if "data" in panel.spec else []
+    return next(rows for rows in found if rows and set(fields) <= set(rows[0]))
+
+
+def texts(svg: str) -> list[str]:
+    return [node.text or "" for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+# What stands in them
+
+
+def test_every_chart_is_drawn_where_everything_is_known(drawings):
+    assert list(drawings) == [name for name in CHARTS if name != "panels"]  # which has measures of its own
+    for drawing in drawings.values():
+        assert drawing.title
+        assert drawing.caption.endswith(".")
+        assert "{" not in drawing.caption
+        assert drawing.alt.endswith(".")
+
+
+def test_quality_stands_against_the_95th_percentile_and_the_frontier_has_who_is_not_beaten(drawings):
+    drawing = drawings["quality_latency"]
+    rows = rows_with(drawing.panels[0], "low")
+    assert [(row["system"], row["ms"], row["value"], row["low"], row["high"]) for row in rows] == [
+        ("bm25", 2.0, 0.5, 0.4, 0.6),
+        ("dense", 8.0, 0.65, 0.55, 0.75),
+        ("slow", 300.0, 0.6, 0.5, 0.7),
+    ]
+    assert drawing.panels[0].spec["layer"][0]["data"]["values"] == [
+        {"ms": 2.0, "value": 0.5},
+        {"ms": 8.0, "value": 0.65},
+    ]
+    assert "dense 0.650 at 8.00 ms" in drawing.alt
+    assert drawing.alt.endswith("Not beaten in both: bm25 and dense.")
+
+
+def test_where_less_is_better_the_axis_is_upside_down_and_so_is_the_frontier():
+    overview = replace(small(), lower_is_better=frozenset({"ndcg@10"}))
+    drawing = CHARTS["quality_latency"].draw(overview)
+    assert drawing.alt.endswith("Not beaten in both: bm25.")
+    scales = [layer["encoding"]["y"].get("scale", {}) for layer in drawing.panels[0].spec["layer"]]
+    assert any(scale.get("reverse") for scale in scales)
+
+
+def test_each_measure_has_a_panel_with_bars_intervals_stars_and_the_baseline(drawings):
+    panels = drawings["measures"].panels
+    assert [one.title for one in panels] == [
+        "ndcg@10",
+        "diversity@20",
+        "err@10 (lower is better)",
+        "p95 ms (log scale, lower is better)",
+    ]
+    rows = rows_with(panels[0], "label")
+    assert [row["label"] for row in rows] == ["0.500", "0.650 ***", "0.600 ns"]
+    assert [(row["value"], row["low"], row["high"], row["n"]) for row in rows][1] == (0.65, 0.55, 0.75, 4)
+    assert [row["label"] for row in rows_with(panels[1], "label")] == ["7.50", "7.50 *", "7.50"]
+    guides = [layer for layer in panels[0].spec["layer"] if layer["mark"].get("strokeDash")]
+    assert [layer["data"]["values"] for layer in guides] == [[{"value": 0.5}]]
+    assert [row["value"] for row in rows_with(panels[3], "label")] == [2.0, 8.0, 300.0]
+    axis = panels[3].spec["layer"][0]["encoding"]["x"]
+    assert (axis["scale"]["domain"], axis["axis"]["values"]) == ([1, 500], [1, 10, 100])
+
+
+def test_times_that_are_near_each_other_are_bars_from_0():
+    overview = small()
+    near = {name: overview.entries[name] for name in ("bm25", "dense")}
+    panel = CHARTS["measures"].draw(replace(overview, entries=near)).panels[-1]
+    assert panel.title == "p95 ms (lower is better)"
+    assert panel.spec["layer"][0]["encoding"]["x"]["scale"]["domain"][0] == 0
+
+
+def test_a_mean_that_is_not_known_is_said_to_be_none():
+    overview = small()
+    lacking = replace(overview.entries["slow"], means={"ndcg@10": Mean(math.nan, 0)})
+    panels = CHARTS["measures"].draw(replace(overview, entries={**overview.entries, "slow": lacking})).panels
+    row = rows_with(panels[0], "label")[2]
+    assert (row["value"], row["n"], row["label"]) == (None, None, "none ns")
+
+
+def test_curves_have_a_mean_for_each_k_and_the_k_that_is_enough_for_the_best_system(drawings):
+    panel = drawings["curves"].panels[0]
+    assert panel.title == "hit_rate@k"
+    rows = rows_with(panel, "k", "dash")
+    assert [(row["k"], row["value"]) for row in rows if row["system"] == "dense"] == [(1, 0.4), (5, 0.7), (10, 0.9)]
+    assert [(row["k"], row["system"], row["label"]) for row in rows_with(panel, "label")] == [
+        (5, "dense", "dense: k = 5 is enough")
+    ]
+    assert "for dense k = 5 is enough" in drawings["curves"].alt
+    assert "right of the dashed line more documents add at most 0.01" in drawings["curves"].caption
+
+
+def curve_with(values, enough) -> Sketch:
+    overview = small()
+    curve = replace(overview.curves[0], values={**overview.curves[0].values, **values}, enough=enough)
+    return CHARTS["curves"].draw(replace(overview, curves=[curve]))
+
+
+def advice(k: int) -> Advice:
+    return Advice(k, "hit_rate@10", 0.01, 0.95, ())
+
+
+def test_the_largest_k_is_never_said_to_be_enough_and_no_line_stands_there():
+    sketch = curve_with({}, {"dense": advice(10), "bm25": advice(1)})
+    assert "for dense no k below 10 is enough" in sketch.alt
+    assert "dense: no k below 10 is enough" in texts(as_svg({**sketch.panels[0].spec, "width": 300}))
+    assert "dashed" not in sketch.caption
+    assert "none is sure to come within 0.01 of the largest" in sketch.caption
+    assert not [layer for layer in sketch.panels[0].spec["layer"] if layer["mark"]["type"] == "rule"]
+
+
+def test_where_nothing_is_advised_for_the_best_system_the_baselines_advice_is_shown():
+    sketch = curve_with({}, {"slow": advice(1), "bm25": advice(5)})
+    assert "for bm25 k = 5 is enough" in sketch.alt
+    assert curve_with({}, {"slow": advice(1)}).caption == "Each line is a system's mean over k."
+
+
+def test_a_line_ends_where_the_systems_rankings_do_and_so_does_what_is_enough():
+    sketch = curve_with({"dense": [0.4, 0.7, math.nan]}, {"dense": advice(5)})
+    rows = [row for row in rows_with(sketch.panels[0], "k", "dash") if row["system"] == "dense"]
+    assert [row["k"] for row in rows] == [1, 5]
+    assert "dense 0.700 at 5" in sketch.alt
+    assert "for dense no k below 5 is enough" in sketch.alt
+    name = next(row for row in rows_with(sketch.panels[0], "align") if row["system"] == "dense")
+    assert (name["k"], name["value"]) == (5, 0.7)
+
+
+def test_a_long_name_leaves_room_for_what_is_advised():
+    overview = small(("bm25", "a-name-of-more-than-thirty-letters", "slow"))
+    row = rows_with(CHARTS["curves"].draw(overview).panels[0], "label")[0]
+    assert row["label"] == "a-name-of-more-than-t…: k = 5 is enough"
+    assert row["system"] == "a-name-of-more-than-thirty-letters"
+
+
+def test_names_at_the_ends_of_lines_keep_apart(drawings):
+    panel = drawings["curves"].panels[0]
+    ends = next(layer for layer in panel.spec["layer"] if layer["encoding"].get("text", {}).get("field") == "system")
+    heights = sorted(row["value"] for row in ends["data"]["values"])
+    assert min(b - a for a, b in itertools.pairwise(heights)) > 0.03
+    assert np.mean(heights) == pytest.approx(0.9)
+
+
+def test_the_waterfall_has_every_difference_best_first(drawings):
+    panel = drawings["waterfall"].panels[0]
+    first, second = rows_with(panel, "share", "dash")
+    assert (first["system"], first["difference"], first["share"]) == (
+        "dense",
+        [0.5, 0.2, 0, -0.1],
+        [12.5, 37.5, 62.5, 87.5],
+    )
+    assert second["difference"] == [0.4, 0, 0, 0]
+    turns = [(row["what"], row["count"], row["share"]) for row in rows_with(panel, "what") if row["system"] == "dense"]
+    assert turns == [("won", 2, 50.0), ("lost", 1, 75.0)]
+    assert "dense wins 2, ties 1 and loses 1 of 4" in drawings["waterfall"].alt
+
+
+def test_where_less_is_better_the_most_negative_difference_is_the_best():
+    row = comparison("dense", [0.5, 0.2, 0.0, -0.1], lower_is_better=True)
+    overview = small()
+    sketch = CHARTS["waterfall"].draw(replace(overview, compared=replace(overview.compared, rows=[row])))
+    assert rows_with(sketch.panels[0], "share", "dash")[0]["difference"] == [-0.1, 0, 0.2, 0.5]
+    assert "dense wins 1, ties 1 and loses 2 of 4" in sketch.alt
+
+
+def test_without_a_baseline_the_first_pair_is_drawn():
+    overview = replace(small(), baseline=None)
+    sketch = CHARTS["waterfall"].draw(overview)
+    assert [row["system"] for row in rows_with(sketch.panels[0], "share", "dash")] == ["dense"]
+    assert "against bm25" in sketch.alt
+    assert [row["label"] for row in rows_with(CHARTS["measures"].draw(overview).panels[0], "label")] == [
+        "0.500",
+        "0.650",
+        "0.600",
+    ]
+
+
+def test_boxes_are_quartiles_with_5_and_95_percent_and_the_mean_with_its_interval(drawings):
+    row = rows_with(drawings["boxes"].panels[0], "q1")[0]
+    assert row == {
+        "system": "dense",
+        "p5": -0.085,
+        "q1": -0.025,
+        "median": 0.1,
+        "q3": 0.275,
+        "p95": 0.455,
+        "mean": 0.15,
+        "low": 0.1,
+        "high": 0.2,
+        "n": 4,
+    }
+    assert "dense +0.1500 from +0.1000 to +0.2000" in drawings["boxes"].alt
+
+
+def test_wins_ties_and_losses_are_counts_that_fill_the_bar(drawings):
+    rows = [row for row in rows_with(drawings["wins"].panels[0], "begin") if row["system"] == "dense"]
+    assert [(row["what"], row["count"], row["begin"], row["end"]) for row in rows] == [
+        ("won", 2, 0, 50),
+        ("tied", 1, 50, 75),
+        ("lost", 1, 75, 100),
+    ]
+
+
+def test_a_stratum_has_its_n_and_each_systems_mean(drawings):
+    panel = drawings["strata"].panels[0]
+    rows = rows_with(panel, "stratum")
+    assert panel.title == "length"
+    assert (rows[1]["stratum"], rows[1]["system"], rows[1]["value"], rows[1]["low"]) == (
+        "long (n=3)",
+        "dense",
+        0.65,
+        0.45,
+    )
+    assert [row["low"] for row in rows[3:]] == [None, None, None]
+    assert "short (n=1) best dense 0.650" in drawings["strata"].alt
+
+
+def test_the_legend_of_several_panels_is_drawn_once():
+    overview = small()
+    twice = {"length": overview.strata["length"], "also": overview.strata["length"]}
+    drawing = drawn(replace(overview, strata=twice))["strata"]
+    assert [texts(as_svg({**one.spec, "width": 300})).count("dense") for one in drawing.panels] == [1, 0]
+    assert texts(as_svg(drawing.sheet())).count("dense") == 1
+
+
+def test_of_a_tag_with_many_values_the_first_are_drawn_and_the_title_says_so():
+    overview = small()
+    several = [Stratum(str(i), 1, {"bm25": Mean(0.5, 1)}) for i in range(50)]
+    panel = CHARTS["strata"].draw(replace(overview, strata={"id": several})).panels[0]
+    assert panel.title == "id (20 of 50 values)"
+    assert len(rows_with(panel, "stratum")) == 20
+
+
+def test_latency_is_the_share_of_queries_that_took_at_most_so_long(drawings):
+    panels = drawings["latency"].panels
+    assert [(one.title, one.wide) for one in panels] == [("total", False), ("embed", False)]
+    assert "rerank" not in drawings["latency"].caption
+    line = rows_with(panels[0], "ms", "dash")[0]
+    assert (line["ms"], line["share"]) == ([1.0, 1.0, 2.0, 2.0], [25, 50, 75, 100])
+    marks = [(row["what"], row["ms"], row["share"]) for row in rows_with(panels[0], "what") if row["system"] == "bm25"]
+    assert marks == [("p50", 1.5, 50), ("p90", 2.0, 90), ("p95", 2.0, 95), ("p99", 2.0, 99)]
+
+
+def test_latency_is_drawn_from_percentiles_where_these_are_all_that_is_known():
+    entries = {name: replace(one, times={}) for name, one in small().entries.items()}
+    line = rows_with(CHARTS["latency"].draw(replace(small(), entries=entries)).panels[0], "ms", "dash")[0]
+    assert (line["ms"], line["share"]) == ([1, 1.5, 2, 2, 2, 2], [0, 50, 90, 95, 99, 100])
+
+
+def test_a_time_of_0_has_no_place_on_a_logarithmic_axis():
+    one = replace(small().entries["bm25"], times={"total": np.array([0.0, 1.0, 2.0, 4.0])})
+    panel = CHARTS["latency"].draw(replace(small(), entries={"bm25": one})).panels[0]
+    assert rows_with(panel, "ms", "dash")[0]["ms"] == [1.0, 2.0, 4.0]
+
+
+def test_stages_add_up_to_the_mean_of_the_whole(drawings):
+    rows = [row for row in rows_with(drawings["stages"].panels[0], "stage") if row["system"] == "dense"]
+    assert [(row["stage"], row["ms"], row["end"]) for row in rows] == [("embed", 1.5, 1.5), ("other", 4.5, 6.0)]
+
+
+def test_a_stage_that_only_some_queries_had_counts_for_those_alone():
+    speed = Speed({"rerank": latency(8.0), "total": latency(2.0, 2.0, 2.0, 10.0)}, 1.0, 4, 0, 0)
+    overview = replace(small(), entries={"bm25": replace(small().entries["bm25"], speed=speed)})
+    rows = rows_with(CHARTS["stages"].draw(overview).panels[0], "stage")
+    assert [(row["stage"], row["ms"]) for row in rows] == [("rerank", 2.0), ("other", 2.0)]
+
+
+def history(*, changed: str = "") -> History:
+    days = [datetime(2026, 1, day, 12, tzinfo=UTC) for day in (1, 3, 5)]
+    points = [
+        Point(day, f"runs/{i}", name, "ndcg@10", Mean(0.5 + i / 10, 10, 0.4, 0.9), changed * (i == 2))
+        for i, day in enumerate(days)
+        for name in ("bm25", ODD[1])
+    ]
+    return History(points)
+
+
+def test_a_trend_breaks_where_something_else_changed_and_says_what():
+    drawing = trend(history(changed="5 queries more"))
+    panel = drawing.panels[0]
+    mine = [row for row in rows_with(panel, "part") if row["system"] == "bm25"]
+    assert [(row["run"], row["at"], row["value"], row["part"]) for row in mine] == [
+        (0, "2026-01-01 12:00:00", 0.5, 0),
+        (1, "2026-01-03 12:00:00", 0.6, 0),
+        (2, "2026-01-05 12:00:00", 0.7, 1),
+    ]
+    assert rows_with(panel, "changed") == [{"run": 1.5, "changed": "5 queries more"}]
+    assert "a line breaks" in drawing.caption
+    assert "bm25 0.700 on 2026-01-05, 0.500 on 2026-01-01, not comparable across 1 break" in drawing.alt
+    assert ODD[1] in texts(as_svg(drawing.sheet()))
+
+
+def test_a_trend_without_a_break_is_one_line_and_an_empty_history_is_none():
+    drawing = trend(history())
+    assert {row["part"] for row in rows_with(drawing.panels[0], "part")} == {0}
+    assert "breaks" not in drawing.caption
+    assert trend(History([])) is None
+
+
+EVENING = datetime(2026, 11, 15, 18, 42, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("times", "labels"),
+    [
+        ([EVENING + timedelta(seconds=5 * i) for i in range(4)], ["18:42"]),
+        ([EVENING, EVENING + timedelta(minutes=7), EVENING + timedelta(hours=3)], ["18:42", "18:49", "21:42"]),
+        ([EVENING, EVENING + timedelta(seconds=4), EVENING + timedelta(days=3)], ["2026-11-15", "2026-11-18"]),
+        (
+            [EVENING.astimezone(timezone(timedelta(hours=9))), EVENING.replace(tzinfo=None, minute=50)],
+            ["18:42", "18:50"],
+        ),
+    ],
+    ids=["seconds", "one day", "days", "zones"],
+)
+def test_runs_are_steps_labelled_by_day_or_where_all_share_one_by_time_of_day_in_utc(times, labels):
+    points = [Point(when, str(i), "bm25", "ndcg@10", Mean(0.5, 9)) for i, when in enumerate(times)]
+    drawing = trend(History(points[::-1]))
+    rows = rows_with(drawing.panels[0], "run")
+    assert sorted((row["run"], row["folder"]) for row in rows) == [(i, str(i)) for i in range(len(times))]
+    words = texts(as_svg(drawing.sheet()))
+    assert [word for word in words if re.fullmatch(r"\d\d:\d\d(:\d\d)?|:\d\d|\d{4}-\d\d-\d\d", word)] == [
+        *labels,
+        *(["2026-11-15"] if ":" in labels[0] else []),
+    ]
+    assert "interval" not in drawing.caption
+
+
+def test_systems_of_one_run_stand_at_one_step_though_they_ended_one_after_the_other():
+    points = [Point(EVENING + timedelta(minutes=i), "a", name, "ndcg@10", Mean(0.5, 9)) for i, name in enumerate("xyz")]
+    assert {row["run"] for row in rows_with(trend(History(points)).panels[0], "run")} == {0}
+
+
+# What is not known is not drawn
+
+
+def test_means_alone_give_bars_and_nothing_else():
+    overview = small()
+    entries = {name: Entry(name, one.means) for name, one in overview.entries.items()}
+    assert list(drawn(Overview("means", entries, overview.measures))) == ["measures"]
+
+
+# Captions speak of what is there
+
+
+def test_captions_name_intervals_stars_and_the_dashed_line_where_they_are(drawings):
+    caption = drawings["measures"].caption
+    assert "bars are means with 95% intervals" in caption.lower()
+    assert "the dashed line is bm25, the baseline" in caption
+    assert "*** below 0.001" in caption
+    assert "stepped line" in drawings["quality_latency"].caption
+    assert "with its 95% interval" in drawings["strata"].caption
+    assert "with its 95% interval" in drawings["boxes"].caption
+    assert "other is time that no stage claimed" in drawings["stages"].caption
+
+
+def test_captions_say_nothing_of_what_is_not_there():
+    overview = small()
+    bare = {
+        name: Entry(name, {m: Mean(mean.value, mean.n) for m, mean in one.means.items()}, speed=one.speed)
+        for name, one in overview.entries.items()
+    }
+    strata = {"length": [Stratum("long", 3, {name: Mean(0.5, 3) for name in bare})]}
+    found = drawn(Overview("means", bare, overview.measures, strata=strata))
+    assert found["measures"].caption == "Bars are means."
+    for drawing in found.values():
+        assert not re.search("interval|star|dashed|baseline", drawing.caption), drawing.title
+    alone = drawn(Overview("one", {"bm25": overview.entries["bm25"]}, ["ndcg@10"], baseline="bm25"))
+    assert alone["measures"].caption == "Bars are means with 95% intervals."
+    assert not [one for one in alone["measures"].panels[0].spec["layer"] if one["mark"].get("strokeDash")]
+    assert "stepped" not in alone["quality_latency"].caption
+
+
+def test_where_less_is_better_winning_lies_below_0(drawings):
+    assert "lies above 0 the system beats bm25" in drawings["waterfall"].caption
+    overview = small()
+    row = comparison("dense", [0.5, 0.2, 0.0, -0.1], lower_is_better=True)
+    sketch = CHARTS["waterfall"].draw(replace(overview, compared=replace(overview.compared, rows=[row])))
+    assert "lies below 0 the system beats bm25" in sketch.caption
+
+
+def test_that_fusing_counts_as_rerank_is_said_where_there_is_a_stage_of_that_name():
+    assert "fusing counts as rerank" in CHARTS["latency"].draw(many(["bm25", "dense"])).caption
+
+
+def test_twelve_panels_are_drawn_and_the_measures_that_are_left_out_are_named():
+    overview = small()
+    names = [f"m@{k}" for k in range(1, 15)]
+    entries = {name: replace(one, means={m: Mean(0.5, 4) for m in names}) for name, one in overview.entries.items()}
+    sketch = CHARTS["measures"].draw(replace(overview, entries=entries, measures=names))
+    assert [one.title for one in sketch.panels] == [*names[:11], "p95 ms (log scale, lower is better)"]
+    assert sketch.caption.endswith("not drawn: m@12, m@13 and m@14.")
+    untimed = {name: replace(one, speed=None) for name, one in entries.items()}
+    assert len(CHARTS["measures"].draw(replace(overview, entries=untimed, measures=names[:12])).panels) == 12
+
+
+def test_of_nothing_nothing_is_drawn():
+    assert drawn(Overview("nothing", {}, [])) == {}
+    assert drawn(Overview("nothing", {}, ["ndcg@10"])) == {}
+
+
+def test_differences_of_which_not_all_are_known_are_counted_but_not_drawn():
+    overview = small()
+    rows = [replace(row, moved=()) for row in overview.compared]
+    found = drawn(replace(overview, compared=replace(overview.compared, rows=rows)))
+    assert "wins" in found
+    assert not {"waterfall", "boxes"} & set(found)
+
+
+@pytest.mark.parametrize("library", ["altair", "vl_convert"])
+def test_a_missing_library_is_named_with_the_extra_that_brings_it(library, monkeypatch, drawings):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtra, match=r"pip install .*\[report\]"):
+        drawn(small()) if library == "altair" else as_svg(drawings["wins"].sheet())
+
+
+# Names are data
+
+
+@pytest.mark.parametrize("overview", [small(("bm25", ODD[1], ODD[3])), many(["bm25", *ODD])], ids=["few", "many"])
+def test_whatever_systems_are_called_they_stand_in_the_picture_and_in_no_expression(overview):
+    import vl_convert
+
+    found = drawn(overview)
+    assert set(found) == set(CHARTS) - {"panels"}
+    names = [name for name in overview.systems if name != "bm25"]
+    for kind, drawing in found.items():
+        spec = drawing.sheet()
+        written = "\n".join(expressions(vl_convert.vegalite_to_vega(spec)))
+        assert "datum" in written
+        words = "\n".join(texts(as_svg(spec))).replace("\u200b", "")
+        for name in names:
+            assert name not in written, kind
+            assert json.dumps(name)[1:-1] not in written, kind
+            assert name.replace("\x01", "\ufffd")[:12] in words, kind
+
+
+def expressions(value, key=""):
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from expressions(one, name)
+    elif isinstance(value, list):
+        for one in value:
+            yield from expressions(one, key)
+    elif isinstance(value, str) and key in ("expr", "signal", "update", "test", "init", "events", "field", "as"):
+        yield value
+
+
+def test_specifications_are_json_without_nan_and_without_addresses(drawings):
+    for drawing in [*drawings.values(), trend(history())]:
+        for spec in [*(panel.spec for panel in drawing.panels), drawing.sheet()]:
+            text = json.dumps({key: value for key, value in spec.items() if key != "$schema"}, allow_nan=False)
+            assert "://" not in text
+            assert '"url"' not in text
+            assert spec["$schema"].startswith("https://vega.github.io/schema/vega-lite/v6")
+
+
+# How they look
+
+
+def luminance(colour: str) -> float:
+    """Of WCAG 2: relative luminance of sRGB."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("colour", sorted({*PALETTE, NEUTRAL, WON, TIED, LOST, *STAGES.values()}))
+def test_every_colour_stands_out_from_white_and_from_near_black(colour):
+    assert contrast(colour, "#ffffff") >= 3
+    assert contrast(colour, "#16181d") >= 3
+
+
+def test_white_figures_can_be_read_on_won_tied_and_lost():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert min(contrast(one, "#ffffff") for one in (WON, TIED, LOST)) >= 4.5
+
+
+@pytest.mark.parametrize("overview", [small(), many(["bm25", "dense"])], ids=["small", "many"])
+def test_words_have_the_colour_of_the_text_never_that_of_a_system(overview):
+    drawings = drawn(overview)
+    styles = {
+        (layer["mark"].get("style"), layer["mark"].get("color"), "color" in layer["encoding"])
+        for drawing in drawings.values()
+        for panel in drawing.panels
+        for layer in panel.spec["layer"]
+        if layer["mark"]["type"] == "text"
+    }
+    assert styles == {("words", None, False), ("halo", None, False), (None, "#ffffff", False)}  # white on won and lost
+    style = (files("ragauge.output") / "templates" / "page.css").read_text()
+    inks, papers = (re.findall(rf"{name}: (#[0-9a-f]{{6}})", style) for name in ("--ink", "--paper"))
+    assert len(set(papers)) == 2  # light and dark
+    assert all(contrast(ink, paper) >= 4.5 for ink, paper in zip(inks, papers, strict=False))
+    config = drawings["curves"].sheet()["config"]
+    assert contrast(config["style"]["words"]["color"], config["background"]) >= 4.5
+    assert config["style"]["halo"]["stroke"] == config["background"]
+
+
+def test_names_stand_off_bars_lines_and_each_other_where_there_is_room():
+    marks = [
+        Mark("bm25 (baseline)", 30, 150, 110, 190),
+        Mark("dense", 60, 170, 125, 215),
+        Mark("best", 240, 40, 10, 70),
+    ]
+    lines = [Box(30, 148, 240, 152), Box(238, 40, 242, 150)]
+    boxes = [spot.box(mark) for mark, spot in zip(marks, spots(marks, lines, 260, 300), strict=True)]
+    for (one, box), (_, other) in itertools.permutations(zip(marks, boxes, strict=True), 2):
+        assert not box.meets(other), one.name
+    for i, box in enumerate(boxes):
+        others = [thing for mark in (*marks[:i], *marks[i + 1 :]) for thing, _ in mark.boxes]
+        assert not any(box.meets(thing) for thing in [*lines, *others]), marks[i].name
+        assert 0 <= box.left < box.right <= 260
+
+
+def test_figures_at_both_ends_of_an_axis_stand_under_their_ticks(drawings):
+    svg = as_svg(drawings["waterfall"].sheet())
+    ends = [node for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text") if node.text == "100"]
+    assert [node.get("text-anchor") for node in ends] == ["middle"]
+
+
+@pytest.mark.parametrize("overview", [small(), many([f"system {i}" for i in range(9)])], ids=["few", "many"])
+def test_vega_lite_has_nothing_to_warn_of(overview, capfd):
+    import altair
+    import vl_convert
+
+    for drawing in [*drawn(overview).values(), trend(history(changed="5 queries more"))]:
+        for one in drawing.panels:
+            assert altair.LayerChart.from_dict(one.spec, validate=True)
+        for spec in [*({**one.spec, "width": 300} for one in drawing.panels), drawing.sheet()]:
+            assert vl_convert.vegalite_to_vega(spec, show_warnings=True)["marks"]
+    assert "WARN" not in "".join(capfd.readouterr())
+
+
+def test_twelve_systems_have_twelve_colours_and_no_two_have_the_same_dash_and_shape_and_colour():
+    names = [str(i) for i in range(30)]
+    cast = Cast(names, "0")
+    assert cast.colours[0] == NEUTRAL
+    assert len(set(cast.colours[:12])) == 12
+    assert len(set(zip(cast.colours, cast.shapes, cast.dashes.values(), strict=True))) == 30
+
+
+def test_a_system_has_the_same_colour_in_all_charts(drawings):
+    scales = [
+        layer["encoding"]["color"]["scale"]
+        for drawing in drawings.values()
+        for panel in drawing.panels
+        for layer in panel.spec["layer"]
+        if layer["encoding"].get("color", {}).get("field") == "system"
+    ]
+    assert len(scales) > 10
+    assert {json.dumps(scale) for scale in scales} == {
+        json.dumps({"domain": ["bm25", "dense", "slow"], "range": [NEUTRAL, *PALETTE[:2]]})
+    }
+
+
+def test_panels_are_as_wide_as_their_container_and_have_no_background(drawings):
+    for panel in (panel for drawing in drawings.values() for panel in drawing.panels):
+        assert panel.spec["width"] == "container"
+        assert panel.spec["config"]["background"] == "transparent"
+        assert "title" not in panel.spec
+
+
+def test_a_page_finds_words_and_guides_by_their_class(drawings):
+    import vl_convert
+
+    panel = drawings["measures"].panels[0]
+    svg = vl_convert.vegalite_to_svg({**panel.spec, "width": 300})
+    for part in ("words_", "guide_"):
+        assert f'[class*="{part}"]' in STYLE
+        assert f" {part}" in svg
+    assert 'class="mark-text role-axis-label"' in svg
+
+
+# Files
+
+
+def test_a_file_has_the_title_the_names_the_stars_and_the_words(drawings):
+    drawing = drawings["measures"]
+    svg = as_svg(drawing.sheet())
+    words = texts(svg)
+    assert {"Measure by measure", "ndcg@10", "bm25", "dense", "slow", "0.650 ***", "0.600 ns"} <= set(words)
+    root = ElementTree.fromstring(svg)
+    assert root.find("{http://www.w3.org/2000/svg}desc").text == drawing.alt
+    assert root.find("{http://www.w3.org/2000/svg}rect").get("fill") == "#ffffff"
+
+
+@pytest.mark.parametrize("width", [360, 760])
+def test_a_picture_is_about_as_wide_as_it_is_asked_to_be(width, drawings):
+    for name, drawing in drawings.items():
+        got, _ = struct.unpack(">II", as_png(drawing.sheet(width), scale=1)[16:24])
+        assert got <= width + 40, name
+    assert as_png(drawings["wins"].sheet(), scale=2)[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_one_system_alone_is_drawn():
+    entries = {"bm25": small().entries["bm25"]}
+    overview = Overview("one", entries, ["ndcg@10"], curves=small().curves)
+    found = drawn(overview)
+    assert list(found) == ["quality_latency", "measures", "curves", "latency", "stages"]
+    for name, drawing in found.items():
+        assert "bm25" in "".join(texts(as_svg(drawing.sheet()))), name
+
+
+def test_twelve_systems_are_drawn_and_a_legend_names_them():
+    overview = many([f"system {i}" for i in range(12)])
+    assert len(overview.systems) > LABELLED
+    for name, drawing in drawn(overview).items():
+        words = texts(as_svg(drawing.sheet()))
+        assert {f"system {i}" for i in range(1, 12)} <= set(words), name
+
+
+def test_ten_thousand_queries_of_five_systems_are_thinned_and_keep_their_ends():
+    overview = many([f"system {i}" for i in range(5)], 10_000)
+    found = drawn(overview)
+    size = sum(len(json.dumps(panel.spec)) for drawing in found.values() for panel in drawing.panels)
+    assert size < 200_000
+    line = rows_with(found["waterfall"].panels[0], "share", "dash")[0]
+    differences = [one.difference for one in overview.compared.rows[0].moved]
+    assert len(line["share"]) == 400
+    assert line["difference"][0] == pytest.approx(max(differences), rel=1e-3)
+    assert line["difference"][-1] == pytest.approx(min(differences), rel=1e-3)
+    for panel in found["latency"].panels:
+        assert max(len(row["ms"]) for row in rows_with(panel, "ms", "dash")) == 120

@@ -1,0 +1,556 @@
+"""The verb `compare`: what it tells, what it refuses, from Python and from the command line."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+from scipy import stats
+
+import ragauge
+from command import forked
+from ragauge.comparison import report as reports
+from ragauge.core.errors import BadInput, Incomparable, MissingEvidence, UnknownName
+from ragauge.output.numbers import p_value
+
+QRELS = {f"q{i:02}": {"a": 2, **{f"r{j}": 1 for j in range(i % 9)}} for i in range(30)}
+
+
+def made(seed, good):
+    """A run that finds what is relevant with some chance, among other documents."""
+    rng = random.Random(seed)
+    return {
+        query: {doc: rng.random() + (good if doc in docs else 0) for doc in [*docs, *(f"x{i}" for i in range(20))]}
+        for query, docs in QRELS.items()
+    }
+
+
+RUNS = {"words": made(1, 0.1), "vectors": made(2, 0.3), "both": made(3, 0.6)}
+SCORES = ragauge.evaluate(QRELS, RUNS, ["ndcg@10", "mrr"])
+
+
+def cli(*arguments, cwd=None):
+    return forked(["-m", "ragauge", *map(str, arguments)], cwd or Path.cwd())
+
+
+def trec(path, run):
+    rows = [f"{q} Q0 {d} 0 {s!r} t" for q, docs in run.items() for d, s in docs.items()]
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+@pytest.fixture
+def files(tmp_path):
+    rows = [f"{q} 0 {d} {g}" for q, docs in QRELS.items() for d, g in docs.items()]
+    (tmp_path / "qrels.txt").write_text("\n".join(rows) + "\n")
+    for name, run in RUNS.items():
+        trec(tmp_path / f"{name}.run", run)
+    return tmp_path
+
+
+# what it tells ------------------------------------------------------------------------------------------------------
+
+
+def test_a_comparison_has_the_figures_of_scipy():
+    row = ragauge.compare(SCORES, baseline="words").find("both", "ndcg@10")
+    mine, base = SCORES["both"].values["ndcg@10"], SCORES["words"].values["ndcg@10"]
+    gap = mine - base
+    assert row.difference == pytest.approx(gap.mean())
+    assert row.means == pytest.approx((base.mean(), mine.mean()))
+    assert row.p_t == pytest.approx(stats.ttest_rel(mine, base).pvalue, abs=1e-9)
+    assert row.p_wilcoxon == pytest.approx(stats.wilcoxon(mine, base).pvalue, abs=1e-9)
+    assert 0 < row.p_randomisation < 0.01
+    assert row.effect == pytest.approx(gap.mean() / gap.std(ddof=1))
+    assert (row.wins, row.losses, row.ties) == (int((gap > 0).sum()), int((gap < 0).sum()), int((gap == 0).sum()))
+    assert row.ci[0] < row.difference < row.ci[1]
+    assert row.percent == pytest.approx(100 * gap.mean() / base.mean())
+    assert row.stars == "***"
+    biggest = max(zip(np.abs(gap), SCORES["both"].queries, strict=True))
+    assert row.moved[0].query == biggest[1]
+    assert abs(row.moved[0].difference) == pytest.approx(biggest[0])
+
+
+def test_stars_are_of_the_p_value_to_decide_by_and_stand_beside_it():
+    fresh = ragauge.compare(SCORES, baseline="words", measures="mrr").rows[0]
+    assert replace(fresh, p_t=0.0001, p_corrected=0.02).stars == "*"
+    assert replace(fresh, p_t=0.0001, p_corrected=0.2).stars == "ns"
+    assert replace(fresh, p_corrected=math.nan).stars == ""
+    titles = {("t", "holm"): "p holm", ("t", "none"): "p_t", ("wilcoxon", "none"): "p wilcoxon"}
+    for (test, correction), title in titles.items():
+        found = ragauge.compare(SCORES, baseline="words", measures="mrr", test=test, correction=correction)
+        row = found.rows[0]
+        (part,) = reports.parts(found)
+        cells = dict(zip(part.header, part.rows[0], strict=True))
+        assert cells[title].split() == [p_value(row.p_corrected), row.stars]
+        assert [title for title, text in cells.items() if row.stars in text.split()] == [title]
+        said = reports.about(found)
+        assert any(line.startswith(f"{title}, to decide by: ") and "*** below 0.001" in line for line in said)
+        assert sum("***" in line for line in said) == 1
+
+
+def test_p_values_stand_under_each_other_whatever_their_stars():
+    found = ragauge.compare(SCORES, baseline="words")
+    rows = [replace(row, p_corrected=p) for row, p in zip(found.rows, (0.0001, 0.02, 0.3, 0.004), strict=False)]
+    part = next(reports.parts(replace(found, rows=rows)))
+    texts = [row[part.left[0]] for row in part.rows]
+    assert texts == ["<0.001 ***", " 0.020 *"]
+
+
+def test_without_a_baseline_every_pair_is_compared():
+    found = ragauge.compare(SCORES, measures="mrr")
+    assert [(row.baseline, row.system) for row in found] == [
+        ("words", "vectors"),
+        ("words", "both"),
+        ("vectors", "both"),
+    ]
+    assert found.find("vectors").p_corrected >= found.find("vectors").p_t
+    assert found.to_polars()["n"].to_list() == [30, 30, 30]
+
+
+def test_letters_stand_for_the_systems_that_are_surely_worse():
+    found = ragauge.compare(
+        {"a": dict.fromkeys("xyz", 0.1), "b": dict.fromkeys("xyz", 0.1), "c": {"x": 0.9, "y": 0.8, "z": 0.91}}
+    )
+    table = reports.letters(found)
+    assert [row[1].strip() for row in table.rows] == ["0.1000", "0.1000", "0.8700ᵃᵇ"]
+    assert [row[0] for row in table.rows] == ["a a", "b b", "c c"]
+
+
+def test_measures_go_by_any_name_and_numbers_by_none():
+    assert ragauge.compare(SCORES, "words", measures=["nDCG@10"]).measures == ["ndcg@10"]
+    numbers = {"a": {"mine": {"1": 0.2, "2": 0.4}}, "b": {"mine": {"2": 0.5, "1": 0.1}}}
+    row = ragauge.compare(numbers, "a").find("b")
+    assert (row.measure, row.n) == ("mine", 2)
+    assert row.difference == pytest.approx(0.0)
+    assert [one.query for one in row.moved] == ["1", "2"]
+
+
+def test_complexity_is_by_the_number_of_relevant_documents():
+    found = ragauge.compare(SCORES, "words", measures="ndcg@10", by="complexity")
+    sizes = {row.stratum: row.n for row in found.strata if row.system == "both"}
+    relevant = [1 + i % 9 for i in range(30)]
+    assert sizes == {
+        "complexity=simple": sum(n <= 3 for n in relevant),
+        "complexity=medium": sum(4 <= n <= 6 for n in relevant),
+        "complexity=complex": sum(n > 6 for n in relevant),
+    }
+    one = next(row for row in found.strata if row.system == "both" and row.stratum == "complexity=medium")
+    mask = np.array([4 <= n <= 6 for n in relevant])
+    gap = (SCORES["both"].values["ndcg@10"] - SCORES["words"].values["ndcg@10"])[mask]
+    assert one.difference == pytest.approx(gap.mean())
+
+
+def test_strata_are_any_tag_or_a_mapping():
+    tags = {query: {"topic": "even" if int(query[1:]) % 2 == 0 else "odd"} for query in list(QRELS)[:20]}
+    found = ragauge.compare(SCORES, "words", measures="mrr", by="topic", tags=tags)
+    assert {row.stratum: row.n for row in found.strata} == {"topic=even": 10, "topic=odd": 10}
+    assert "10 queries have no topic" in found.notes
+    given = ragauge.compare(SCORES, "words", measures="mrr", by=dict.fromkeys(QRELS, "all"))
+    assert {row.stratum for row in given.strata} == {"all"}
+    with pytest.raises(UnknownName, match="no tag is named `topik`"):
+        ragauge.compare(SCORES, "words", by="topik", tags=tags)
+
+
+def test_a_sign_that_flips_by_seed_is_seen():
+    base = ragauge.evaluate(QRELS, RUNS["words"], ["ndcg@10"])
+    seeds = [ragauge.evaluate(QRELS, made(seed, 0.1), ["ndcg@10"]) for seed in range(10, 15)]
+    found = ragauge.compare({"words": base, "lucky": seeds}, "words")
+    row = found.find("lucky")
+    assert row.seeds is not None
+    assert row.seeds.flips
+    assert len(row.seeds.differences) == 5
+    assert row.difference == pytest.approx(np.mean(row.seeds.differences))
+    assert any("depending on the seed" in note for note in found.notes)
+    alone = ragauge.compare({"words": base, "lucky": seeds[0]}, "words").find("lucky")
+    assert alone.seeds is None
+
+
+def test_seeds_of_both_systems_are_paired_by_their_labels():
+    one = {str(s): ragauge.evaluate(QRELS, made(s, 0.1), ["mrr"]) for s in (1, 2, 3)}
+    two = {str(s): ragauge.evaluate(QRELS, made(s + 50, 0.4), ["mrr"]) for s in (3, 2, 1)}
+    row = ragauge.compare({"one": one, "two": two}, "one").find("two")
+    assert row.seeds is not None
+    assert row.seeds.paired
+    by_hand = [two[s].means["mrr"] - one[s].means["mrr"] for s in row.seeds.labels]
+    assert list(row.seeds.differences) == pytest.approx(by_hand)
+
+
+def test_an_experiment_compares_itself():
+    data = ragauge.load("synthetic:needles(documents=60, queries=12)")
+    found = ragauge.run(
+        data, {"bm25": "bm25", "first": lambda q, k: [d.id for d in data.documents[:k]]}, baseline="bm25"
+    )
+    compared = ragauge.compare(found)
+    assert compared.baseline == "bm25"
+    assert compared.find("first").difference == found.differences["first"].difference
+    assert compared.texts == data.queries
+    assert ragauge.compare(found, by="answers").strata
+
+
+def test_what_may_be_believed_is_said_in_words():
+    rng = random.Random(5)
+    base = {str(i): rng.random() / 2 for i in range(40)}
+    systems = {
+        "base": base,
+        "good": {q: v + 0.2 + rng.random() / 10 for q, v in base.items()},
+        "bad": {q: v - 0.2 - rng.random() / 10 for q, v in base.items()},
+        "like": {q: v + rng.gauss(0, 0.01) for q, v in base.items()},
+    }
+    found = ragauge.compare(systems, "base", margin=0.02)
+    said = reports.verdicts(found)
+    assert said[0] == "score against base: better: good; worse: bad; not told apart: like"
+    assert said[1].startswith(
+        "score: good is not worse than base by 0.02 or more (p <0.001), and is not shown to be within"
+    )
+    assert said[2].startswith("score: bad may be worse than base by 0.02 or more (p 1.000)")
+    assert said[3].endswith("and is within 0.02 of it (p <0.001)")
+
+
+def test_moved_queries_keep_their_ids_and_numbers_on_any_terminal():
+    texts = {
+        query: f"a long question about {query} that does not fit into any narrow terminal at all" for query in QRELS
+    }
+    found = replace(ragauge.compare(SCORES, "words"), texts=texts)
+    console = Console(width=60, record=True, file=io.StringIO())
+    for part in reports.tables(found, 60, 2)[0]:
+        console.print(part)
+    lines = console.export_text().splitlines()
+    for row in found.rows:
+        if row.measure == "ndcg@10":
+            for one in row.moved[:1]:
+                assert any(
+                    one.query in line and f"{one.difference:+.4f}" in line and "a long q" in line for line in lines
+                )
+    data = reports.as_data(found, 2)["comparisons"][0]["moved"]
+    assert [one["difference"] > 0 for one in data] == [True, True, False, False]
+    assert data[0]["text"] == texts[data[0]["query"]]
+
+
+# what it refuses ----------------------------------------------------------------------------------------------------
+
+
+def test_a_query_that_one_side_lacks_is_refused_counted_or_left_out():
+    short = {query: docs for query, docs in RUNS["both"].items() if query not in ("q03", "q07")}
+    scores = ragauge.evaluate(QRELS, {"words": RUNS["words"], "short": short}, ["mrr"])
+    with pytest.raises(Incomparable, match=r"short lacks 2 of 30 queries, which words has \(q03, q07\)") as refused:
+        ragauge.compare(scores, "words")
+    assert refused.value.exit_code == 4
+    overlap = ragauge.compare(scores, "words", overlap=True)
+    assert overlap.find("short").n == 28
+    assert "compared on the 28 queries that all systems have, of 30" in overlap.notes
+    counted = ragauge.compare(scores, "words", count_missing=True).find("short")
+    assert counted.n == 30
+    assert counted.means[1] == pytest.approx(scores["short"].means["mrr"])
+
+
+def test_a_query_that_both_lack_is_no_difference():
+    less = {query: docs for query, docs in RUNS["both"].items() if query != "q03"}
+    more = {query: docs for query, docs in RUNS["words"].items() if query != "q03"}
+    assert ragauge.compare(ragauge.evaluate(QRELS, {"a": more, "b": less}, ["mrr"]), "a").find("b").n == 30
+
+
+@pytest.mark.parametrize("convention", ["trec9", "default"])
+def test_lacking_queries_are_seen_under_every_convention(convention):
+    short = {query: docs for query, docs in RUNS["both"].items() if query != "q03"}
+    scores = ragauge.evaluate(QRELS, {"words": RUNS["words"], "short": short}, ["mrr"], convention)
+    with pytest.raises(Incomparable, match="q03"):
+        ragauge.compare(scores, "words")
+    assert ragauge.compare(scores, "words", overlap=True).find("short").n == 29
+
+
+def test_other_conventions_judgments_and_judges_are_refused():
+    one = ragauge.evaluate(QRELS, RUNS["words"], ["mrr"])
+    ranked = ragauge.evaluate(QRELS, RUNS["both"], ["mrr"], ragauge.PRESETS["default"].but(ties="ranked"))
+    with pytest.raises(Incomparable, match="convention `default`, b under `default, ties=ranked`"):
+        ragauge.compare({"a": one, "b": ranked})
+    other = {**QRELS, "q01": {"a": 0, "r0": 1}}
+    with pytest.raises(
+        Incomparable, match="0 queries only in the first, 0 only in the second, 1 of 30 judged otherwise"
+    ):
+        ragauge.compare({"a": one, "b": ragauge.evaluate(other, RUNS["both"], ["mrr"])})
+    with pytest.raises(Incomparable, match="judged by `people`, b by `gpt`"):
+        ragauge.compare({"a": one, "b": replace(SCORES["both"], judge="gpt")})
+    with pytest.raises(Incomparable, match="no measure in common"):
+        ragauge.compare({"a": one, "b": ragauge.evaluate(QRELS, RUNS["both"], ["map"])})
+
+
+def test_the_same_judgments_in_another_order_are_the_same():
+    turned = {query: dict(reversed(docs.items())) for query, docs in reversed(QRELS.items())}
+    one = ragauge.evaluate(QRELS, RUNS["words"], ["mrr"])
+    two = ragauge.evaluate(turned, RUNS["both"], ["mrr"])
+    assert ragauge.compare({"a": one, "b": two}, "a").find("b").difference == pytest.approx(
+        two.means["mrr"] - one.means["mrr"]
+    )
+
+
+def test_a_value_that_one_side_lacks_is_refused():
+    numbers = {"a": {"1": 0.5, "2": 0.5}, "b": {"1": 0.5, "2": float("nan")}}
+    with pytest.raises(Incomparable, match=r"b has no score for 1 queries that others have one for \(2\)"):
+        ragauge.compare(numbers)
+    assert ragauge.compare(numbers, overlap=True).find("b").n == 1
+
+
+def test_mistakes_are_told():
+    with pytest.raises(UnknownName, match="no system is named `wrds`"):
+        ragauge.compare(SCORES, "wrds")
+    with pytest.raises(MissingEvidence, match="has no values of `map`"):
+        ragauge.compare(SCORES, "words", measures="map")
+    with pytest.raises(BadInput, match="nothing to compare with"):
+        ragauge.compare({"words": SCORES["words"]})
+    with pytest.raises(UnknownName, match="no setting is named `corection`"):
+        ragauge.compare(SCORES, corection="holm")
+    with pytest.raises(BadInput, match="cannot be compared from Scores"):
+        ragauge.compare(SCORES["words"])
+    with pytest.raises(BadInput, match="the scores of `a` cannot be read"):
+        ragauge.compare({"a": {"m": {"1": 0.2, "2": "x"}}, "b": {"m": {"1": 0.1, "2": 0.2}}})
+
+
+def test_a_sum_is_compared_by_its_mean_and_says_so():
+    scores = ragauge.evaluate(QRELS, RUNS, ["num_rel_ret@5", "unjudged@5"])
+    found = ragauge.compare(scores, "words")
+    assert any("num_rel_ret@5: compared by its mean" in note for note in found.notes)
+    row = found.find("both", "unjudged@5")
+    assert row.lower_is_better
+    assert row.better == (row.difference < 0)
+    assert row.wins > row.losses
+
+
+def test_infinite_values_and_odd_shapes_are_refused():
+    with pytest.raises(BadInput, match="score of query `2` of a is infinite"):
+        ragauge.compare({"a": {"1": 0.5, "2": float("inf")}, "b": {"1": 0.5, "2": 0.5}})
+    for odd in ([[SCORES["words"]]], {"m": {"1": 1.0}, "x": 3}, [], {}, "words", [{"s": {"m": {"1": 0.5}}}]):
+        with pytest.raises(BadInput, match=r"the scores of `a( #1)?` cannot be read"):
+            ragauge.compare({"a": odd, "b": {"1": 0.5}})
+    with pytest.raises(BadInput, match="a list of systems is one of Scores"):
+        ragauge.compare([{"1": 0.5}, {"1": 0.4}])
+    with pytest.raises(BadInput, match="same id"):
+        ragauge.compare({"a": {1: 0.5, "1": 0.7}, "b": {"1": 0.5}})
+    with pytest.raises(BadInput, match="not both"):
+        ragauge.compare(SCORES, overlap=True, count_missing=True)
+
+
+def test_zero_is_no_bad_value_where_less_is_better():
+    short = {query: docs for query, docs in RUNS["both"].items() if query != "q03"}
+    scores = ragauge.evaluate(QRELS, {"words": RUNS["words"], "short": short}, ["unjudged@5"])
+    with pytest.raises(Incomparable, match="0 would be the best value of"):
+        ragauge.compare(scores, "words", count_missing=True)
+
+
+def test_complexity_goes_by_the_least_relevant_grade():
+    scores = ragauge.evaluate(QRELS, RUNS, ["mrr"], ragauge.PRESETS["default"].but(rel=2))
+    found = ragauge.compare(scores, "words", by="complexity")
+    assert {row.stratum for row in found.strata} == {"complexity=simple"}
+
+
+def test_rankings_of_different_depth_are_told():
+    short = {query: dict(sorted(docs.items(), key=lambda pair: -pair[1])[:5]) for query, docs in RUNS["both"].items()}
+    scores = ragauge.evaluate(QRELS, {"words": RUNS["words"], "short": short}, ["recall@5", "recall@10", "map"])
+    notes = ragauge.compare(scores, "words").notes
+    assert "short has at most 5 documents per query, words 29: recall@10, map may differ for that reason alone" in notes
+
+
+def test_a_value_that_one_lacks_is_left_out_for_all_systems():
+    numbers = {
+        "a": {"1": 0.5, "2": 0.5, "3": 0.1},
+        "b": {"1": 0.4, "2": 0.2, "3": 0.2},
+        "c": {"1": 0.5, "2": None, "3": 0},
+    }
+    found = ragauge.compare(numbers, overlap=True)
+    assert [row.n for row in found] == [2, 2, 2]
+    assert found.find("b").means == (pytest.approx(0.3), pytest.approx(0.3))
+
+
+@pytest.mark.parametrize("name", ["d", "n", "p", "change", "%", "measure"])
+def test_a_system_may_be_called_like_a_column(name):
+    found = ragauge.compare({name: SCORES["words"], "other": SCORES["both"]}, name, margin=0.1, detect=0.1)
+    (part,) = reports.parts(found)
+    row = part.rows[0]
+    assert row[1:4] == ["30", *(f"{mean:.4f}" for mean in found.rows[0].means)]
+    assert part.header[1:4] == ["n", name, "other"]
+    for width in (20, 60, 80, 200):
+        assert reports.tables(found, width, 3)
+
+
+def test_names_and_queries_cannot_act_on_a_terminal(tmp_path):
+    (tmp_path / "s.csv").write_text("run,query,mrr\n\x1b[31mred,q\x1b[2J,0.5\n[bold]b,q\x1b[2J,0.7\n")
+    done = cli("compare", tmp_path / "s.csv")
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "[bold]b" in done.stdout
+
+
+def test_letters_go_on_beyond_the_alphabet():
+    rng = random.Random(0)
+    many = {f"s{i}": {str(q): i / 40 + rng.random() / 1000 for q in range(20)} for i in range(30)}
+    table = reports.letters(ragauge.compare(many, rounds=200))
+    assert table.rows[12][1].rstrip().endswith("(1 2 3 4 5 6 7 8 9 10 11 12)")
+
+
+# the command line ---------------------------------------------------------------------------------------------------
+
+
+def test_json_has_the_promised_shape(files):
+    done = cli(
+        "compare", "qrels.txt", "words.run", "both.run", "--baseline", "words", "-m", "ndcg@10", "--json", cwd=files
+    )
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["comparisons"]
+    promised = "measure baseline system n difference ci p_t p_wilcoxon p_randomisation p_corrected stars effect wins "
+    promised += "losses ties"
+    assert set(promised.split()) <= set(row)
+    expected = ragauge.compare(SCORES, "words", measures="ndcg@10").find("both")
+    assert row["difference"] == pytest.approx(expected.difference)
+    assert row["ci"] == pytest.approx(list(expected.ci))
+    assert row["n"] == 30
+    assert row["stars"] == "***"
+
+
+def test_the_table_fits_eighty_columns_and_names_what_moved(files):
+    done = cli(
+        "compare",
+        "qrels.txt",
+        "words.run",
+        "both.run",
+        "-b",
+        "words",
+        "--margin",
+        "0.05",
+        "--detect",
+        "0.01",
+        cwd=files,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "both against words" in done.stdout
+    assert "queries that moved most by ndcg@10: both against words" in done.stdout
+    found = ragauge.compare(SCORES, "words", margin=0.05, detect=0.01)
+    console = Console(width=300, record=True, file=io.StringIO())
+    for part in reports.tables(found, 80, 3)[0]:
+        console.print(part)
+    lines = console.export_text().splitlines()
+    assert len(lines) > 10
+    assert max(len(line.rstrip()) for line in lines) <= 80
+
+
+def test_incomparable_runs_exit_with_four(files):
+    trec(files / "short.run", {query: docs for query, docs in RUNS["both"].items() if query != "q03"})
+    done = cli("compare", "qrels.txt", "words.run", "short.run", "-b", "words", cwd=files)
+    assert done.returncode == 4
+    assert "short lacks 1 of 30 queries, which words has (q03)" in done.stderr
+    assert cli("compare", "qrels.txt", "words.run", "short.run", "-b", "words", "--overlap", cwd=files).returncode == 0
+
+
+@pytest.mark.parametrize("others", [["words.run", "both.run"], ["both.run"]])
+def test_the_baseline_may_be_a_file(files, others):
+    done = cli("compare", "qrels.txt", *others, "-b", "words.run", "-m", "mrr", "--csv", cwd=files)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].startswith("mrr,words,both,")
+
+
+def test_the_same_name_again_is_another_seed(files):
+    trec(files / "again.run", made(9, 0.6))
+    done = cli(
+        "compare",
+        "qrels.txt",
+        "words.run",
+        "x=both.run",
+        "x=again.run",
+        "-b",
+        "words",
+        "-m",
+        "mrr",
+        "--json",
+        cwd=files,
+    )
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["comparisons"]
+    assert len(row["seeds"]["differences"]) == 2
+
+
+def test_run_folders_know_their_judgments(tmp_path):
+    data = "synthetic:needles(documents=60, queries=12)"
+    assert cli("run", data, "-s", "bm25", "-s", "b=bm25(k1=0.1)", "-o", tmp_path / "x").returncode == 0
+    whole = cli("compare", tmp_path / "x", "-b", "bm25", "-m", "mrr", "--by", "complexity", "--json")
+    assert whole.returncode == 0, whole.stderr
+    two = cli("compare", tmp_path / "x" / "bm25", tmp_path / "x" / "b", "-b", "bm25", "-m", "mrr", "--json")
+    assert json.loads(two.stdout)["comparisons"] == json.loads(whole.stdout)["comparisons"]
+    assert json.loads(whole.stdout)["strata"][0]["stratum"] == "complexity=simple"
+    assert (
+        cli("run", "synthetic:needles(documents=60, queries=13)", "-s", "c=bm25", "-o", tmp_path / "y").returncode == 0
+    )
+    other = cli("compare", tmp_path / "x" / "bm25", tmp_path / "y" / "c", "-b", "bm25")
+    assert other.returncode == 4
+    assert "are not those in" in other.stderr
+
+
+def test_a_folder_is_compared_by_its_own_measures_and_names(tmp_path):
+    data = "synthetic:needles(documents=60, queries=12)"
+    assert cli("run", data, "-s", "bm25", "-s", "bm25(b=0.0)", "-m", "recall@5", "-o", tmp_path / "z").returncode == 0
+    found = ragauge.compare(tmp_path / "z", baseline="bm25")
+    assert found.measures == ["recall@5"]
+    assert found.systems == ["bm25", "bm25(b=0.0)"]
+    assert found.dataset == data
+    assert found.convention == "default"
+    assert found.texts
+
+
+def test_other_documents_are_refused(tmp_path):
+    few = "synthetic:needles(documents=60, queries=12)"
+    data = ragauge.load(few)
+    ragauge.run(data, {"a": "bm25"}, out=tmp_path / "x")
+    ragauge.run(replace(data, documents=data.documents[:40]), {"b": "bm25"}, out=tmp_path / "y")
+    done = cli("compare", tmp_path / "x" / "a", tmp_path / "y" / "b")
+    assert done.returncode == 4
+    assert "they are not the same documents" in done.stderr
+
+
+def test_repeats_that_differ_are_seeds(tmp_path):
+    data = ragauge.load("synthetic:needles(documents=40, queries=8)")
+    luck = random.Random(3)
+    names = [document.id for document in data.documents]
+    ragauge.run(data, {"luck": lambda q, k: luck.sample(names, k), "bm25": "bm25"}, out=tmp_path / "x", repeats=3)
+    done = cli("compare", tmp_path / "x", "-b", "bm25", "-m", "mrr", "--json")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["comparisons"][0]["seeds"]["differences"]) == 3
+
+
+def test_names_of_groups_of_measures_and_paths_in_any_spelling(files):
+    ok = cli("compare", "qrels.txt", "words.run", "./both.run", "-b", "both.run", "-m", "P.5,10", "--csv", cwd=files)
+    assert [line.split(",")[:3] for line in ok.stdout.splitlines()[1:]] == [
+        ["precision@5", "both", "words"],
+        ["precision@10", "both", "words"],
+    ]
+    for wrong, message in (
+        (["qrels.txt", "x=words.run", "x=./words.run"], "the same run is given twice"),
+        (["qrels.txt", "words.run", "y" * 300], "cannot be read (File name too long)"),
+        (["qrels.txt", "words.run", "both.run", "--tags", "qrels.txt"], "does nothing without --by"),
+    ):
+        done = cli("compare", *wrong, cwd=files)
+        assert done.returncode == 2, wrong
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_an_empty_answer_is_no_missing_query(tmp_path):
+    data = ragauge.load("synthetic:needles(documents=40, queries=6)")
+    quiet = {"all": lambda q, k: [d.id for d in data.documents[:k]], "none": lambda q, k: []}
+    ragauge.run(data, quiet, out=tmp_path / "x")
+    done = cli("compare", tmp_path / "x", "-b", "all", "-m", "mrr", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["comparisons"][0]["n"] == 6
+
+
+def test_published_differences_on_trec_dl(shared):
+    """The difference of published figures, to the digits that are published (nDCG@10, TREC DL 2019)."""
+    folder = shared("trec_dl_runs")
+    runs = {name: str(folder / "runs" / f"dl19.{name}.txt.gz") for name in ("BM25", "SPLADE_P_P_ENSEMBLE_DISTIL")}
+    scores = ragauge.evaluate(str(folder / "qrels" / "qrels.dl19-passage.txt"), runs, ["ndcg@10"])
+    row = ragauge.compare(scores, "BM25").find("SPLADE_P_P_ENSEMBLE_DISTIL")
+    assert row.difference == pytest.approx(0.7308 - 0.5058, abs=1e-4)
+    assert row.p_corrected < 0.001

@@ -1,0 +1,219 @@
+"""The six panels: drawn where their measures are, whatever systems are called, and with the figures of the overview."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+pytest.importorskip("altair")
+pytest.importorskip("vl_convert")
+
+from ragauge.comparison.charts import drawn
+from ragauge.comparison.results import Entry, Overview, Stratum
+from ragauge.core.summaries import Latency, Mean, Speed
+from ragauge.output.report import as_png, as_svg
+from ragauge.reports.page import page
+from ragauge.stats.comparisons import Comparison, Comparisons, Method
+
+MEASURES = ["mrr", *(f"hit_rate@{k}" for k in (1, 5, 20)), "recall@5", "recall@20", "dr@20"]
+MEASURES += ["diversity_count@20", "unique_ratio@20"]
+ODD = ("a.b[0]", "<script>alert(1)</script>", "datum.x", 'it\'s "quoted"', "constructor", "__proto__", "\\u0041 \x01")
+
+
+def speed(p50, p95):
+    return Speed({"total": Latency(40, p50, p50, p95, p95, p95, 0.0, p50, p95)}, 10.0, 40, 0, 0)
+
+
+def made(names=("walks", "swarm", "dense"), measures=MEASURES, baseline="walks", **more):
+    """The i-th system has 0.1 i more than the first by each measure, and takes ten times as long as the one before."""
+    entries = {
+        name: Entry(
+            name,
+            {m: Mean(0.2 + 0.1 * i + at / 100, 40, 0.1 + 0.1 * i, 0.4 + 0.1 * i) for at, m in enumerate(measures)},
+            speed=speed(10.0**i, 3 * 10.0**i),
+        )
+        for i, name in enumerate(names)
+    }
+    gaps = {"n": 40, "means": (0.2, 0.3), "difference": 0.1, "ci": (0.05, 0.15)}
+    tested = dict.fromkeys(("p_t", "p_wilcoxon", "p_sign", "p_randomisation", "p_corrected"), 0.004)
+    others = {"effect": 0.5, "cliffs_delta": 0.2, "wins": 20, "losses": 5, "ties": 15, "detectable": 0.02}
+    rows = [Comparison(m, names[0], name, **gaps, **tested, **others) for m in measures for name in names[1:]]
+    strata = {
+        "topic": [Stratum("files", 40, {name: Mean(0.9, 40) for name in names})],
+        "complexity": [
+            Stratum(kind, n, {name: Mean(0.1 * (i + 1), n, 0.05, 0.6) for i, name in enumerate(names)})
+            for kind, n in (("simple", 30), ("complex", 10))
+        ],
+    }
+    compared = Comparisons(rows, Method(), names[0], list(names))
+    given = {"baseline": baseline, "compared": compared, "strata": strata, **more}
+    return Overview("t", entries, list(measures), **given)
+
+
+def rows_with(panel, *fields):
+    found = [layer["data"]["values"] for layer in panel.spec["layer"] if "data" in layer]
+    found += [panel.spec["data"]["values"]] if "data" in panel.spec else []
+    return next(rows for rows in found if rows and set(fields) <= set(rows[0]))
+
+
+@pytest.fixture(scope="module")
+def drawing():
+    return drawn(made())["panels"]
+
+
+def test_there_are_six_in_this_order(drawing):
+    assert [one.title for one in drawing.panels] == [
+        "hit_rate@k",
+        "mrr",
+        "recall@20 and dr@20",
+        "mrr by complexity",
+        "diversity_count@20 (unique_ratio@20)",
+        "total ms, p50 to p95 (log scale, lower is better)",
+    ]
+    assert not any(one.wide for one in drawing.panels)
+    assert len({one.spec["height"] for one in drawing.panels}) == 1
+
+
+def test_hits_stand_at_every_cutoff_for_every_system(drawing):
+    rows = rows_with(drawing.panels[0], "group", "low")
+    assert [(row["group"], row["system"], row["value"]) for row in rows[:4]] == [
+        ("@1", "walks", 0.21),
+        ("@1", "swarm", 0.31),
+        ("@1", "dense", 0.41),
+        ("@5", "walks", 0.22),
+    ]
+    assert len(rows) == 9
+    assert (rows[0]["low"], rows[0]["high"], rows[0]["n"]) == (0.1, 0.4, 40)
+
+
+def test_ranks_have_their_stars_against_the_baseline(drawing):
+    rows = rows_with(drawing.panels[1], "label")
+    assert [row["label"] for row in rows] == ["0.200", "0.300 **", "0.400 **"]
+    assert "stars are the corrected p-value of the test against walks" in drawing.caption
+
+
+def test_recall_stands_beside_distinct_recall(drawing):
+    rows = rows_with(drawing.panels[2], "measure")
+    assert [(row["system"], row["measure"], row["value"]) for row in rows[::3]] == [
+        ("walks", "recall@20", 0.25),
+        ("walks", "dr@20", 0.26),
+    ]
+    labels = [row["label"] for row in rows_with(drawing.panels[2], "label")]
+    assert labels == ["0.250 / 0.260", "0.350 ** / 0.360 **", "0.450 ** / 0.460 **"]
+
+
+def test_kinds_of_queries_are_those_of_complexity_where_there_are_such(drawing):
+    rows = rows_with(drawing.panels[3], "group")
+    assert [row["group"] for row in rows] == ["simple (30)"] * 3 + ["complex (10)"] * 3
+    other = made(strata={"topic": [Stratum("files", 40, {"walks": Mean(0.9, 40)})]})
+    assert "mrr by topic" in [one.title for one in drawn(other)["panels"].panels]
+
+
+def test_kinds_of_queries_say_what_stands_below_them_and_who_is_who(drawing):
+    (panel,) = [one for one in drawing.panels if one.title == "mrr by complexity"]
+    marks = panel.spec["layer"][-1]["encoding"]
+    assert marks["x"]["title"] == "complexity (number of queries)"
+    assert marks["color"]["legend"]["values"] == ["walks", "swarm", "dense"]
+
+
+def test_the_unique_part_stands_behind_the_count(drawing):
+    assert rows_with(drawing.panels[4], "label")[1]["label"] == "0.370 (0.380) **"
+
+
+def test_times_go_from_the_median_to_p95(drawing):
+    rows = rows_with(drawing.panels[5], "p95")
+    assert [(row["system"], row["p50"], row["p95"], row["label"]) for row in rows] == [
+        ("walks", 1.0, 3.0, "1.00 to 3.00"),
+        ("swarm", 10.0, 30.0, "10.0 to 30.0"),
+        ("dense", 100.0, 300.0, "100.0 to 300.0"),
+    ]
+
+
+def test_words_tell_the_best_and_the_worst(drawing):
+    assert "mrr: best dense 0.400, worst walks 0.200" in drawing.alt
+    assert drawing.alt.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "measures",
+    [
+        ["ndcg@10", "recall@10", "mrr@10", "hit_rate@10"],
+        [one for one in MEASURES if not one.startswith(("dr", "diversity"))],
+        [one for one in MEASURES if one != "mrr"],
+        [one for one in MEASURES if one not in ("hit_rate@1", "hit_rate@5")],
+    ],
+)
+def test_without_the_measures_of_most_panels_there_is_no_sheet(measures):
+    assert "panels" not in drawn(made(measures=measures))
+
+
+def test_cutoffs_and_options_are_whatever_they_are():
+    names = ["hit_rate@2", "hit_rate@30", "mrr@30", "recall@30", "dr(targets=identity)@30"]
+    names += ["diversity_count(targets=identity)@30"]
+    found = drawn(made(measures=names))["panels"]
+    assert [one.title for one in found.panels[:3]] == [
+        "hit_rate@k",
+        "mrr@30",
+        "recall@30 and dr(targets=identity)@30",
+    ]
+    assert "in brackets unique" not in found.caption
+
+
+def test_what_is_not_known_is_left_out():
+    whole = made()
+    untimed = {name: replace(entry, speed=None) for name, entry in whole.entries.items()}
+    found = drawn(replace(whole, entries=untimed, strata={}))["panels"]
+    assert len(found.panels) == 4
+    assert "p95" not in found.caption
+    lacking = {**whole.entries, "swarm": Entry("swarm", {"mrr": Mean(math.nan, 0)})}
+    assert len(rows_with(drawn(replace(whole, entries=lacking))["panels"].panels[0], "group")) == 6
+
+
+def test_eight_systems_with_long_names_are_one_picture():
+    names = [f"a system with a long name, number {i}" for i in range(8)]
+    spec = drawn(made(names, baseline=names[0]))["panels"].sheet()
+    png = as_png(spec, 1)
+    width, height = struct.unpack(">II", png[16:24])
+    assert 1000 < width < 1400
+    assert 400 < height < 800
+
+
+def expressions(value, key=""):
+    """Whatever Vega takes for code."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from expressions(one, name)
+    elif isinstance(value, list):
+        for one in value:
+            yield from expressions(one, key)
+    elif isinstance(value, str) and key in ("expr", "signal", "update", "test", "init", "events", "field", "as"):
+        yield value
+
+
+def test_names_of_systems_and_kinds_are_text_and_in_no_expression():
+    import vl_convert
+
+    names = ["walks", *ODD]
+    kinds = [Stratum(f"kind {one}", 9, {name: Mean(0.5, 9, 0.4, 0.6) for name in names}) for one in ODD[:4]]
+    spec = drawn(made(names, strata={"complexity": kinds}))["panels"].sheet()
+    written = "\n".join(expressions(vl_convert.vegalite_to_vega(spec)))
+    svg = as_svg(spec)
+    nodes = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    words = "\n".join(node.text or "" for node in nodes).replace("\u200b", "")
+    for name in ODD:
+        assert name not in written
+        assert json.dumps(name)[1:-1] not in written
+        assert name.replace("\x01", "\ufffd")[:12] in words
+    assert "kind" not in written
+    assert "<script>" not in svg
+
+
+def test_the_page_has_them():
+    text = page(made(), "")
+    assert '<section id="panels">' in text
+    assert 'data-chart="panels-5"' in text

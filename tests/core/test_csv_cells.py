@@ -1,0 +1,116 @@
+"""What a spreadsheet or a terminal would run is neutralised; ids with quotes and formulas come back as they were."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from command import command_in
+from ragauge.core.csv_cells import neutralise_cell, restore_cell
+from ragauge.core.errors import BadInput
+from ragauge.files.scores import read_scores
+
+FORMULAS = ["=1+1", "@SUM(A1)", "+cmd|' /C calc'!A0", "-2+3+cmd|' /C calc'!A0", "\t=1", "'=1", "''=1"]
+PLAIN = ["q1", "-5", "+1.5", "-0.5", "1e-5", "-id", "'tis", "a=b", ""]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_cells_that_start_like_formulas_get_an_apostrophe(text):
+    assert neutralise_cell(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_numbers_and_usual_ids_are_left_alone(text):
+    assert neutralise_cell(text) == restore_cell(text) == text
+
+
+@given(st.text(alphabet="'=+-@\t\r(|!ab1", max_size=8))
+def test_every_cell_comes_back_as_it_was(text):
+    assert restore_cell(neutralise_cell(text)) == text
+
+
+def test_tables_of_scores_hold_no_formula_and_are_read_back(tmp_path):
+    (tmp_path / "qrels.txt").write_text("=1+1 0 d 1\n-5 0 d 1\n")
+    (tmp_path / "a.run").write_text("=1+1 Q0 d 1 1 a\n-5 Q0 x 1 1 a\n")
+    ragauge = command_in(tmp_path)
+    told = ragauge("evaluate", "qrels.txt", "a.run", "-m", "mrr", "--csv", "-q").stdout
+    assert [line.split(",")[1] for line in told.splitlines()] == ["query", "'=1+1", "-5"]
+    (tmp_path / "scores.csv").write_text(told)
+    known, _ = read_scores(str(tmp_path / "scores.csv"))
+    assert known["a"].queries == ["=1+1", "-5"]
+
+
+def in_terminal(words: list[str], cwd) -> bytes:
+    """Run a command whose standard output is a terminal."""
+    ours, theirs = pty.openpty()
+    code = "from ragauge.cli import main; main()"
+    env = {**os.environ, "NO_COLOR": "1", "TERM": "xterm"}
+    process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=theirs, stderr=theirs, cwd=cwd, env=env)
+    os.close(theirs)
+    told = b""
+    while True:
+        try:
+            data = os.read(ours, 4096)
+        except OSError:  # the terminal is closed when the process ends
+            break
+        if not data:
+            break
+        told += data
+    os.close(ours)
+    assert process.wait() == 0, told
+    return told
+
+
+@pytest.mark.parametrize("form", ["--csv", "--format=trec_eval", "--json"])
+def test_a_terminal_gets_no_escapes_from_ids(form, tmp_path):
+    (tmp_path / "qrels.txt").write_bytes(b"q\x1b]0;title\x07\xc2\x9b31m 0 d 1\n")
+    (tmp_path / "a.run").write_bytes(b"q\x1b]0;title\x07\xc2\x9b31m Q0 d 1 1 a\n")
+    told = in_terminal(["evaluate", "qrels.txt", "a.run", "-m", "map", "-q", form], tmp_path)
+    assert b"\x1b]0;" not in told
+    assert b"\xc2\x9b" not in told
+    piped = command_in(tmp_path)("evaluate", "qrels.txt", "a.run", "-m", "map", "-q", form).stdout
+    if form != "--json":
+        assert "\x1b]0;title\x07\x9b31m" in piped  # a file gets the ids as they are
+
+
+IDS = ['q"1"', '"q2"', "it's", '""', 'a"b', "d,4", "=1", "-x"]
+
+
+@pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl", "json", "parquet", "beir/"])
+def test_ids_with_quotes_come_back_from_every_format(ending, tmp_path):
+    ragauge = command_in(tmp_path)
+    rows = [f"{query} 0 {doc} 1\n" for query in IDS for doc in IDS]
+    (tmp_path / "qrels.txt").write_text("".join(rows))
+    out = ending if ending.endswith("/") else f"out.{ending}"
+    ragauge("convert", "qrels.txt", out, "--kind", "qrels")
+    ragauge("convert", out, "back.txt", "--kind", "qrels")
+    assert sorted((tmp_path / "back.txt").read_text().splitlines(keepends=True)) == sorted(rows)
+    if ending.endswith("/"):
+        return
+    runs = [f"{query} Q0 {doc} {i + 1} {10.5 - i} t\n" for query in IDS for i, doc in enumerate(IDS)]
+    (tmp_path / "a.run").write_text("".join(runs))
+    ragauge("convert", "a.run", f"run.{ending}", "--kind", "run")
+    ragauge("convert", f"run.{ending}", "back.run", "--kind", "run")
+    back = [line.rsplit(" ", 1)[0] for line in (tmp_path / "back.run").read_text().splitlines()]
+    assert sorted(back) == sorted(line.rsplit(" ", 1)[0] for line in runs)
+
+
+def test_messages_quote_at_most_80_characters():
+    error = BadInput(f"the grade is `{'x' * 1_000_000}`, not a number", file="a.txt", line=3)
+    assert error.message == f"a.txt:3: the grade is `{'x' * 79}…`, not a number"
+    assert len(str(BadInput("unquoted " + "y" * 1_000_000))) < 200
+    path = "/folder" * 100
+    assert BadInput("is missing", file=path).message == f"{path}: is missing"
+
+
+@pytest.mark.parametrize("name", ["qrels.txt", "qrels.csv", "qrels.jsonl", "qrels.json"])
+def test_readers_do_not_print_what_they_could_not_read(name, tmp_path):
+    (tmp_path / name).write_text("q 0 d " + "x" * 200_000 + "\n")
+    (tmp_path / "a.run").write_text("q Q0 d 1 1 a\n")
+    assert len(command_in(tmp_path)("evaluate", name, "a.run", code=2).stderr) < 500

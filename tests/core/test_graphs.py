@@ -1,0 +1,234 @@
+"""Graphs of documents: against networkx and by hand; and the terrain that walkers stand on."""
+
+from __future__ import annotations
+
+import sys
+
+import networkx as nx
+import numpy as np
+import pytest
+import rustworkx as rx
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.graphs import Graph, Links
+from ragauge.systems.graph_corpus import Terrain
+from ragauge.systems.graph_links import Nearest
+
+
+class Plane:
+    """Texts that are points: "1 0" is the vector (1, 0)."""
+
+    name = "plane"
+
+    def embed(self, texts):
+        return np.array([[float(number) for number in text.split()] for text in texts], np.float32).reshape(-1, 2)
+
+
+class Given:
+    """Links that are told."""
+
+    def __init__(self, *rows, name="given"):
+        self.name = name
+        self._rows = rows
+
+    def link(self, documents, vectors):
+        ones, others, weights = zip(*self._rows, strict=True) if self._rows else ((), (), ())
+        return Links(np.array(ones), np.array(others), np.array(weights))
+
+
+def documents(*texts):
+    return [Document(f"d{row}", text) for row, text in enumerate(texts)]
+
+
+def links(rows, skipped=None):
+    ones, others, weights = zip(*rows, strict=True) if rows else ((), (), ())
+    return Links(np.array(ones, np.int64), np.array(others, np.int64), np.array(weights), skipped or {})
+
+
+# graphs -----------------------------------------------------------------------------------------------------------
+
+node = st.integers(0, 7)
+row = st.tuples(node, node, st.integers(1, 8).map(lambda n: n / 4))
+kinds = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.lists(row, max_size=20))
+
+
+def expected(by_kind) -> nx.Graph:
+    """The same by dictionaries: the heaviest of a pair within a kind, the sum over kinds."""
+    made = nx.Graph()
+    made.add_nodes_from(f"d{number}" for number in range(8))
+    for rows in by_kind.values():
+        heaviest: dict[tuple[int, int], float] = {}
+        for one, other, weight in rows:
+            if one != other:
+                pair = (min(one, other), max(one, other))
+                heaviest[pair] = max(weight, heaviest.get(pair, 0.0))
+        for (one, other), weight in heaviest.items():
+            before = made.get_edge_data(f"d{one}", f"d{other}", {"weight": 0.0})["weight"]
+            made.add_edge(f"d{one}", f"d{other}", weight=before + weight)
+    return made
+
+
+@given(kinds)
+def test_a_graph_has_the_heaviest_link_of_a_kind_and_the_sum_over_kinds(by_kind):
+    graph = Graph.of([f"d{number}" for number in range(8)], {kind: links(rows) for kind, rows in by_kind.items()})
+    wanted = expected(by_kind)
+    assert nx.utils.graphs_equal(graph.to_networkx(), wanted)
+    assert graph.links == wanted.number_of_edges()
+    assert graph.degrees.tolist() == [degree for _, degree in wanted.degree()]
+    for number in range(8):
+        around = graph.ends[graph.starts[number] : graph.starts[number + 1]].tolist()
+        assert around == sorted(int(name[1:]) for name in wanted[f"d{number}"])
+        assert (graph.sources[graph.starts[number] : graph.starts[number + 1]] == number).all()
+
+
+@given(kinds)
+def test_rustworkx_gets_the_same_links_as_networkx(by_kind):
+    graph = Graph.of([f"d{number}" for number in range(8)], {kind: links(rows) for kind, rows in by_kind.items()})
+    made = graph.to_rustworkx()
+    assert isinstance(made, rx.PyGraph)
+    assert made.nodes() == graph.ids
+    edges = {(made[one], made[other]): weight for one, other, weight in made.weighted_edge_list()}
+    assert edges == {(one, other): weight for one, other, weight in graph.to_networkx().edges(data="weight")}
+
+
+def test_a_fingerprint_hangs_on_nodes_links_and_weights_alone():
+    ids = ["a", "b", "c"]
+    first = Graph.of(ids, {"x": links([(0, 1, 1.0), (1, 2, 0.5)])})
+    assert Graph.of(ids, {"y": links([(2, 1, 0.5), (1, 0, 1.0)])}).fingerprint == first.fingerprint
+    others = [
+        Graph.of(["a", "b", "d"], {"x": links([(0, 1, 1.0), (1, 2, 0.5)])}),
+        Graph.of(ids, {"x": links([(0, 1, 1.0), (0, 2, 0.5)])}),
+        Graph.of(ids, {"x": links([(0, 1, 1.0), (1, 2, 0.25)])}),
+    ]
+    assert len({first.fingerprint, *(one.fingerprint for one in others)}) == 4
+
+
+def test_ids_that_are_no_valid_unicode_have_a_fingerprint_too():
+    graph = Graph.of(["a\ud800", "b"], {"x": links([(0, 1, 1.0)])})
+    assert len(graph.fingerprint) == 10
+    assert graph.fingerprint != Graph.of(["a\ud801", "b"], {"x": links([(0, 1, 1.0)])}).fingerprint
+
+
+def test_a_graph_tells_what_could_not_be_linked():
+    graph = Graph.of(["a", "b"], {"x": links([(0, 1, 1.0)], {"unknown ids": 3}), "y": links([])})
+    told = graph.about()
+    assert told.pop("fingerprint") == graph.fingerprint
+    assert told == {"nodes": 2, "links": 1, "kinds": {"x": 1, "y": 0}, "skipped": {"x": {"unknown ids": 3}}}
+    assert "skipped" not in Graph.of(["a", "b"], {"y": links([])}).about()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (links([(0, 2, 1.0)]), "`x` links a node that is none of the 2"),
+        (links([(-1, 1, 1.0)]), "`x` links a node that is none of the 2"),
+        (links([(0, 1, 0.0)]), "`x` has a link whose weight is not a number above 0"),
+        (links([(0, 1, -1.0)]), "`x` has a link whose weight is not a number above 0"),
+        (links([(0, 1, np.nan)]), "`x` has a link whose weight is not a number above 0"),
+        (links([(0, 1, np.inf)]), "`x` has a link whose weight is not a number above 0"),
+        (Links(np.array([0]), np.array([1, 0]), np.array([1.0])), "`x` links 1 to 2 nodes with 1 weights"),
+        (Links(np.array(["a"]), np.array(["b"]), np.array([1.0])), "the links of `x` are no numbers"),
+    ],
+)
+def test_links_that_cannot_be_are_refused(given, message):
+    with pytest.raises(BadInput, match=message):
+        Graph.of(["a", "b"], {"x": given})
+
+
+def test_many_nodes_by_small_numbers_do_not_overflow():
+    """100,000² is more than 32 bits hold."""
+    small = Links(np.array([99_999, 70_000], np.int32), np.array([99_998, 3], np.int32), np.array([1.0, 2.0]))
+    graph = Graph.of([str(number) for number in range(100_000)], {"x": small})
+    ends = graph.ends.tolist()
+    assert sorted(zip(graph.sources.tolist(), ends, strict=True)) == [
+        (3, 70_000),
+        (70_000, 3),
+        (99_998, 99_999),
+        (99_999, 99_998),
+    ]
+
+
+def test_without_rustworkx_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rustworkx", None)
+    with pytest.raises(MissingExtra, match=r"pip install .*\[graph\]"):
+        Graph.of(["a"], {}).to_rustworkx()
+
+
+def test_without_networkx_its_name_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(BadInput, match="pip install networkx"):
+        Graph.of(["a"], {}).to_networkx()
+
+
+# terrain ----------------------------------------------------------------------------------------------------------
+
+
+def test_likeness_is_the_cosine_and_zero_without_a_direction():
+    terrain = Terrain(documents("3 4", "0 0", "0 -2"), Plane(), [])
+    np.testing.assert_allclose(terrain.likeness("0 5"), [0.8, 0.0, -1.0], atol=1e-6)
+    assert not terrain.likeness("0 0").any()
+
+
+def test_an_empty_corpus_is_a_terrain_without_nodes():
+    terrain = Terrain([], Plane(), [Nearest(), Given()])
+    assert len(terrain.graph) == 0
+    assert terrain.likeness("1 0").shape == (0,)
+    assert terrain.best(np.zeros(0), np.zeros(0), 3) == []
+    assert terrain.about()["graph"]["kinds"] == {"knn(neighbours=8)": 0, "given": 0}
+
+
+@pytest.mark.parametrize("wrong", ["nan 1", "inf 0"])
+def test_a_vector_that_is_no_numbers_is_refused_with_the_document(wrong):
+    with pytest.raises(BadInput, match="`plane` gave a vector that is no numbers for the document `d1`"):
+        Terrain(documents("1 0", wrong), Plane(), [])
+    with pytest.raises(BadInput, match="for the query"):
+        Terrain(documents("1 0"), Plane(), []).likeness(wrong)
+
+
+def test_an_embedder_that_loses_texts_is_refused():
+    class Short(Plane):
+        def embed(self, texts):
+            return super().embed(texts)[1:]
+
+    with pytest.raises(BadInput, match="`plane` gave 1 vectors for 2 texts"):
+        Terrain(documents("1 0", "0 1"), Short(), [])
+
+
+def test_two_documents_of_one_id_are_refused_by_name():
+    with pytest.raises(BadInput, match="two documents have the id `twin`"):
+        Terrain([Document("a", "1 0"), Document("twin", "1 0"), Document("twin", "0 1")], Plane(), [])
+
+
+def test_two_linkers_of_one_name_are_refused():
+    with pytest.raises(BadInput, match="the graph has `given` twice"):
+        Terrain(documents("1 0", "0 1"), Plane(), [Given(), Given((0, 1, 1.0))])
+
+
+def test_ids_that_are_no_valid_unicode_can_be_nodes():
+    terrain = Terrain([Document("\ud800", "1 0"), Document("b", "1 0")], Plane(), [Nearest(neighbours=1)])
+    assert terrain.graph.links == 1
+    assert [hit.id for hit in terrain.best(np.array([1.0, 2.0]), np.zeros(2), 2)] == ["b", "\ud800"]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2)), min_size=1, max_size=12),
+    st.integers(0, 15),
+)
+def test_the_best_go_by_score_then_by_likeness_then_by_order(rows, k):
+    terrain = Terrain(documents(*["1 0"] * len(rows)), Plane(), [])
+    scores, likeness = (np.array(part, float) for part in zip(*rows, strict=True))
+    found = terrain.best(scores, likeness, k)
+    order = sorted(range(len(rows)), key=lambda number: (-rows[number][0], -rows[number][1], number))[:k]
+    assert [(hit.id, hit.score) for hit in found] == [(f"d{number}", float(rows[number][0])) for number in order]
+
+
+def test_numbers_of_the_metadata_are_brought_to_one():
+    values = [10, None, 20.0, True, float("nan"), "30", 10**400, 15]
+    made = [Document(f"d{row}", "1 0", metadata={"year": value}) for row, value in enumerate(values)]
+    assert Terrain(made, Plane(), []).numbers("year").tolist() == [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.5]
+    assert Terrain(made[:1], Plane(), []).numbers("year").tolist() == [0.0]
+    with pytest.raises(BadInput, match="no document has a number called `age`"):
+        Terrain(made, Plane(), []).numbers("age")

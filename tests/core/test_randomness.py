@@ -1,0 +1,231 @@
+"""Trials: what a system draws hangs on its seed, the query and the number of the trial, however it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ragauge.core.documents import Document, Hit
+from ragauge.core.randomness import generator, trial
+from ragauge.core.records import Dataset, Judgments
+from ragauge.core.specs import Spec
+from ragauge.experiments import run
+from ragauge.experiments.rag_evaluator import RAGEvaluator
+from ragauge.knowledge.gain.snapshot_systems import Shadow
+from ragauge.runs import folder
+
+IDS = [f"d{i}" for i in range(12)]
+DOCUMENTS = [Document(name, f"text of {name}", metadata={"even": i % 2 == 0}) for i, name in enumerate(IDS)]
+QUERIES = {f"q{i}": f"query number {i}" for i in range(8)}
+DATA = Dataset("chancy", DOCUMENTS, QUERIES, Judgments({query: {"d0": 1} for query in QUERIES}))
+TRIALS, K = 3, 5
+
+
+def expected(text, number, seed=7):
+    """The permutation that a trial draws, from the definition and nothing of ours."""
+    digest = hashlib.blake2b(f"{seed}\n{number}\n{text}".encode(), digest_size=16).digest()
+    return [IDS[i] for i in np.random.default_rng(int.from_bytes(digest, "big")).permutation(len(IDS))]
+
+
+def drawn(query, k):
+    """A system without any state: a permutation of the documents."""
+    rows = generator(7, query).permutation(len(IDS))[:k].tolist()
+    return [Hit(IDS[i], 1.0 - at / 100, DOCUMENTS[i].text, DOCUMENTS[i].metadata) for at, i in enumerate(rows)]
+
+
+async def drawn_later(query, k):
+    await asyncio.sleep(0.001)
+    return drawn(query, k)
+
+
+def slowly(query, k):
+    time.sleep(generator(1, query).random() / 200)
+    return drawn(query, k)
+
+
+def failing_first():
+    seen = set()
+
+    def search(query, k):
+        found = drawn(query, k)
+        key = (query, found[0].id)
+        if key not in seen:
+            seen.add(key)
+            raise RuntimeError("not yet")
+        return found
+
+    return search
+
+
+def hanging_first():
+    seen = set()
+
+    def search(query, k):
+        found = drawn(query, k)
+        key = (query, found[0].id)
+        if query.endswith("3") and key not in seen:
+            seen.add(key)
+            time.sleep(1)
+        return found
+
+    return search
+
+
+def rankings(found, name="mine"):
+    """`{(query, trial): documents}` of a run, as it is kept."""
+    answers = folder.good_answers(found.runs[name])
+    return {(one.query, one.repeat): one.docs for one in answers}
+
+
+ORACLE = {(query, j): expected(text, j)[:K] for query, text in QUERIES.items() for j in range(TRIALS)}
+
+
+@pytest.mark.parametrize(
+    ("system", "how"),
+    [
+        (drawn, {}),
+        (drawn, {"warmup": 0}),
+        (slowly, {"workers": 4}),
+        (drawn, {"timeout": 30.0}),
+        (drawn_later, {}),
+        (drawn_later, {"workers": 4}),
+        (drawn_later, {"workers": 4, "timeout": 30.0}),
+        (failing_first(), {"retries": 1, "pause": 0.0, "warmup": 0}),
+        (failing_first(), {"retries": 1, "pause": 0.0, "warmup": 0, "workers": 3}),
+        (hanging_first(), {"retries": 1, "pause": 0.0, "warmup": 0, "workers": 2, "timeout": 0.5}),
+    ],
+    ids=lambda one: "+".join(one) or "plain" if isinstance(one, dict) else one.__name__,
+)
+def test_a_trial_is_the_same_trial_however_it_is_asked(system, how):
+    found = run(DATA, {"mine": system}, k=K, repeats=TRIALS, measures=["recall@5"], **how)
+    assert rankings(found) == ORACLE
+
+
+def test_trials_differ_from_each_other_and_each_is_a_run_of_its_own():
+    found = run(DATA, {"mine": drawn}, k=K, repeats=TRIALS, measures=["recall@5"])
+    for number, one in enumerate(found.runs["mine"].differing()):
+        kept = {query: one.table.filter(one.table["query"] == query)["doc"].to_list() for query in QUERIES}
+        assert kept == {query: ORACLE[query, number] for query in QUERIES}
+    assert len({tuple(ORACLE["q0", j]) for j in range(TRIALS)}) == TRIALS
+
+
+def test_inside_a_running_loop_trials_are_the_same():
+    async def notebook():
+        return run(DATA, {"mine": drawn, "later": drawn_later}, k=K, repeats=TRIALS, workers=2, measures=["mrr"])
+
+    found = asyncio.run(notebook())
+    assert rankings(found) == rankings(found, "later") == ORACLE
+
+
+def test_interrupted_trials_go_on_as_the_same_trials(tmp_path):
+    calls = []
+
+    def mine(query, k):
+        calls.append(query)
+        if len(calls) == 11:  # in the second trial
+            raise KeyboardInterrupt
+        return drawn(query, k)
+
+    how = {"k": K, "repeats": TRIALS, "warmup": 0, "measures": ["mrr"], "out": tmp_path}
+    with pytest.raises(KeyboardInterrupt):
+        run(DATA, {"mine": mine}, **how)
+    found = run(DATA, {"mine": mine}, **how, workers=1)
+    assert len(calls) == len(QUERIES) * TRIALS + 1
+    assert rankings(found) == ORACLE
+
+
+KILLED = """
+import sys, time
+sys.path.insert(0, {tests!r})
+from test_chances import DATA, K, TRIALS, drawn
+from ragauge.experiments import run
+
+def mine(query, k):
+    time.sleep(0.03)
+    return drawn(query, k)
+
+run(DATA, {{"mine": mine}}, k=K, repeats=TRIALS, warmup=0, measures=["mrr"], out={out!r})
+"""
+
+
+def test_after_kill_9_the_trials_that_are_left_are_the_same_trials(tmp_path):
+    code = KILLED.format(tests=str(Path(__file__).parents[1]), out=str(tmp_path))
+    journal = tmp_path / "mine" / "journal.jsonl"
+    process = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and (not journal.exists() or journal.read_bytes().count(b"\n") < 12):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert journal.exists()
+    subprocess.run([sys.executable, "-c", code], check=True)
+    kept = folder.read(tmp_path / "mine")
+    assert kept.manifest["sessions"] == 2
+    assert {(one.query, one.repeat): one.docs for one in folder.good_answers(kept)} == ORACLE
+
+
+def reversed_by_chance(query, hits):
+    """A reranker that draws, too."""
+    return list(reversed(hits)) if generator(3, query).random() < 0.5 else list(hits)
+
+
+def turned(text, number):
+    digest = hashlib.blake2b(f"3\n{number}\n{text}".encode(), digest_size=16).digest()
+    return np.random.default_rng(int.from_bytes(digest, "big")).random() < 0.5
+
+
+@pytest.mark.parametrize("system", [drawn, drawn_later])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_parts_of_a_system_draw_in_the_trial_of_the_whole(system, workers):
+    named = {
+        "pipeline": Spec("pipeline", {"of": system, "reranker": reversed_by_chance, "depth": K}),
+        "filtered": Spec("filtered", {"of": system, "even": True}),
+        "hybrid": Spec("hybrid", {"of": [system, drawn], "depth": K}),
+    }
+    found = run(DATA, named, k=K, repeats=TRIALS, workers=workers, measures=["mrr"])
+    assert rankings(found, "hybrid") == ORACLE  # of two that agree
+    for (query, number), docs in rankings(found, "pipeline").items():
+        first = ORACLE[query, number]
+        assert docs == (first[::-1] if turned(QUERIES[query], number) else first)
+    even = {document.id for document in DOCUMENTS if document.metadata["even"]}
+    for (query, number), docs in rankings(found, "filtered").items():
+        # It asks deeper and deeper, and each time finds the same order.
+        assert docs == [one for one in expected(QUERIES[query], number) if one in even][:K]
+
+
+def test_who_asks_once_asks_the_first_trial():
+    first = {query: expected(text, 0) for query, text in QUERIES.items()}
+    pairs = [(text, first[query][0]) for query, text in QUERIES.items()]
+    (told,) = asyncio.run(RAGEvaluator().evaluate_k_range(pairs, [1], drawn))
+    assert told["metrics"]["hit_rate"] == 1.0
+    shadow = Shadow(lambda documents: drawn, QUERIES, DATA.judgments)
+    for _ in range(2):  # so two snapshots are compared by the same draws
+        assert shadow.answers(DOCUMENTS, K, "one").rankings == {q: tuple(docs[:K]) for q, docs in first.items()}
+
+
+def test_a_trial_ends_with_its_block_also_where_one_is_inside_another():
+    def draw():
+        return generator(0, "a").random()
+
+    plain = draw()
+    with trial(1):
+        one = draw()
+        with trial(2):
+            two = draw()
+        assert draw() == one
+    assert draw() == plain
+    with trial(0):
+        assert draw() == plain
+    assert len({plain, one, two}) == 3
+
+
+def test_texts_that_no_file_can_hold_have_draws_too():
+    assert generator(0, "half \ud800").random() == generator(0, "half \ud800").random()

@@ -1,0 +1,210 @@
+"""Redaction: no secret of the user appears on the terminal or in a file, regardless of how a service repeats it."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import html
+import json
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+import polars as pl
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import ragauge
+from command import command_in
+from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.core.secrets import forget_secrets, redact, redact_bytes, register_fields, register_secrets, register_url
+from ragauge.core.specs import parse
+from ragauge.files.workspace import whole_file
+from servers import serving
+
+TOKEN = "tok/en+4711 very=secret"
+
+
+def every_form(secret: str) -> list[str]:
+    """Return a secret as services repeat it."""
+    data = secret.encode()
+    return [
+        secret,
+        *(base64.b64encode(data[:0] + b"x" * n + data).decode() for n in range(3)),
+        base64.urlsafe_b64encode(data).decode(),
+        base64.b64encode(b"me:" + data).decode(),
+        quote(secret, safe=""),
+        quote(secret),
+        json.dumps(secret)[1:-1],
+        "".join(f"\\u{ord(one):04x}" for one in secret),
+        "".join(f"\\\\u{ord(one):04x}" for one in secret),
+        html.escape(secret),
+    ]
+
+
+def core(secret: str) -> list[str]:
+    """Return forms of a secret that must not be found in a file."""
+    return [secret, base64.b64encode(secret.encode()).decode()[: len(secret)], quote(secret, safe="")]
+
+
+def files_with(folder: Path, secret: str) -> list[str]:
+    """Return the files in which a secret is found; tables and databases are opened."""
+    found = []
+    for file in sorted(one for one in folder.rglob("*") if one.is_file()):
+        text = file.read_bytes().decode("utf-8", "replace")
+        if file.suffix == ".parquet":
+            text = str(pl.read_parquet(file).rows())
+        elif file.suffix == ".sqlite":
+            base = sqlite3.connect(file)
+            tables = [name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            text = str([base.execute(f"SELECT * FROM {name}").fetchall() for name in tables])
+            base.close()
+        found += [file.name for one in core(secret) if one in text]
+    return found
+
+
+@pytest.mark.parametrize("form", every_form(TOKEN))
+def test_redact_secret_in_any_encoding_is_removed(form):
+    register_secrets(TOKEN)
+    assert redact(f"before '{form}' after") == "before '[redacted]' after"
+
+
+@given(st.text(min_size=8, max_size=40), st.text(max_size=20))
+def test_redact_any_secret_leaves_no_copy(secret, around):
+    assume(len(secret.strip()) >= 8 and not secret.strip().isalpha() and not secret.strip().isdigit())
+    assume(secret.strip() not in "[redacted]" and "\ud800" not in secret)
+    forget_secrets()
+    register_secrets(secret)
+    kept = secret.strip()
+    text = f"{around}{kept}{around} {base64.b64encode(kept.encode('utf-8', 'surrogatepass')).decode()}"
+    assert kept not in redact(text)
+    forget_secrets()
+
+
+def test_redact_bytes_common_words_and_numbers_stay_in_data():
+    register_secrets("test", "1234")
+    data = b'{"claim": "the test takes 1234 ms"}'
+    assert redact_bytes(data) == data
+    assert redact("401 for test") == "401 for [redacted]"
+
+
+def test_register_url_and_fields_take_only_secrets():
+    register_url("http://me:hunter22@host/search?lang=english&api_key=abcd-efgh")
+    register_fields({"X-Api-Key": "0815-4711", "Accept": "application/json", "nested": {"password": "pass-word-1"}})
+    told = redact("english application/json hunter22 abcd-efgh 0815-4711 pass-word-1")
+    assert told == "english application/json [redacted] [redacted] [redacted] [redacted]"
+
+
+def test_errors_and_files_contain_no_registered_secret(tmp_path):
+    register_secrets(TOKEN)
+    assert str(BackendFailed(f"no access for {TOKEN}", hint=quote(TOKEN, safe=""))) == (
+        "no access for [redacted]\n\nhint: [redacted]"
+    )
+    for name in ("a.json", "a.html", "a.csv.gz"):
+        with whole_file(str(tmp_path / name)) as out:
+            for part in ("first\n", TOKEN[:9], TOKEN[9:], "\nlast"):
+                out.write(part.encode())
+        read = gzip.decompress if name.endswith(".gz") else bytes
+        assert read((tmp_path / name).read_bytes()) == b"first\n[redacted]\nlast"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('pgvector(dsn="postgresql://me:hunter2@host/db', "pgvector(dsn=…"),
+        ("pgvector(dsn='host=h password=hunter2", "pgvector(dsn=…"),
+        ('qdrant(url="http://me:hunter2@host", api_key="hunter2', 'qdrant(url="http://…'),
+        ("http(url=http://host, headers=hunter2 hunter2)", "http(url=http://…"),
+        ("pgvector(password=hunter2,hunter2)", "pgvector(password=…"),
+    ],
+)
+def test_parse_broken_description_does_not_show_password(text, shown):
+    with pytest.raises(BadInput, match="cannot be read: expected") as caught:
+        parse(text)
+    assert f"the system `{shown}` cannot be read" in caught.value.message
+    assert "hunter2" not in str(caught.value)
+
+
+def test_parse_registers_secrets_of_options():
+    parse('pgvector(dsn="host=h password=pass-word-1")')
+    parse('http(url="http://me:pass-word-2@host/search", api_key=pass-word-3)')
+    assert redact("pass-word-1, pass-word-2, pass-word-3") == "[redacted], [redacted], [redacted]"
+
+
+# Commands against services that repeat what they are sent.
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "corpus.jsonl").write_text('{"_id": "d1", "text": "one"}\n{"_id": "d2", "text": "two"}\n')
+    (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "one"}\n{"_id": "q2", "text": "two"}\n')
+    (folder / "qrels").mkdir()
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t1\n")
+    return folder
+
+
+def echoing(body, headers):
+    """Refuse one query and answer the other; repeat the token in every way in both."""
+    sent = headers["Authorization"].split(" ", 1)[1]
+    token = base64.b64decode(sent).decode().partition(":")[2] if "Basic" in headers["Authorization"] else sent
+    if body["query"] == "one":
+        return 401, {"error": every_form(token)}
+    return 200, {"hits": [{"id": form, "score": 1.0} for form in ("d2", *every_form(token))]}
+
+
+@pytest.mark.parametrize("way", ["bearer", "basic"])
+def test_run_service_repeats_token_no_file_contains_it(tmp_path, dataset, way):
+    token = "tok-en.4711-very-secret"
+    with serving(echoing) as url:
+        address = url.replace("http://", f"http://me:{token}@") if way == "basic" else url
+        described = f'http(url="{address}"{", bearer=MY_TOKEN" if way == "bearer" else ""})'
+        run = command_in(tmp_path, MY_TOKEN=token)
+        done = run("run", dataset, "-s", f"it={described}", "-o", tmp_path / "out", "--retries", "0")
+        page = run("report", tmp_path / "out", "-o", tmp_path / "out" / "report.html")
+    assert files_with(tmp_path / "out", token) == []
+    for text in (done.stdout, done.stderr, page.stdout, page.stderr):
+        assert not [one for one in core(token) if one in text]
+    assert "[redacted]" in str(pl.read_parquet(next((tmp_path / "out").rglob("timings.parquet")))["error"].to_list())
+
+
+def test_judge_server_repeats_key_no_file_contains_it(tmp_path, chat_server):
+    key = "tok-en.4711-very-secret"
+    respond = chat_server.respond
+
+    def echo(path, headers, body):
+        status, more, reply, fault = respond(path, headers, body)
+        found = json.loads(reply)
+        if "choices" in found:
+            found["model"] = f"model {base64.b64encode(key.encode()).decode()}"
+            found["choices"][0]["finish_reason"] = f"because of {key}"
+            if chat_server.calls % 3 == 0:
+                found["choices"][0]["message"]["content"] = "".join(f"\\u{ord(one):04x}" for one in key)
+        return status, more, json.dumps(found).encode(), fault
+
+    chat_server.respond = echo
+    rows = [{"id": f"s{n}", "question": f"Q{n}?", "answer": "A. B.", "contexts": ["A."]} for n in range(6)]
+    (tmp_path / "toy.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = command_in(tmp_path, OPENAI_API_KEY=key)
+    chat_server.misbehave("key_echo", times=1)
+    refused = run("judge", "toy.jsonl", "-c", f"openai:m@{chat_server.url}", "-o", "refused", code=3)
+    done = run("judge", "toy.jsonl", "-c", f"openai:m@{chat_server.url}", "-m", "faithfulness", "-o", "out", code=3)
+    assert files_with(tmp_path, key) == []
+    for text in (refused.stdout, refused.stderr, done.stdout, done.stderr):
+        assert not [one for one in core(key) if one in text]
+
+
+def test_system_that_raises_its_password_is_redacted(dataset, tmp_path):
+    register_secrets("pass-word-4711")
+
+    def search(query: str, k: int) -> list[str]:
+        raise RuntimeError(f"no access to {query} with pass-word-4711")
+
+    with suppress(ragauge.RagaugeError):
+        ragauge.run(str(dataset), {"mine": search}, out=str(tmp_path / "out"))
+    errors = pl.read_parquet(next((tmp_path / "out").rglob("timings.parquet")))["error"].to_list()
+    assert errors[0] == "RuntimeError: no access to one with [redacted]"
+    assert files_with(tmp_path / "out", "pass-word-4711") == []

@@ -1,0 +1,118 @@
+"""Where sentences end, and that nothing gets lost between them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragauge.core.text import sentences
+
+PIECES = (
+    "Dr.",
+    "U.S.",
+    "e.g.",
+    "3.5",
+    "No.",
+    "[1]",
+    "\n",
+    "\n\n",
+    "- ",
+    "1. ",
+    "| a |",
+    "。",
+    "\uff01",
+    "?",
+    "!",
+    "...",
+    "…",
+    '"',
+    "(",
+    ")",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It rains. It pours.", ["It rains.", "It pours."]),
+        ("Dr. J. R. Smith met Mrs. Jones. They left.", ["Dr. J. R. Smith met Mrs. Jones.", "They left."]),
+        ("It costs 3.50 dollars. It is 1,000.5 m.", ["It costs 3.50 dollars.", "It is 1,000.5 m."]),
+        ("She lives in the U.S. The house is old.", ["She lives in the U.S.", "The house is old."]),
+        ("The U.S. Senate met.", ["The U.S. Senate met."]),
+        (
+            "See Fig. 3 and e.g. Apples etc. in No. 5. No. He did not.",
+            ["See Fig. 3 and e.g. Apples etc. in No. 5.", "No.", "He did not."],
+        ),
+        ("It was so.[1] Then not [2]. And so.[3, 4] End", ["It was so.[1]", "Then not [2].", "And so.[3, 4]", "End"]),
+        ("It was so. [1] Then not.", ["It was so. [1]", "Then not."]),
+        ('"Really?" he asked. "Yes." She left.', ['"Really?" he asked.', '"Yes."', "She left."]),
+        ("He left (in 1990.) She stayed.", ["He left (in 1990.)", "She stayed."]),
+        ("a first . a second !", ["a first .", "a second !"]),
+        ("all in small letters. still a sentence", ["all in small letters.", "still a sentence"]),
+        (
+            "It ended in the 19th century.First for Women is new.",
+            ["It ended in the 19th century.", "First for Women is new."],
+        ),
+        ("Node.js reads http://a.com/B.Html well.", ["Node.js reads http://a.com/B.Html well."]),
+        ("今天很好。我们去\uff01好吗\uff1f", ["今天很好。", "我们去\uff01", "好吗\uff1f"]),
+        ("Wait... what? Yes!", ["Wait... what?", "Yes!"]),
+        ("", []),
+        (" \n\t ", []),
+        ("...", ["..."]),
+    ],
+)
+def test_a_text_comes_apart_where_its_sentences_end(text, expected):
+    assert sentences(text) == expected
+
+
+def test_items_rows_and_headings_are_sentences_of_their_own():
+    text = "# Steps\nDo this:\n1. Log in.\n2. Go to Bots\n- one\n* two\n\n| a | b |\n| c | d |"
+    assert sentences(text) == [
+        "# Steps",
+        "Do this:",
+        "1. Log in.",
+        "2. Go to Bots",
+        "- one",
+        "* two",
+        "| a | b |",
+        "| c | d |",
+    ]
+
+
+def test_items_in_one_line_keep_their_numbers():
+    assert sentences("To do so: 1. Log in. 2. Go.") == ["To do so: 1. Log in.", "2. Go."]
+
+
+def test_a_wrapped_line_goes_on_and_a_short_one_does_not():
+    wrapped = "This is a line that somebody wrapped when it had come to the\nEnd of its column. Next."
+    assert [" ".join(one.split()) for one in sentences(wrapped)] == [
+        "This is a line that somebody wrapped when it had come to the End of its column.",
+        "Next.",
+    ]
+    assert sentences("Monday\nTuesday") == ["Monday", "Tuesday"]
+
+
+@given(st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=12)), max_size=20).map(" ".join) | st.text())
+def test_nothing_is_lost_but_white_space(text):
+    found = sentences(text)
+    assert "".join("".join(found).split()) == "".join(text.split())
+    assert all(one and one == one.strip() for one in found)
+
+
+@given(st.text())
+def test_a_sentence_alone_is_no_more_lost_than_in_its_text(text):
+    for one in sentences(text):
+        assert "".join("".join(sentences(one)).split()) == "".join(one.split())
+
+
+def test_real_answers_come_apart_in_sentences_of_a_sane_length(shared):
+    import gzip
+    import json
+
+    path = shared("rag_clapnq_dev") / "clapnq_dev_answerable.jsonl.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        passages = [json.loads(line)["passages"][0] for line in file]
+    wanted = sum(len(one["sentences"]) for one in passages)
+    found = sum(len(sentences(one["text"])) for one in passages)
+    assert found == pytest.approx(wanted, rel=0.05)

@@ -1,0 +1,126 @@
+"""Unpaired surrogates: replaced in texts and counted, refused in ids with the line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import ragauge
+from command import command_in
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput
+from ragauge.core.records import Dataset, Judgments
+from ragauge.core.unicode_text import TextWarning, replace_surrogates
+from ragauge.files.json_files import json_lines, read_json
+from ragauge.files.source import Source
+from ragauge.runs.folder import write_json
+
+
+@pytest.fixture
+def collection(tmp_path):
+    """Write a collection of which two texts have an unpaired surrogate; a pair is a character."""
+    (tmp_path / "kb" / "qrels").mkdir(parents=True)
+    rows = [{"_id": "d1", "text": "some \ud800 words"}, {"_id": "d2", "text": "other \U0001f600 words"}]
+    rows += [{"_id": f"d{i}", "text": f"filler {i}"} for i in range(3, 9)]
+    (tmp_path / "kb" / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "kb" / "queries.jsonl").write_text('{"_id": "q1", "text": "words \\udfff"}\n')
+    (tmp_path / "kb" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
+    return tmp_path
+
+
+def test_texts_are_cleaned_and_counted(collection):
+    with pytest.warns(TextWarning) as caught:
+        data = ragauge.load(collection / "kb")
+    told = " ".join(str(one.message) for one in caught)
+    assert "corpus.jsonl: 1 text contains unpaired surrogates, replaced by U+FFFD" in told
+    assert [document.text for document in data.documents][:2] == ["some \ufffd words", "other \U0001f600 words"]
+    assert data.queries == {"q1": "words \ufffd"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run kb -s bm25 --out out --warmup 0",
+        "graph kb --graph entities",
+        "audit kb",
+        "tokenizers kb -t bytes",
+        "novelty kb --known kb/corpus.jsonl --embedder words",
+        "evaluate kb kb.run",
+        "stress --store memory --documents kb/corpus.jsonl",
+    ],
+)
+def test_commands_note_how_many_texts_were_cleaned(command, collection):
+    (collection / "kb.run").write_text("q1 Q0 d1 1 1 a\n")
+    done = command_in(collection)(*command.split())
+    if not command.startswith("evaluate"):  # which reads no text
+        assert "unpaired surrogates, replaced by U+FFFD" in done.stderr
+    assert "Error" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.json", '{"q1": {"d1": 1},\n "q\\ud800": {"d1": 1}}', r"a.json:2: the key `q\ud800`"),
+        ("a.json", '{"q1": {"d1": 1,\n"d\\uDFFF": 1}}', r"a.json:2: the key `d\udfff`"),
+        ("a.json", '{"q1": ["d1",\n"d\\ud800"]}', r"a.json:2: the id `d\ud800`"),
+        ("a.jsonl", '{"query_id": "q1", "doc_id": "d1", "score": 1.0}\n{"query_id": "q1", "doc_id": "d\\ud800"}\n',
+         r"a.jsonl:2: the doc_id `d\ud800`"),
+        ("a.jsonl", '{"query": "q1", "doc": "d1", "score": 1.0}\n{"query": "q\\ud800", "doc": "d1", "score": 1}\n',
+         r"a.jsonl:2: the query `q\ud800`"),
+    ],
+)  # fmt: skip
+def test_ids_with_surrogates_are_refused_with_their_line(name, content, told, tmp_path):
+    (tmp_path / name).write_text(content)
+    (tmp_path / "qrels.txt").write_text("q1 0 d1 1\n")
+    for command in ("evaluate qrels.txt {}", "evaluate {} qrels.txt", "convert {} out.csv", "compare qrels.txt {} x"):
+        done = command_in(tmp_path)(*command.format(name).split(), code=2)
+        if "compare" not in command:
+            assert done.stderr.startswith(f"error: {told} contains an unpaired surrogate"), command
+
+
+def test_ids_of_documents_are_refused_with_their_line(collection):
+    with (collection / "kb" / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "d\\ud9ab", "text": "x"}\n')
+    with pytest.raises(BadInput, match=r"corpus\.jsonl:9: the id `d\\ud9ab` contains an unpaired surrogate"):
+        ragauge.load(collection / "kb")
+
+
+def test_targets_and_rig_judgments_are_checked(tmp_path):
+    (tmp_path / "rig.jsonl").write_text('{"query_id": "q", "query": "x\\ud800", "relevant_docs": {"d": 1}}\n')
+    with pytest.warns(TextWarning, match="1 text"):
+        assert ragauge.read_judgments(tmp_path / "rig.jsonl").nested == {"q": {"d": 1}}
+    (tmp_path / "rig.jsonl").write_text('{"query_id": "q", "query": "x", "relevant_docs": ["d\\ud800"]}\n')
+    with pytest.raises(BadInput, match=r"rig\.jsonl:1: the id"):
+        ragauge.read_judgments(tmp_path / "rig.jsonl")
+
+
+def test_datasets_from_python_are_cleaned_or_refused():
+    documents = [Document("d1", "some \ud800 words"), Document("d2", "x", "title \udc00")]
+    data = Dataset("mine", documents, {"q": "words \udfff"}, Judgments({"q": {"d1": 1}}))
+    with pytest.warns(TextWarning, match="mine: 3 texts contain"):
+        clean = ragauge.load(data)
+    assert [one.whole for one in clean.documents] == ["some \ufffd words", "title \ufffd x"]
+    assert clean.queries == {"q": "words \ufffd"}
+    assert ragauge.load(clean) is clean
+    with pytest.raises(BadInput, match=r"the id `d\\ud800` contains an unpaired surrogate"):
+        ragauge.load(Dataset("mine", [Document("d\ud800", "x")], {}, Judgments({"q": {"d1": 1}})))
+
+
+def test_runs_and_judgments_from_python_are_refused_when_they_become_tables():
+    wrong = {"q": {"d\ud800": 1.0}}
+    for read in (ragauge.read_run, lambda thing: ragauge.read_judgments(thing).frame):
+        with pytest.raises(BadInput, match="unpaired surrogate"):
+            read(wrong)
+
+
+def test_json_without_surrogates_is_left_alone(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"id": "\\ud83d\\ude00", "text": "\\u00e9"}\n')
+    assert list(json_lines(Source(str(tmp_path / "a.jsonl")))) == [(1, {"id": "\U0001f600", "text": "é"})]
+    assert read_json(Source(str(tmp_path / "a.jsonl"))) == {"id": "\U0001f600", "text": "é"}
+    assert replace_surrogates("é\U0001f600") == "é\U0001f600"
+
+
+def test_a_manifest_with_surrogates_is_written_with_the_replacement_character(tmp_path):
+    write_json({"system": "a\udfff"}, tmp_path / "manifest.json")
+    assert json.loads((tmp_path / "manifest.json").read_text()) == {"system": "a\ufffd"}

@@ -1,0 +1,279 @@
+"""Datasets: the one that ships is sound, folders are read, made ones leak no label."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import statistics
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+import ragauge
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.datasets import listing, load, python_docs_script, synthetic
+from ragauge.datasets.queries import overlap, words
+from ragauge.datasets.synthetic_vocabulary import SYLLABLES, made_up
+from ragauge.experiments import run
+
+
+@pytest.fixture(scope="module")
+def docs():
+    return load("pydocs")
+
+
+def test_pydocs_is_thousands_of_documents_and_well_over_150_questions(docs):
+    assert len(docs.documents) > 4500
+    assert len(docs.queries) >= 150
+    assert len({document.id for document in docs.documents}) == len(docs.documents)
+    assert {document.metadata["kind"] for document in docs.documents} == {
+        "module", "class", "function", "method", "reference"
+    }  # fmt: skip
+
+
+def test_every_graded_answer_is_a_document_of_this_interpreter(docs):
+    for query, grades in docs.judgments.nested.items():
+        assert set(grades) <= set(docs.texts), (query, set(grades) - set(docs.texts))
+        assert 2 in grades.values(), query
+        assert set(grades.values()) <= {1, 2}
+
+
+def test_documents_link_what_they_are_a_part_of_and_chapters_what_is_related(docs):
+    links = {document.id: document.metadata["links"] for document in docs.documents}
+    for document, by_relation in links.items():
+        assert set(by_relation) <= {"part of", "related"}
+        for others in by_relation.values():
+            assert others
+            assert set(others) <= set(links) - {document}
+    assert links["str.split"] == {"part of": ["str"]}
+    assert links["str"] == links["len"] == {"part of": ["builtins"]}
+    assert links["pathlib.Path.cwd"] == {"part of": ["pathlib.Path"]}
+    assert links["json.dumps"] == {"part of": ["json"]}
+    assert {"reference:numbers", "inspect"} <= set(links["reference:types"]["related"])
+    assert sum(map(bool, links.values())) > 0.9 * len(links)
+
+
+def test_every_question_has_a_reference_answer_and_its_strata(docs):
+    assert set(docs.answers) == set(docs.queries)
+    assert len(set(docs.queries.values())) == len(docs.queries)
+    for tags in docs.tags.values():
+        assert set(tags) == {"topic", "answers", "complexity", "overlap"}
+    for tag, values in (("answers", {"one", "few", "many"}), ("overlap", {"none", "some", "most"})):
+        assert {tags[tag] for tags in docs.tags.values()} == values
+
+
+def test_documents_are_the_same_in_every_process_whatever_was_done_there():
+    code = "from ragauge.datasets import load; from ragauge.runs.folder import fingerprint; "
+    code += "print(fingerprint(load('pydocs')))"
+    before = "import inspect, pdb, sys; sys.excepthook = inspect.getfile = pdb.set_trace = print; "
+    one, other = (
+        subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stdout
+        for text in (code, before + code)
+    )
+    assert one == other
+    assert "documents_hash" in one
+
+
+def test_documents_do_not_name_the_folder_of_this_python(docs):
+    named = [one.id for one in docs.documents if sys.prefix in one.text or sys.base_prefix in one.text]
+    assert named == []
+
+
+def test_reading_the_documentation_opens_no_browser_and_leaves_nothing_behind():
+    assert not {"antigravity", "this", "idlelib", "turtle", "tkinter"} & set(python_docs_script.MODULES.split())
+    code = "import sys; from ragauge.datasets import load; load('pydocs'); assert 'xmlrpc' not in sys.modules"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout + done.stderr == ""
+
+
+def test_it_is_read_even_where_docstrings_are_stripped_here():
+    code = "import ragauge; print(len(ragauge.load('pydocs').documents) > 4500)"
+    done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
+def test_an_interpreter_that_cannot_be_asked_is_named(monkeypatch, tmp_path):
+    script = tmp_path / "broken.py"
+    script.write_text("raise SystemExit('no such thing')")
+    monkeypatch.setattr(python_docs_script, "__file__", str(script))
+    with pytest.raises(MissingEvidence, match="cannot be read") as caught:
+        load("pydocs")
+    assert caught.value.hint == "no such thing"
+
+
+def test_overlap_looks_at_the_best_answers_only():
+    documents = {"a": Document("a", "sort a list in place"), "b": Document("b", "nothing alike")}
+    assert overlap("sort the list", {"a": 1, "b": 2}, documents) == "none"
+    assert overlap("sort the list", {"a": 2, "b": 1}, documents) == "most"
+    assert overlap("sort this quickly now", {"a": 2}, documents) == "some"
+
+
+def beir(folder, *, corpus, queries, qrels, zipped=False):
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(row) + "\n" for row in corpus)
+    if zipped:
+        (folder / "corpus.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    else:
+        (folder / "corpus.jsonl").write_text(text)
+    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
+    (folder / "qrels").mkdir(exist_ok=True)
+    for split, rows in qrels.items():
+        lines = ["query-id\tcorpus-id\tscore", *("\t".join(row) for row in rows)]
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+
+
+CORPUS = [
+    {"_id": "d1", "title": "T", "text": "one", "metadata": {"year": 1}},
+    {"_id": "d2", "title": "", "text": "two"},
+    {"_id": 3, "text": "three"},
+]
+ASKED = [{"_id": "q1", "text": "first?"}, {"_id": "q2", "text": "second?"}]
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("inside", ["", "beir"])
+def test_a_beir_folder_is_read_and_queries_without_judgments_stay_out(tmp_path, zipped, inside):
+    beir(tmp_path / inside, corpus=CORPUS, queries=ASKED, qrels={"test": [("q1", "d1", "2")]}, zipped=zipped)
+    data = load(tmp_path)
+    assert [document.id for document in data.documents] == ["d1", "d2", "3"]
+    assert data.documents[0] == Document("d1", "one", "T", {"year": 1})
+    assert data.queries == {"q1": "first?"}
+    assert data.judgments.nested == {"q1": {"d1": 2}}
+
+
+def test_splits_are_chosen_by_name(tmp_path):
+    qrels = {"test": [("q1", "d1", "1")], "dev": [("q2", "d2", "1")]}
+    beir(tmp_path, corpus=CORPUS, queries=ASKED, qrels=qrels)
+    assert list(load(tmp_path, split="dev").queries) == ["q2"]
+    with pytest.raises(BadInput, match=r"no qrels/train\.tsv"):
+        load(tmp_path, split="train")
+
+
+def test_tab_separated_texts_with_trec_judgments_are_read(tmp_path):
+    (tmp_path / "corpus.tsv").write_text("d1\ta text\twith a tab\nd2\tanother\n")
+    (tmp_path / "queries.tsv").write_text("7\twhat?\n")
+    (tmp_path / "qrels.txt").write_text("7 0 d1 2\n")
+    data = load(tmp_path)
+    assert data.texts["d1"] == "a text\twith a tab"
+    assert data.judgments.nested == {"7": {"d1": 2}}
+
+
+def test_a_broken_folder_is_named_with_its_line(tmp_path):
+    with pytest.raises(BadInput, match="not a dataset; expected corpus"):
+        load(tmp_path)
+    beir(tmp_path, corpus=[*CORPUS, {"_id": "d1", "text": "again"}], queries=ASKED, qrels={"test": [("q1", "d1", "1")]})
+    with pytest.raises(BadInput, match=r"corpus\.jsonl:4: the id `d1` comes twice"):
+        load(tmp_path)
+
+
+def test_a_folder_of_collections_is_listed_and_loaded_by_name(tmp_path, monkeypatch):
+    beir(tmp_path / "mine", corpus=CORPUS, queries=ASKED, qrels={"test": [("q1", "d1", "1")]})
+    (tmp_path / "other").mkdir()
+    monkeypatch.setenv("RAGAUGE_DATA", str(tmp_path))
+    assert [one.name for one in listing() if one.kind == "folder"] == ["mine"]
+    assert load("mine").name == "mine"
+    with pytest.raises(UnknownName, match="no dataset is named `mein`") as caught:
+        load("mein")
+    assert "did you mean `mine`" in str(caught.value.hint)
+    with pytest.raises((BadInput, UnknownName)):
+        load("../" + tmp_path.name + "x")
+
+
+def test_names_that_are_made_up_never_run_out():
+    taken: set[str] = set()
+    names = [made_up(random.Random(seed), taken) for seed in range(300)]
+    assert len(set(names)) == len(taken) == 300
+    every = {"".join(parts).capitalize() for parts in product(SYLLABLES.split(), repeat=3)}
+    assert made_up(random.Random(0), set(every)) not in every
+
+
+@pytest.mark.parametrize("kind", synthetic.KINDS)
+def test_a_seed_makes_the_same_dataset_and_another_seed_another(kind):
+    one, same, other = (synthetic.make(kind, documents=300, queries=30, seed=s) for s in (1, 1, 2))
+    assert one.documents == same.documents
+    assert one.queries == same.queries
+    assert one.judgments.nested == same.judgments.nested
+    assert one.documents != other.documents
+    assert len(one.documents) == 300
+    assert len(one.queries) == 30
+    assert len({document.id for document in one.documents}) == 300
+
+
+@pytest.mark.parametrize("kind", [kind for kind in synthetic.KINDS if kind != "leaky"])
+def test_nothing_but_content_tells_answers_from_other_documents(kind):
+    """A ranking by id, place, length or chance does no better than chance at finding what will be asked for."""
+    data = synthetic.make(kind, documents=1000, queries=200, seed=3)
+    right = {doc for grades in data.judgments.nested.values() for doc, grade in grades.items() if grade > 0}
+    ids = [document.id for document in data.documents]
+    rng = random.Random(0)
+    for key in (
+        {document.id: place for place, document in enumerate(data.documents)},
+        {document.id: len(document.text) for document in data.documents},
+        {document.id: rng.random() for document in data.documents},
+    ):
+        mine = [key[doc] for doc in right]
+        rest = [key[doc] for doc in ids if doc not in right]
+        both = sorted(mine + rest)
+        place = {value: i for i, value in enumerate(both)}
+        auc = (statistics.mean(place[v] for v in mine) - statistics.mean(place[v] for v in rest)) / len(both) + 0.5
+        assert abs(auc - 0.5) < 0.06
+
+
+def test_needles_are_asked_for_in_other_words():
+    data = synthetic.make("needles", documents=500, queries=100)
+    for query, text in data.queries.items():
+        (doc,) = data.judgments.nested[query]
+        shared = words(text) & words(data.texts[doc])
+        assert len(shared) == 1, (text, data.texts[doc])  # the name of the thing, and nothing else
+        assert data.answers[query] in data.texts[doc]
+
+
+def test_duplicates_share_a_target_and_versions_are_right_only_when_newest():
+    data = synthetic.make("duplicates", documents=300, queries=50)
+    targets = data.judgments.targets
+    for grades in data.judgments.nested.values():
+        assert len({targets[doc][0] for doc in grades}) == 1
+    assert max(len(grades) for grades in data.judgments.nested.values()) >= 3
+    data = synthetic.make("versions", documents=300, queries=50)
+    years = {document.id: document.metadata["effective_year"] for document in data.documents}
+    for grades in data.judgments.nested.values():
+        (newest,) = [doc for doc, grade in grades.items() if grade == 2]
+        assert all(years[doc] < years[newest] for doc in grades if doc != newest)
+    assert any(len(grades) > 1 for grades in data.judgments.nested.values())
+
+
+def test_multihop_questions_do_not_name_the_thing_that_is_asked_about():
+    data = synthetic.make("multihop", documents=300, queries=50)
+    for query, text in data.queries.items():
+        grades = data.judgments.nested[query]
+        bridge, answer = (next(doc for doc, g in grades.items() if g == wanted) for wanted in (1, 2))
+        assert words(text) & words(data.texts[bridge])
+        assert not words(text) & words(data.texts[answer])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "low", "high", "recall"), [("scifact", 0.67, 0.69, 0.925), ("arguana", 0.39, 0.42, 0.93)]
+)
+def test_bm25_lands_near_the_published_figures(shared, name, low, high, recall):
+    """Anserini's BEIR baselines: SciFact nDCG@10 .679, R@100 .925; ArguAna .397 (flat) to .414 (fields), R@100 .932."""
+    folder = shared(name)
+    found = run(folder, ["bm25"], k=100, measures=["ndcg@10", "recall@100"])
+    means = found.scores["bm25"].means
+    assert low < means["ndcg@10"] < high
+    assert abs(means["recall@100"] - recall) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("name", "documents", "queries"),
+    [("adi", 82, 35), ("cranfield", 1400, 225), ("vaswani", 11429, 93), ("cacm", 3204, 52), ("noveleval", 420, 21)],
+)
+def test_real_collections_are_read_whole(shared, name, documents, queries):
+    data = ragauge.load(shared(name))
+    assert (len(data.documents), len(data.queries)) == (documents, queries)
+    assert Path(data.about).name == name

@@ -1,0 +1,274 @@
+"""Collections of judged answers: each in the form in which it is published, tiny and by hand, and the real ones."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+
+import pytest
+
+from ragauge.core.errors import BadInput
+from ragauge.datasets.labelled_answers import Labelled, load_labelled
+
+BEGIN = "model_name\tdata_source\tknowledge\tmessage\tresponse\tbegin_label\r\n"
+
+
+def write(path, text):
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_bytes(text.encode())
+    return str(path)
+
+
+def lines(*rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_begin_has_three_classes_and_dirty_labels(tmp_path):
+    text = (
+        BEGIN
+        + 't5\twow\tIt is "red.\tWhat colour?\tIt is red\tFully attributable \r\n'
+        + "t5\twow\tIt is red.\tWhy?\tI like it\tNot fully attributable\r\n"
+        + "gpt2\twow\tIt is red.\tOh\thaha\tGeneric\n"
+    )
+    found = load_labelled(write(tmp_path / "tiny.tsv.gz", text))
+    assert (found.name, found.measure, found.people, len(found.samples)) == ("tiny", "faithfulness", True, 3)
+    assert found.easy
+    assert [one.labels["faithfulness"] for one in found.samples] == [1.0, 0.0, 0.0]
+    assert [one.metadata["class"] for one in found.samples] == [
+        "Fully attributable",
+        "Not fully attributable",
+        "Generic",
+    ]
+    first = found.samples[0]
+    assert (first.id, first.question, first.answer, first.contexts) == (
+        "tiny-1",
+        "What colour?",
+        "It is red",
+        ('It is "red.',),
+    )
+    assert (first.metadata["system"], first.metadata["source"]) == ("t5", "wow")
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ("a\tb\tc\td\te\tPerhaps\n", "tiny.tsv:2: `Perhaps` is no label of BEGIN"),
+        ("a\tb\tc\n", "tiny.tsv:2: expected 6 columns, found 3"),
+    ],
+)
+def test_a_broken_line_of_begin_is_named(tmp_path, row, says):
+    with pytest.raises(BadInput) as caught:
+        load_labelled(write(tmp_path / "tiny.tsv", BEGIN + row))
+    assert says in str(caught.value)
+
+
+def test_halueval_gives_two_samples_a_line_and_was_judged_by_nobody(tmp_path):
+    row = {"knowledge": "Delhi.", "question": "Where?", "right_answer": "Delhi", "hallucinated_answer": "In Mumbai."}
+    found = load_labelled(write(tmp_path / "qa.jsonl", lines(row)))
+    assert not found.people
+    assert ".92" in found.easy
+    assert [(one.id, one.answer, one.labels["faithfulness"]) for one in found.samples] == [
+        ("qa-1-right", "Delhi", 1.0),
+        ("qa-1-hallucinated", "In Mumbai.", 0.0),
+    ]
+    assert {(one.question, one.contexts, one.reference) for one in found.samples} == {("Where?", ("Delhi.",), "Delhi")}
+
+
+def test_halueval_with_a_text_missing_is_refused(tmp_path):
+    good = {"knowledge": "k", "question": "q", "right_answer": "r", "hallucinated_answer": "h"}
+    with pytest.raises(BadInput, match=r"qa.jsonl:2: expected a text named `question`"):
+        load_labelled(write(tmp_path / "qa.jsonl", lines(good, good | {"question": None})))
+
+
+def test_clap_nq_says_which_passages_answer_and_which_sentences(tmp_path):
+    passage = {"title": "T", "text": "One. Two. Three.", "sentences": ["One.", "Two.", "Three."]}
+    good = {
+        "id": 7,
+        "input": "q",
+        "passages": [passage],
+        "output": [{"answer": "A", "selected_sentences": ["Three.", "One."]}],
+    }
+    bad = {"id": 8, "input": "p", "passages": [passage], "output": [{"answer": "", "selected_sentences": []}]}
+    write(tmp_path / "answerable.jsonl", lines(good))
+    write(tmp_path / "unanswerable.jsonl.gz", lines(bad))
+    (tmp_path / "NOTE.txt").write_text("not data")
+    found = load_labelled(str(tmp_path))
+    assert (found.name, found.measure) == (tmp_path.name, "context_precision")
+    one, other = found.samples
+    assert (one.id, one.question, one.answer, one.reference, one.contexts) == (
+        "7",
+        "q",
+        "A",
+        "A",
+        ("One. Two. Three.",),
+    )
+    assert dict(one.labels) == {"context_precision": 1.0, "faithfulness": 1.0}
+    assert one.metadata["useful"] == [0, 2]
+    assert (other.answer, other.reference, dict(other.labels)) == (None, None, {"context_precision": 0.0})
+    assert other.metadata["useful"] == []
+
+
+def mtrag(**changed):
+    turns = [
+        {"speaker": "user", "text": "Hi"},
+        {"speaker": "agent", "text": "Hello"},
+        {"speaker": "user", "text": "Why?"},
+    ]
+    votes = {"ann": {"value": 4}, "bob": {"value": "3"}, "eve": {"value": 2}}
+    whole = {
+        "models": [{"model_id": "m"}],
+        "metrics": [],
+        "documents": [{"document_id": "d1", "text": "One."}, {"document_id": "d2", "text": "Two."}],
+        "tasks": [
+            {
+                "task_id": "t",
+                "input": turns,
+                "contexts": [{"document_id": "d2"}, {"document_id": "d1"}],
+                "targets": [{"text": "So."}],
+            }
+        ],
+        "evaluations": [
+            {
+                "task_id": "t",
+                "model_id": "m",
+                "model_response": "Because.",
+                "annotations": {
+                    "faithfulness": votes,
+                    "rl_f": {"system": {"value": 0.5}},
+                    "win": {"ann": {"value": "tie"}},
+                },
+            }
+        ],
+    }
+    return whole | changed
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_mtrag_has_the_mean_of_its_annotators_and_each_vote(tmp_path, indent):
+    found = load_labelled(write(tmp_path / "human.json.gz", json.dumps(mtrag(), indent=indent)))
+    assert (found.measure, found.people, found.easy) == ("faithfulness", True, "")
+    assert found.threshold == pytest.approx((3.5 - 1) / 3)
+    (one,) = found.samples
+    assert (one.id, one.question, one.history, one.answer) == ("t/m", "Why?", ("Hi", "Hello"), "Because.")
+    assert (one.contexts, one.context_ids, one.reference) == (("Two.", "One."), ("d2", "d1"), "So.")
+    assert one.labels["faithfulness"] == pytest.approx(2 / 3)
+    assert one.metadata["votes"] == {"faithfulness": pytest.approx({"ann": 1.0, "bob": 2 / 3, "eve": 1 / 3})}
+    assert one.metadata["annotations"] == {"rl_f": {"system": 0.5}}
+
+
+def test_mtrag_whose_parts_do_not_meet_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="the document `d2`, which is not there"):
+        load_labelled(write(tmp_path / "a.json", json.dumps(mtrag(documents=[{"document_id": "d1", "text": "One."}]))))
+    with pytest.raises(BadInput, match="evaluation 1 is of the task `t`, which is not there"):
+        load_labelled(write(tmp_path / "b.json", json.dumps(mtrag(tasks=[]))))
+
+
+def test_mtrag_un_labels_only_what_can_be_answered(tmp_path):
+    def task(name, kind):
+        return {
+            "task_id": name,
+            "input": [{"speaker": "user", "text": "Hi"}, {"speaker": "user", "text": "Why?"}],
+            "contexts": [{"document_id": "d", "text": "One."}],
+            "targets": [{"text": "So."}],
+            "answerability": [kind],
+            "Collection": "govt",
+        }
+
+    found = load_labelled(write(tmp_path / "un.jsonl.gz", lines(task("a", "ANSWERABLE"), task("b", "UNANSWERABLE"))))
+    one, other = found.samples
+    assert (one.question, one.history, one.answer, one.contexts) == ("Why?", ("Hi",), "So.", ("One.",))
+    assert (dict(one.labels), dict(other.labels)) == ({"faithfulness": 1.0}, {})
+    assert other.metadata == {"answerability": "unanswerable", "collection": "govt"}
+    assert "too strict" in found.easy
+
+
+def test_samples_with_labels_are_a_set_too(tmp_path):
+    row = {"question": "q", "answer": "a", "contexts": ["c"]}
+    path = write(tmp_path / "own.jsonl", lines({**row, "id": 1, "labels": {"faithfulness": 0.5}}, {**row, "id": 2}))
+    found = load_labelled(path)
+    assert (found.name, found.measure, found.people, found.easy) == ("own", "faithfulness", True, "")
+    assert [dict(one.labels) for one in found.samples] == [{"faithfulness": 0.5}, {}]
+    assert repr(found) == "Labelled('own', 2 samples, faithfulness)"
+
+
+def test_samples_without_labels_are_refused_with_a_hint(tmp_path):
+    with pytest.raises(BadInput, match="no sample has a label") as caught:
+        load_labelled(write(tmp_path / "own.jsonl", lines({"question": "q", "answer": "a", "contexts": ["c"]})))
+    assert "labels" in caught.value.hint
+
+
+def test_folders_of_nothing_of_several_kinds_and_of_the_same_twice_are_refused(tmp_path):
+    with pytest.raises(BadInput, match="no labelled answers are here"):
+        load_labelled(str(tmp_path))
+    row = {"id": 1, "question": "q", "answer": "a", "labels": {"faithfulness": 1}}
+    write(tmp_path / "a.jsonl", lines(row))
+    write(tmp_path / "b.jsonl", lines(row))
+    with pytest.raises(BadInput, match="the id `1` comes twice"):
+        load_labelled(str(tmp_path))
+    write(
+        tmp_path / "b.jsonl",
+        lines({"knowledge": "k", "question": "q", "right_answer": "r", "hallucinated_answer": "h"}),
+    )
+    with pytest.raises(BadInput, match="several kinds") as caught:
+        load_labelled(str(tmp_path))
+    assert caught.value.hint == "name one of the files"
+
+
+def test_what_is_not_there_or_no_sample_is_refused(tmp_path):
+    with pytest.raises(BadInput):
+        load_labelled(str(tmp_path / "absent.jsonl"))
+    with pytest.raises(BadInput):
+        load_labelled(write(tmp_path / "odd.jsonl", lines({"a": 1})))
+    with pytest.raises(BadInput):
+        load_labelled(write(tmp_path / "broken.json", "{"))
+
+
+def test_a_set_can_be_made_by_hand():
+    assert Labelled("mine").people
+    assert list(Labelled("mine").samples) == []
+
+
+# The real ones, as their notes count them.
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "good", "generic"), [("wow", 430, 180, 0), ("tc", 383, 74, 2), ("cmu", 416, 59, 79)]
+)
+def test_begin_as_published(shared, name, n, good, generic):
+    found = load_labelled(str(shared("rag_begin") / f"begin_dev_{name}.tsv.gz"))
+    assert len(found.samples) == n
+    assert sum(one.labels["faithfulness"] for one in found.samples) == good
+    assert Counter(one.metadata["class"] for one in found.samples)["Generic"] == generic
+
+
+def test_a_folder_of_begin_is_one_set(shared):
+    assert len(load_labelled(str(shared("rag_begin"))).samples) == 430 + 383 + 416
+
+
+def test_halueval_as_published(shared):
+    found = load_labelled(str(shared("rag_halueval_qa")))
+    assert Counter(one.labels["faithfulness"] for one in found.samples) == {1.0: 1000, 0.0: 1000}
+
+
+def test_clap_nq_as_published(shared):
+    found = load_labelled(str(shared("rag_clapnq_dev")))
+    assert Counter(one.labels["context_precision"] for one in found.samples) == {1.0: 300, 0.0: 300}
+    assert {len(one.metadata["answers"]) for one in found.samples if one.answer} == {1, 2, 7}
+    assert sum(bool(one.metadata["useful"]) for one in found.samples if one.answer) == 299, "one has no marked sentence"
+
+
+def test_mtrag_un_as_published(shared):
+    found = load_labelled(str(shared("rag_mtrag_un") / "mtragun_reference.jsonl.gz"))
+    kinds = Counter(one.metadata["answerability"] for one in found.samples)
+    assert kinds == {"answerable": 285, "unanswerable": 97, "underspecified": 78, "partial": 47}
+
+
+def test_mtrag_as_published(shared):
+    found = load_labelled(str(shared("rag_mtrag_un/reference_subset_with_human_evaluations.json.gz")))
+    assert len(found.samples) == 477
+    votes = [one.metadata["votes"]["faithfulness"] for one in found.samples]
+    assert Counter(len(one) for one in votes) == {3: 465, 2: 12}
+    assert Counter(round(1 + 3 * vote) for one in votes for vote in one.values()) == {4: 890, 3: 261, 2: 159, 1: 109}

@@ -1,0 +1,359 @@
+"""ATT&CK bundles: which objects become documents, what is asked, and what is said of a bundle that is broken."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import ragauge
+from ragauge.cli.app import command_line
+from ragauge.core.errors import BadInput
+from ragauge.datasets import judgments_of
+from ragauge.datasets.mitre_attack import load_stix
+from ragauge.files.source import Source
+from ragauge.files.stix import read_bundle
+from ragauge.knowledge.freshness.versions_file import read_versions
+
+ENTERPRISE = "attack/enterprise-attack-18.1.stix21.json.gz"
+
+
+def node(kind: str, number: str, name: str, text: str | None = "A description.", **more) -> dict:
+    described = {} if text is None else {"description": text}
+    reference = {"source_name": "mitre-attack", "external_id": number, "url": f"https://attack.mitre.org/{number}"}
+    other = {"source_name": "a blog", "url": "https://example.org", "external_id": "not this"}
+    about = {"type": kind, "id": f"{kind}--{number}", "spec_version": "2.1", "name": name}
+    return {**about, **described, "external_references": [other, reference], **more}
+
+
+def arrow(source: str, kind: str, target: str, **more) -> dict:
+    name = f"relationship--{source}-{kind}-{target}"
+    return {
+        "type": "relationship",
+        "id": name,
+        "relationship_type": kind,
+        "source_ref": source,
+        "target_ref": target,
+        **more,
+    }
+
+
+GROUP, OTHER = "intrusion-set--G1", "intrusion-set--G2"
+WHOLE, SUB, GONE = "attack-pattern--T1", "attack-pattern--T1.001", "attack-pattern--T9"
+STRATEGY, COMPONENT = "x-mitre-detection-strategy--DET1", "x-mitre-data-component--DC1"
+OBJECTS = [
+    {"type": "identity", "id": "identity--1", "name": "The MITRE Corporation"},
+    node("intrusion-set", "G1", "Grey Fox", revoked=False, x_mitre_deprecated=False),
+    node("intrusion-set", "G2", "Red Hare"),
+    node("attack-pattern", "T1", "Injection", kill_chain_phases=[{"phase_name": "stealth"}]),
+    node("attack-pattern", "T1.001", "Window Memory", kill_chain_phases=[{"phase_name": "stealth"}]),
+    node("attack-pattern", "T9", "Old Way", revoked=True),
+    node("course-of-action", "T1", "Old Mitigation", x_mitre_deprecated=True),
+    node("course-of-action", "M1", "Isolation"),
+    node("campaign", "C1", "Night Run"),
+    node("x-mitre-tactic", "TA1", "Stealth", x_mitre_shortname="stealth"),
+    node("x-mitre-data-component", "DC1", "Process Creation", x_mitre_data_source_ref="x-mitre-data-source--absent"),
+    node(
+        "x-mitre-detection-strategy",
+        "DET1",
+        "Watch",
+        None,
+        x_mitre_analytic_refs=["x-mitre-analytic--AN1", "x-mitre-analytic--AN2", "x-mitre-analytic--absent"],
+    ),
+    node(
+        "x-mitre-analytic",
+        "AN1",
+        "Analytic 1",
+        "Look at windows.",
+        x_mitre_log_source_references=[{"x_mitre_data_component_ref": COMPONENT}],
+    ),
+    node("x-mitre-analytic", "AN2", "Analytic 2", "Look at memory."),
+    node("x-mitre-detection-strategy", "DET2", "Nothing but a name", None),
+    arrow(GROUP, "uses", SUB),
+    arrow(GROUP, "uses", WHOLE),
+    arrow(OTHER, "uses", SUB),
+    arrow(GROUP, "uses", GONE),
+    arrow(GROUP, "uses", "attack-pattern--absent"),
+    arrow(OTHER, "uses", WHOLE, x_mitre_deprecated=True),
+    arrow(GONE, "revoked-by", WHOLE),
+    arrow(SUB, "subtechnique-of", WHOLE),
+    arrow("course-of-action--M1", "mitigates", SUB),
+    arrow("course-of-action--T1", "mitigates", WHOLE),
+    arrow(STRATEGY, "detects", SUB),
+    arrow("campaign--C1", "attributed-to", GROUP),
+    arrow("campaign--C1", "uses", WHOLE),
+]
+
+
+def write(path, objects=OBJECTS, **around):
+    path.write_text(json.dumps({"type": "bundle", "id": "bundle--1", **around, "objects": objects}, indent=1))
+    return path
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    return write(tmp_path / "small.json")
+
+
+def test_active_objects_are_documents_under_their_stix_ids(bundle):
+    data = load_stix(bundle)
+    assert [one.id for one in data.documents] == [
+        GROUP,
+        OTHER,
+        WHOLE,
+        SUB,
+        "course-of-action--M1",
+        "x-mitre-tactic--TA1",
+        COMPONENT,
+        STRATEGY,
+        "x-mitre-detection-strategy--DET2",
+    ]
+    first = data.documents[0]
+    assert (first.title, first.text) == ("Grey Fox", "A description.")
+    assert first.metadata == {
+        "type": "intrusion-set",
+        "external_id": "G1",
+        "url": "https://attack.mitre.org/G1",
+        "name": "Grey Fox",
+    }
+
+
+def test_the_text_of_a_detection_strategy_is_that_of_its_analytics(bundle):
+    data = load_stix(bundle)
+    assert data.texts[STRATEGY] == "Look at windows.\n\nLook at memory."
+    assert data.texts["x-mitre-detection-strategy--DET2"] == ""
+    assert "documents with a name and no text: 1" in data.about
+
+
+def test_relations_are_asked_from_both_ends_and_what_is_related_is_right(bundle):
+    data = load_stix(bundle)
+    told = {data.queries[name]: sorted(docs) for name, docs in data.judgments.nested.items()}
+    assert told == {
+        "Which techniques does the group Grey Fox use?": [WHOLE, SUB],
+        "Which techniques does the group Red Hare use?": [SUB],
+        "Which techniques does the campaign Night Run use?": [WHOLE],
+        "Which groups use the technique Injection?": [GROUP],
+        "Which groups use the technique Injection: Window Memory?": [GROUP, OTHER],
+        "Which techniques does the mitigation Isolation mitigate?": [SUB],
+        "Which mitigations mitigate the technique Injection: Window Memory?": ["course-of-action--M1"],
+        "Which techniques does the detection strategy Watch detect?": [SUB],
+        "Which detection strategies detect the technique Injection: Window Memory?": [STRATEGY],
+        "Of which technique is Window Memory a sub-technique?": [WHOLE],
+        "What are the sub-techniques of Injection?": [SUB],
+        "To which group is the campaign Night Run attributed?": [GROUP],
+        "Which tactics does the technique Injection serve?": ["x-mitre-tactic--TA1"],
+        "Which tactics does the technique Injection: Window Memory serve?": ["x-mitre-tactic--TA1"],
+        "Which techniques serve the tactic Stealth?": [WHOLE, SUB],
+        "Which data components does the detection strategy Watch read?": [COMPONENT],
+        "Which detection strategies read the data component Process Creation?": [STRATEGY],
+    }
+    assert data.tags["technique-used-by-group:T1.001"] == {
+        "relation": "technique used-by group",
+        "asked": "technique",
+        "wanted": "group",
+        "answers": "few",
+        "complexity": "simple",
+    }
+
+
+def test_what_was_left_out_is_counted(bundle):
+    about = load_stix(bundle).about
+    for part in (
+        "1 revoked",
+        "1 deprecated",
+        "1 relations that are retired",
+        "1 relations `revoked-by`",
+        "2 relations to objects that are not there",
+        "2 relations of objects that are left out",
+    ):
+        assert part in about
+
+
+def test_retired_objects_and_campaigns_can_be_kept(bundle):
+    data = load_stix(bundle, retired=True, campaigns=True)
+    kept = {one.id: one for one in data.documents}
+    assert kept[GONE].metadata["retired"] == "revoked"
+    assert kept["course-of-action--T1"].metadata["retired"] == "deprecated"
+    texts = set(data.queries.values())
+    assert "Which campaigns are attributed to the group Grey Fox?" in texts
+    assert "Which campaigns use the technique Injection?" in texts
+    # Technique and retired mitigation share the number T1: ids of queries must not.
+    assert f"technique-used-by-group:{WHOLE}" in data.queries
+    assert len(data.queries) == len(set(data.queries)) == len(texts)
+
+
+def test_questions_can_be_limited_by_how_many_answers_they_have(bundle):
+    assert {len(docs) for docs in load_stix(bundle, least=2).judgments.nested.values()} == {2}
+    assert {len(docs) for docs in load_stix(bundle, most=1).judgments.nested.values()} == {1}
+    with pytest.raises(BadInput, match="no question can be made"):
+        load_stix(bundle, least=99)
+
+
+def test_two_nodes_of_one_name_are_asked_by_number(tmp_path):
+    twins = [node("tool", "S1", "Net"), node("tool", "S2", "Net"), node("attack-pattern", "T1", "Injection")]
+    arrows = [arrow(f"tool--S{n}", "uses", WHOLE) for n in (1, 2)]
+    data = load_stix(write(tmp_path / "twins.json", [*twins, *arrows]))
+    assert data.queries["tool-uses-technique:S1"] == "Which techniques does the tool Net (S1) use?"
+    assert data.queries["tool-uses-technique:S2"] == "Which techniques does the tool Net (S2) use?"
+
+
+def test_of_several_versions_of_an_object_the_newest_counts(tmp_path):
+    versions = [
+        node("tool", "S1", "Newest", modified="2024-01-01T00:00:00.500Z"),
+        node("tool", "S1", "Oldest", modified="2020-01-01T00:00:00.000Z"),
+        node("tool", "S1", "Older", modified="2024-01-01T00:00:00Z"),
+    ]
+    found = read_bundle(Source(str(write(tmp_path / "versions.json", versions))))
+    assert [one.name for one in found.nodes.values()] == ["Newest"]
+    assert found.older == 2
+
+
+def test_a_bundle_is_a_dataset_by_name_compressed_or_not(bundle, tmp_path):
+    packed = tmp_path / "small(1).json.gz"
+    packed.write_bytes(gzip.compress(bundle.read_bytes()))
+    plain = ragauge.load(f"stix:{bundle}")
+    assert len(ragauge.load(f"stix:{packed}").documents) == len(plain.documents) == 9
+    assert len(ragauge.load(f"stix:{bundle}(retired=true, campaigns=true, most=5)").documents) == 12
+    assert judgments_of(f"stix:{bundle}").nested == plain.judgments.nested
+    with pytest.raises(BadInput, match="`retired=maybe` is no option"):
+        ragauge.load(f"stix:{bundle}(retired=maybe)")
+
+
+def test_a_bundle_is_asked_from_the_command_line(bundle, tmp_path):
+    done = CliRunner().invoke(
+        command_line(),
+        ["run", f"stix:{bundle}", "-s", "bm25", "-m", "recall@10", "-o", str(tmp_path / "out"), "--json"],
+    )
+    assert done.exit_code == 0, done.output
+    assert '"recall@10"' in done.output
+
+
+def broken(*places: tuple[int, dict]) -> list:
+    objects = [dict(one) for one in OBJECTS]
+    for place, change in places:
+        objects[place].update(change)
+        for key in [key for key, value in change.items() if value is None]:
+            del objects[place][key]
+    return objects
+
+
+@pytest.mark.parametrize(
+    ("objects", "said"),
+    [
+        (broken((1, {"name": None})), "object 1 (`intrusion-set--G1`): `name` is missing; expected a text"),
+        (broken((1, {"name": ""})), "object 1 (`intrusion-set--G1`): `name` is empty"),
+        (broken((2, {"id": None})), "object 2: `id` is missing"),
+        (broken((2, {"type": 7})), "object 2 (`intrusion-set--G2`): `type` is a number"),
+        (broken((2, {"description": ["x"]})), "`description` is a list; expected a text"),
+        (broken((2, {"revoked": "yes"})), "`revoked` is a text; expected true or false"),
+        (broken((2, {"external_references": {"a": 1}})), "`external_references` is an object; expected a list"),
+        (broken((15, {"source_ref": None})), "`source_ref` is missing"),
+        (broken((15, {"target_ref": 3})), "`target_ref` is a number"),
+        (["text"], "object 0: expected an object, found a text"),
+    ],
+)
+def test_a_broken_object_is_told_with_file_line_place_and_what_was_expected(tmp_path, objects, said):
+    path = write(tmp_path / "broken.json", objects)
+    with pytest.raises(BadInput) as wrong:
+        load_stix(path)
+    assert said in str(wrong.value)
+    place = int(str(wrong.value).partition("object ")[2].split()[0].rstrip(":"))
+    lines = path.read_text().splitlines()
+    assert str(wrong.value).startswith(f"{path}:{wrong.value.line}: ")
+    starts = [number for number, line in enumerate(lines, 1) if line.startswith(("  {", '  "'))]
+    assert wrong.value.line == starts[place]
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "line"),
+    [
+        ('{"type": "bundle",\n "objects": [}', "the JSON cannot be read (Expecting value: line 2", 2),
+        ('{"type": "bundle",\n "objects": [{"type"', "the JSON cannot be read", 2),
+        ('{"type": "report", "objects": []}', "expected a STIX bundle, found an object of type 'report'", None),
+        ("[1, 2]", "expected a STIX bundle, found a list", None),
+        ('{"type": "bundle", "objects": {}}', "expected a list of objects, found an object", None),
+        ('{"type": "bundle", "objects": []}', "no object is a document", None),
+        ("", "the JSON cannot be read", 1),
+    ],
+)
+def test_what_is_no_bundle_is_refused(tmp_path, text, said, line):
+    path = tmp_path / "no.json"
+    path.write_text(text)
+    with pytest.raises(BadInput) as wrong:
+        load_stix(path)
+    assert said in str(wrong.value)
+    assert wrong.value.line == line
+    assert "hint:" in str(wrong.value)
+
+
+def test_a_file_that_is_missing_cut_off_or_no_text_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="cannot be read"):
+        load_stix(tmp_path / "absent.json")
+    (tmp_path / "cut.json.gz").write_bytes(gzip.compress(json.dumps(OBJECTS).encode())[:-40])
+    with pytest.raises(BadInput, match="cannot be read to its end"):
+        load_stix(tmp_path / "cut.json.gz")
+    (tmp_path / "latin.json").write_bytes('{"type":\n "b\u00fcndle"}'.encode("latin-1"))
+    with pytest.raises(BadInput, match=r"latin.json:2: the text is not UTF-8"):
+        load_stix(tmp_path / "latin.json")
+
+
+def test_the_enterprise_bundle_has_the_counts_of_its_note(shared):
+    data = load_stix(shared(ENTERPRISE))
+    assert Counter(one.metadata["type"] for one in data.documents) == {
+        "attack-pattern": 691,
+        "intrusion-set": 172,
+        "malware": 693,
+        "tool": 91,
+        "course-of-action": 44,
+        "x-mitre-data-component": 106,
+        "x-mitre-tactic": 14,
+        "x-mitre-detection-strategy": 691,
+    }
+    assert all(one.text and one.title for one in data.documents)
+    assert "140 revoked, 287 deprecated, 140 relations `revoked-by`" in data.about
+    findable = {one.id for one in data.documents}
+    assert all(set(docs) <= findable for docs in data.judgments.nested.values())
+    assert len(data.queries) == len(set(data.queries.values())) == 7109
+    asked = Counter(tags["relation"] for tags in data.tags.values())
+    assert asked["technique subtechnique-of technique"] == 475  # as many as there are active sub-techniques
+    assert asked["detection strategy detects technique"] == 691
+    fox = data.judgments.nested["group-uses-technique:G0016"]
+    assert data.queries["group-uses-technique:G0016"] == "Which techniques does the group APT29 use?"
+    assert len(fox) > 50
+
+
+def test_a_run_over_a_bundle_finds_its_texts_again_from_anywhere(tmp_path, monkeypatch):
+    write(tmp_path / "b.json")
+    monkeypatch.chdir(tmp_path)
+    data = ragauge.load("stix:b.json(retired=true)")
+    assert data.origin == f"stix:{tmp_path / 'b.json'}(retired=true)"
+    monkeypatch.chdir("/")
+    assert [one.id for one in ragauge.load(data.origin).documents] == [one.id for one in data.documents]
+
+
+def test_what_was_revoked_is_a_version_of_what_replaces_it(tmp_path):
+    """The example writes versions that `freshness` reads."""
+    objects = [
+        node("attack-pattern", "T1", "Old"),
+        node("attack-pattern", "T2", "Newer"),
+        node("attack-pattern", "T3", "Newest"),
+    ]
+    first, second, third = (one["id"] for one in objects)
+    arrows = [arrow(first, "revoked-by", second), arrow(second, "revoked-by", third)]
+    path = write(tmp_path / "b.json", [*objects, *arrows])
+    example = Path(__file__).parents[2] / "examples" / "attack_versions.py"
+    command = [sys.executable, str(example), str(path or tmp_path / "b.json"), str(tmp_path / "v.jsonl")]
+    subprocess.run(command, check=True)
+    found = {one.doc: one for one in read_versions(str(tmp_path / "v.jsonl"))}
+    assert {name: one.key for name, one in found.items()} == dict.fromkeys((first, second, third), third)
+    assert (found[first].superseded_by, found[second].superseded_by, found[third].superseded_by) == (
+        second,
+        third,
+        None,
+    )

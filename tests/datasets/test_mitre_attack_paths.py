@@ -1,0 +1,240 @@
+"""Questions over two relations of ATT&CK: what composes is right, relations are links, a folder stands for a bundle."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+
+import networkx as nx
+import pytest
+from test_stix import ENTERPRISE, GROUP, OTHER, STRATEGY, SUB, WHOLE, arrow, node, write
+
+import ragauge
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.datasets import listing
+from ragauge.datasets.mitre_attack import load_stix
+from ragauge.datasets.mitre_attack_questions import NAMES, PATHS, RELATIONS
+from ragauge.runs.folder import fingerprint
+
+SECOND, MITIGATION, TOOL = "attack-pattern--T1.002", "course-of-action--M1", "tool--S1"
+VIRUS, TACTIC, CAMPAIGN = "malware--S2", "x-mitre-tactic--TA1", "campaign--C1"
+COMPONENT = "x-mitre-data-component--DC1"
+STEALTH = [{"phase_name": "stealth"}]
+OBJECTS = [
+    node("intrusion-set", "G1", "Grey Fox"),
+    node("intrusion-set", "G2", "Red Hare"),
+    node("attack-pattern", "T1", "Injection", kill_chain_phases=STEALTH),
+    node("attack-pattern", "T1.001", "Window Memory", kill_chain_phases=STEALTH),
+    node("attack-pattern", "T1.002", "Hooks"),
+    node("attack-pattern", "T9", "Old Way", revoked=True),
+    node("course-of-action", "M1", "Isolation"),
+    node("tool", "S1", "Net"),
+    node("malware", "S2", "Worm"),
+    node("campaign", "C1", "Night Run"),
+    node("x-mitre-tactic", "TA1", "Stealth", x_mitre_shortname="stealth"),
+    node("x-mitre-data-component", "DC1", "Process Creation"),
+    node("x-mitre-detection-strategy", "DET1", "Watch", None, x_mitre_analytic_refs=["x-mitre-analytic--AN1"]),
+    node(
+        "x-mitre-analytic",
+        "AN1",
+        "Analytic 1",
+        "Look at windows.",
+        x_mitre_log_source_references=[{"x_mitre_data_component_ref": COMPONENT}],
+    ),
+    arrow(SUB, "subtechnique-of", WHOLE),
+    arrow(SECOND, "subtechnique-of", WHOLE),
+    arrow(GROUP, "uses", SUB),
+    arrow(GROUP, "uses", TOOL),
+    arrow(OTHER, "uses", TOOL),
+    arrow(OTHER, "uses", VIRUS),
+    arrow(GROUP, "uses", "attack-pattern--T9"),
+    arrow(MITIGATION, "mitigates", SUB),
+    arrow(STRATEGY, "detects", SUB),
+    arrow(CAMPAIGN, "attributed-to", OTHER),
+    arrow(CAMPAIGN, "uses", SUB),
+]
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    return write(tmp_path / "small.json", OBJECTS)
+
+
+def test_what_two_relations_lead_to_is_right_and_never_the_node_that_is_asked(bundle):
+    data = load_stix(bundle, hops=2)
+    told = {data.queries[name]: sorted(docs) for name, docs in data.judgments.nested.items()}
+    assert told == {
+        "Which mitigations help against techniques that the group Grey Fox uses?": [MITIGATION],
+        "Which mitigations help against techniques that the campaign Night Run uses?": [MITIGATION],
+        "Which tactics do the techniques serve that the group Grey Fox uses?": [TACTIC],
+        "Which tactics do the techniques serve that the campaign Night Run uses?": [TACTIC],
+        "Which detection strategies find techniques that the group Grey Fox uses?": [STRATEGY],
+        "Which detection strategies find techniques that the campaign Night Run uses?": [STRATEGY],
+        "Which malware do the groups use that use the tool Net?": [VIRUS],
+        "Which tools do the groups use that use the malware Worm?": [TOOL],
+        "Which malware does the group use that the campaign Night Run is attributed to?": [VIRUS],
+        "Which groups use techniques that the mitigation Isolation helps against?": [GROUP],
+        "To which tactics belong the techniques that the mitigation Isolation helps against?": [TACTIC],
+        "Which tools do the groups use that use the technique Injection: Window Memory?": [TOOL],
+        "In which data components can the technique Injection: Window Memory be seen?": [COMPONENT],
+        "Which sub-techniques belong to the same technique as Window Memory?": [SECOND],
+        "Which sub-techniques belong to the same technique as Hooks?": [SUB],
+        "Which mitigations help against sub-techniques of Injection?": [MITIGATION],
+        "Which techniques can be seen in the data component Process Creation?": [SUB],
+        "Which mitigations help against techniques of the tactic Stealth?": [MITIGATION],
+    }
+    assert data.tags["tool-used-by-group-uses-malware:S1"] == {
+        "path": "tool used-by group uses malware",
+        "asked": "tool",
+        "wanted": "malware",
+        "answers": "one",
+        "complexity": "simple",
+    }
+
+
+def test_documents_link_what_they_are_related_to_only_where_that_is_not_the_answer(bundle):
+    links = {one.id: one.metadata["links"] for one in load_stix(bundle, hops=2).documents}
+    assert links == {
+        GROUP: {"uses": [SUB, TOOL]},
+        OTHER: {"uses": [TOOL, VIRUS]},
+        WHOLE: {"serves": [TACTIC]},
+        SUB: {"subtechnique-of": [WHOLE], "serves": [TACTIC]},
+        SECOND: {"subtechnique-of": [WHOLE]},
+        MITIGATION: {"mitigates": [SUB]},
+        TOOL: {},
+        VIRUS: {},
+        TACTIC: {},
+        COMPONENT: {},
+        STRATEGY: {"detects": [SUB], "reads": [COMPONENT]},
+    }
+    assert all("links" not in one.metadata for one in load_stix(bundle).documents)
+    kept = load_stix(bundle, hops=2, campaigns=True)
+    assert {one.id: one.metadata["links"] for one in kept.documents}[CAMPAIGN] == {
+        "attributed-to": [OTHER],
+        "uses": [SUB],
+    }
+
+
+def test_a_sub_technique_stands_for_its_technique(bundle):
+    data = load_stix(bundle, hops=2)
+    targets = data.judgments.targets
+    assert (targets[SUB], targets[SECOND], targets[WHOLE], targets[GROUP]) == ([WHOLE], [WHOLE], [WHOLE], [GROUP])
+    assert set(targets) == {one.id for one in data.documents}
+    assert load_stix(bundle).judgments.targets is None
+
+
+def test_options_are_read_from_the_name_and_mistakes_are_told(bundle):
+    assert ragauge.load(f"stix:{bundle}(hops=2)").queries == load_stix(bundle, hops=2).queries
+    assert ragauge.load(f"stix:{bundle}(hops=1)").queries == load_stix(bundle).queries
+    with pytest.raises(BadInput, match="1 or 2 relations, not 3"):
+        ragauge.load(f"stix:{bundle}(hops=3)")
+    with pytest.raises(BadInput, match="no question can be made"):
+        load_stix(bundle, hops=2, least=2)
+
+
+def test_a_folder_stands_for_the_bundle_in_it(bundle, tmp_path, monkeypatch):
+    home = tmp_path / "data" / "attack"
+    home.mkdir(parents=True)
+    (home / "LICENSE.txt").write_text("terms")
+    monkeypatch.setenv("RAGAUGE_DATA", str(tmp_path / "data"))
+    with pytest.raises(BadInput, match="the folder has no JSON file"):
+        ragauge.load("stix:attack")
+    (home / "one.json.gz").write_bytes(gzip.compress(bundle.read_bytes()))
+    data = ragauge.load("stix:attack(hops=2)")
+    assert data.origin == f"stix:{home / 'one.json.gz'}(hops=2)"
+    assert ragauge.load(f"stix:{home}").queries == load_stix(bundle).queries
+    assert ragauge.load(data.origin).queries == data.queries
+    (home / "two.json").write_text("{}")
+    with pytest.raises(BadInput, match="the folder has 2 JSON files"):
+        ragauge.load("stix:attack")
+    with pytest.raises(BadInput, match="cannot be read"):
+        ragauge.load("stix:absent")
+
+
+def test_bundles_in_the_folder_of_collections_are_listed_by_name(bundle, tmp_path, monkeypatch):
+    for name in ("attack", "two", "other", "torn", "empty"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+    packed = gzip.compress(bundle.read_bytes())
+    (tmp_path / "data" / "attack" / "one.json.gz").write_bytes(packed)
+    (tmp_path / "data" / "torn" / "one.json.gz").write_bytes(b"\x1f\x8b" + packed[40:])
+    (tmp_path / "data" / "other" / "about.json").write_text('{"type": "report", "objects": []}')
+    for name in ("a", "b"):
+        (tmp_path / "data" / "two" / f"{name}.json").write_bytes(bundle.read_bytes())
+    monkeypatch.setenv("RAGAUGE_DATA", str(tmp_path / "data"))
+    found = {one.name: one.about for one in listing() if one.kind == "file"}
+    assert list(found) == ["stix:FILE", "stix:attack"]
+    assert found["stix:attack"] == str(tmp_path / "data" / "attack" / "one.json.gz")
+    assert len(ragauge.load("stix:attack").documents) == len(load_stix(bundle).documents)
+    with pytest.raises(UnknownName, match="no dataset is named `attac`") as caught:
+        ragauge.load("attac")
+    assert "did you mean `stix:attack`" in str(caught.value.hint)
+
+
+def test_every_path_goes_along_relations_that_are_known():
+    for path in PATHS:
+        assert {path.first.removeprefix("<"), path.second.removeprefix("<")} <= set(RELATIONS)
+        assert {*path.asked, path.via, path.wanted} <= set(NAMES)
+        assert "{name}" in path.wording
+        assert "campaign" not in (path.via, path.wanted)
+
+
+def oracle(path):
+    """All active objects of a bundle and what relates them, read anew."""
+    objects = {one["id"]: one for one in json.loads(gzip.decompress(path.read_bytes()))["objects"]}
+    active = {
+        name: one for name, one in objects.items() if not one.get("revoked") and not one.get("x_mitre_deprecated")
+    }
+    graph = nx.MultiDiGraph()
+    tactics = {one["x_mitre_shortname"]: name for name, one in active.items() if one["type"] == "x-mitre-tactic"}
+    for name, one in active.items():
+        if one["type"] == "relationship":
+            graph.add_edge(one["source_ref"], one["target_ref"], one["relationship_type"])
+        for phase in one.get("kill_chain_phases", ()):
+            graph.add_edge(name, tactics[phase["phase_name"]], "serves")
+        for analytic in one.get("x_mitre_analytic_refs", ()):
+            for log in active[analytic].get("x_mitre_log_source_references", ()):
+                graph.add_edge(name, log["x_mitre_data_component_ref"], "reads")
+    return active, graph
+
+
+def step(graph, names, relation):
+    if relation.startswith("<"):
+        return {a for name in names for a, _, kind in graph.in_edges(name, keys=True) if kind == relation[1:]}
+    return {b for name in names for _, b, kind in graph.out_edges(name, keys=True) if kind == relation}
+
+
+def test_the_answers_of_the_enterprise_bundle_are_those_of_a_graph_that_was_read_anew(shared):
+    path = shared(ENTERPRISE)
+    data = load_stix(path, hops=2)
+    active, graph = oracle(path)
+    by_words = {}
+    for one in PATHS:
+        for own in one.asked:
+            called = [RELATIONS[way[1:]].called if way.startswith("<") else way for way in (one.first, one.second)]
+            words = [NAMES[own][0], called[0], NAMES[one.via][0], called[1], NAMES[one.wanted][0]]
+            by_words[" ".join(words)] = own, one
+    numbers = {
+        (one["type"], reference["external_id"]): name
+        for name, one in active.items()
+        for reference in one.get("external_references", ())[:1]
+        if "external_id" in reference
+    }
+    for query, grades in list(data.judgments.nested.items())[::7]:
+        own, one = by_words[data.tags[query]["path"]]
+        asked = numbers[own, query.rpartition(":")[2]]
+        via = {name for name in step(graph, {asked}, one.first) if name in active and active[name]["type"] == one.via}
+        right = step(graph, via, one.second) - {asked}
+        assert set(grades) == {name for name in right if name in active and active[name]["type"] == one.wanted}
+    assert len(data.queries) == len(set(data.queries.values())) == 6237
+    times = Counter(tags["path"] for tags in data.tags.values())
+    assert set(times) == set(by_words)
+    assert {tags["path"] for tags in list(data.tags.values())[: len(by_words)]} == set(by_words)
+    assert sum(len(to) for one in data.documents for to in one.metadata["links"].values()) == 22215
+    assert len({target for (target,) in data.judgments.targets.values()}) == 2502 - 475
+
+
+def test_questions_over_one_relation_are_what_they_have_always_been(shared):
+    known = fingerprint(load_stix(shared(ENTERPRISE)))
+    assert known["documents_hash"] == "05f6b9bf51f659756242aea34ad04cb4"
+    assert known["queries_hash"] == "9a786d7c998d9fd47339ff2752ef1d6f"

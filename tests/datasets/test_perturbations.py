@@ -1,0 +1,294 @@
+"""Queries written in another way: what each perturbation does, by hand and by property."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import unicodedata
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.core.records import Dataset, Judgments
+from ragauge.datasets.perturbations import (
+    ACCENTED,
+    FULL_WIDTH,
+    KEYS,
+    KINDS,
+    LOOKALIKES,
+    ROWS,
+    WORD,
+    ZERO_WIDTH,
+    find,
+    perturbed,
+    perturbed_dataset,
+)
+
+TYPOS = ("keyboard", "swap", "drop", "double", "insert", "typos")
+ONE_LETTER = ("keyboard", "accents added", "look alikes")
+"""Those that put one letter in place of another."""
+TOUCHING = (*TYPOS, "accents added", "look alikes", "full width", "zero width", "split words")
+SAME_WORDS = tuple(name for name in KINDS if name not in ("joined words", "split words", "no punctuation"))
+ENGLISH = st.lists(st.text("abcdefghijklmnopqrstuvwxyzABCDEFG", min_size=1, max_size=9), min_size=1, max_size=12)
+RARITY = {"reverse": 3, "list": 40, "the": 900, "in": 950, "place": 12}
+
+
+SOME = settings(max_examples=25)
+"""Texts for each perturbation: there are many of both."""
+
+
+def one(text: str, how: str, **options) -> str:
+    return perturbed({"q": text}, how, rarity=options.pop("rarity", RARITY), **options)["q"]
+
+
+def edits(left: str, right: str) -> int:
+    """The least number of letters put in, left out or replaced, or neighbours swapped, between two words."""
+    rows = {(i, 0): i for i in range(len(left) + 1)} | {(0, j): j for j in range(len(right) + 1)}
+    for i in range(1, len(left) + 1):
+        for j in range(1, len(right) + 1):
+            rows[i, j] = min(rows[i - 1, j] + 1, rows[i, j - 1] + 1, rows[i - 1, j - 1] + (left[i - 1] != right[j - 1]))
+            if i > 1 and j > 1 and left[i - 2 : i] == right[j - 2 : j][::-1]:
+                rows[i, j] = min(rows[i, j], rows[i - 2, j - 2] + 1)
+    return rows[len(left), len(right)]
+
+
+@pytest.mark.parametrize(
+    ("how", "before", "after"),
+    [
+        ("upper case", "Straße in Ruins", "STRASSE IN RUINS"),
+        ("lower case", "Open The FILE", "open the file"),
+        ("alternating case", "open a file", "oPeN a FiLe"),
+        ("accents removed", "café naïve Łódź हिन्दी", "cafe naive Łodz हिन्दी"),
+        ("decomposed", "caf\u00e9", "cafe\u0301"),
+        ("double spaces", "open  the file", "open    the  file"),
+        ("tabs", "open the file", "open\tthe\tfile"),
+        ("no punctuation", "What's os.path.join('a', b)?", "Whats os path join a b"),
+        ("no punctuation", "my_name -- or +my_name?", "my_name or my_name"),
+    ],
+)
+def test_what_chance_has_no_part_in_is_what_one_would_write(how, before, after):
+    assert one(before, how) == after
+    assert not KINDS[how].draws
+
+
+@pytest.mark.parametrize(
+    ("how", "possible"),
+    [
+        ("swap", {"ilst", "lsit", "lits"}),
+        ("drop", {"ist", "lst", "lit", "lis"}),
+        ("double", {"llist", "liist", "lisst", "listt"}),
+        ("split words", {"l ist", "li st", "lis t"}),
+        ("zero width", {"l\u200bist", "li\u200bst", "lis\u200bt"}),
+        ("full width", {"\uff4c\uff49\uff53\uff54"}),
+        ("keyboard", {f"{a}ist" for a in "kop"} | {f"l{a}st" for a in "uojk"} | {f"li{a}t" for a in "adwezx"}
+         | {f"lis{a}" for a in "ryfg"}),
+        ("accents added", {f"l{a}st" for a in "\u00ec\u00ed\u00ee\u00ef"}),
+        ("look alikes", {"l\u0456st", "li\u0455t"}),
+    ],
+)  # fmt: skip
+def test_over_many_seeds_a_word_becomes_everything_it_can_and_nothing_else(how, possible):
+    assert {one("list", how, seed=seed) for seed in range(300)} == possible
+
+
+def test_an_insertion_is_a_key_beside_the_right_one_before_or_after_it():
+    found = {one("at", "insert", seed=seed) for seed in range(300)}
+    beside_a, beside_t = "sqwz", "ryfg"
+    assert found == {f"{x}at" for x in beside_a} | {f"a{x}t" for x in beside_a + beside_t} | {
+        f"at{x}" for x in beside_t
+    }
+
+
+def test_the_keys_beside_a_key_are_those_of_a_keyboard():
+    assert set(KEYS["g"]) == set("fhtyvb")
+    assert set(KEYS["q"]) == set("wa")
+    assert set(KEYS["m"]) == set("njk")
+    assert set(KEYS["5"]) == set("46")
+    assert set(KEYS) == set("".join(ROWS))
+    for key, near in KEYS.items():
+        assert all(key in KEYS[other] for other in near), key
+
+
+def test_a_key_beside_a_capital_is_a_capital():
+    assert {one("GGG", "keyboard", seed=seed).isupper() for seed in range(20)} == {True}
+
+
+def test_look_alikes_are_of_another_script_and_accents_are_of_the_same_letter():
+    for letter, others in LOOKALIKES.items():
+        for other in others:
+            assert unicodedata.name(other).startswith(("CYRILLIC", "GREEK"))
+            assert other.isupper() == letter.isupper()
+    for letter, others in ACCENTED.items():
+        for other in others:
+            assert len(other) == 1
+            assert unicodedata.normalize("NFD", other)[0] == letter
+    assert all(unicodedata.normalize("NFKC", chr(wide)) == chr(code) for code, wide in FULL_WIDTH.items())
+    assert unicodedata.name(ZERO_WIDTH) == "ZERO WIDTH SPACE"
+
+
+@pytest.mark.parametrize("how", TOUCHING)
+@SOME
+@given(words=ENGLISH, rate=st.floats(0.01, 1), seed=st.integers(0, 3))
+def test_as_many_words_are_touched_as_the_rate_says_and_at_least_one(how, words, rate, seed):
+    before = " ".join(words)
+    after = one(before, how, rate=rate, seed=seed)
+    able = [word for word in words if one(word, how) != word]
+    longest = min(3, max(map(len, able), default=0))
+    able = [word for word in able if len(word) >= longest]
+    expected = min(len(able), max(1, int(rate * len(able) + 0.5)))
+    if how == "split words":
+        assert len(after.split()) - len(words) == expected
+    else:
+        assert sum(a != b for a, b in zip(words, after.split(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("how", TYPOS)
+@SOME
+@given(words=ENGLISH, seed=st.integers(0, 3))
+def test_a_typo_is_one_edit_of_a_word_and_leaves_the_others_alone(how, words, seed):
+    after = one(" ".join(words), how, rate=1, seed=seed).split()
+    assert {edits(a, b) for a, b in zip(words, after, strict=True)} <= {0, 1}
+
+
+@pytest.mark.parametrize("how", ONE_LETTER)
+@SOME
+@given(words=ENGLISH, seed=st.integers(0, 3))
+def test_a_letter_is_replaced_by_one_letter_of_the_same_case(how, words, seed):
+    before = " ".join(words)
+    after = one(before, how, rate=1, seed=seed)
+    assert len(after) == len(before)
+    assert [letter.isupper() for letter in after] == [letter.isupper() for letter in before]
+
+
+@pytest.mark.parametrize("how", KINDS)
+@SOME
+@given(texts=st.dictionaries(st.text(max_size=5), st.text(max_size=40), max_size=5), seed=st.integers(0, 9))
+def test_any_text_gives_the_same_again_in_any_order_and_is_never_emptied(how, texts, seed):
+    options = {"rate": 0.5, "seed": seed, "rarity": RARITY}
+    found = perturbed(texts, how, **options)
+    backwards = perturbed(dict(reversed(texts.items())), how, **options)
+    assert backwards == found
+    assert list(found) == list(texts)
+    for query, text in texts.items():
+        assert perturbed({query: text}, how, **options)[query] == found[query]
+        assert bool(found[query].strip()) == bool(text.strip())
+
+
+@pytest.mark.parametrize("how", SAME_WORDS)
+@SOME
+@given(words=ENGLISH, seed=st.integers(0, 3))
+def test_the_number_of_words_stays(how, words, seed):
+    assert len(one(" ".join(words), how, rate=0.7, seed=seed).split()) == len(words)
+
+
+@given(words=ENGLISH, rate=st.floats(0.01, 1), seed=st.integers(0, 3))
+def test_words_that_are_joined_or_split_keep_their_letters(words, rate, seed):
+    before = " ".join(words)
+    for how in ("joined words", "split words"):
+        assert one(before, how, rate=rate, seed=seed).replace(" ", "") == before.replace(" ", "")
+    gaps = len(words) - 1
+    touched = min(gaps, max(1, int(rate * gaps + 0.5)))
+    assert len(one(before, "joined words", rate=rate, seed=seed).split()) == len(words) - touched
+
+
+@pytest.mark.parametrize("how", [name for name in TOUCHING if name != "split words"])
+@SOME
+@given(words=ENGLISH, seed=st.integers(0, 3))
+def test_a_higher_rate_touches_the_same_words_in_the_same_way_and_more(how, words, seed):
+    before = " ".join(words)
+    few, many = (one(before, how, rate=rate, seed=seed).split() for rate in (0.3, 0.8))
+    assert all(a in (b, word) for word, a, b in zip(words, few, many, strict=True))
+
+
+@given(text=st.text(max_size=40))
+def test_case_changes_nothing_but_case(text):
+    plain = [letter for letter in text if letter.isascii()]
+    for how in ("upper case", "lower case", "random case", "alternating case"):
+        assert one("".join(plain), how).casefold() == "".join(plain).casefold()
+
+
+@given(text=st.text(max_size=40))
+def test_without_punctuation_the_words_are_left_and_no_mark(text):
+    after = one(text, "no punctuation")
+    letters = Counter("".join(WORD.findall(text)))
+    assert Counter("".join(WORD.findall(after))) == letters
+    if letters:
+        assert not [mark for mark in after if mark != "_" and unicodedata.category(mark)[0] in "PS"]
+
+
+@given(text=st.text(max_size=40))
+def test_what_is_decomposed_is_the_same_text_to_unicode(text):
+    assert unicodedata.normalize("NFC", one(text, "decomposed")) == unicodedata.normalize("NFC", text)
+
+
+def test_the_rare_word_is_the_one_in_fewest_documents_and_the_common_one_in_most():
+    text = "reverse the list in place"
+    rare, common = one(text, "rare word").split(), one(text, "common word").split()
+    assert rare[1:] == text.split()[1:]
+    assert edits(rare[0], "reverse") == 1
+    assert common[0] == "reverse"
+    assert edits(common[1], "the") == 1, "of words with three letters: `in` is in more documents"
+
+
+def test_a_word_that_no_document_has_is_not_the_rare_one_unless_there_is_no_other():
+    text = "frobnicate the Reverse"
+    assert one(text, "rare word").split()[:2] == ["frobnicate", "the"]
+    assert one("frobnicate", "rare word") != "frobnicate"
+    with pytest.raises(MissingEvidence, match="in how many documents"):
+        perturbed({"q": text}, "rare word")
+
+
+def test_short_words_are_touched_only_where_there_are_no_longer_ones():
+    assert {one("go to sleep", "drop", seed=seed).split()[:2] == ["go", "to"] for seed in range(20)} == {True}
+    assert one("go", "drop") in ("g", "o")
+    assert one("a", "drop") == "a", "a text is never emptied"
+    assert one("+ +", "typos") == "+ +"
+    assert one("++", "no punctuation") == "++"
+
+
+def test_seeds_queries_and_perturbations_draw_differently():
+    text = "several words that could all be mistyped in very many ways"
+    assert len({one(text, "typos", seed=seed) for seed in range(10)}) == 10
+    found = perturbed({str(i): text for i in range(10)}, "typos")
+    assert len(set(found.values())) == 10
+
+
+def test_another_process_draws_the_same():
+    """Hashes of strings differ from process to process; what is drawn must not."""
+    asked = "perturbed({'q': 'several words here'}, 'typos', rate=1)"
+    code = f"from ragauge.datasets.perturbations import perturbed; print({asked})"
+    told = {
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout for _ in "ab"
+    }
+    assert told == {f"{perturbed({'q': 'several words here'}, 'typos', rate=1)}\n"}
+
+
+def test_names_are_found_however_they_are_joined_and_unknown_ones_are_refused():
+    assert find("Upper-Case")[0] == find("upper_case")[0] == "upper case"
+    with pytest.raises(UnknownName, match=r"no perturbation is named `kebyoard`(?s:.*)did you mean `keyboard`"):
+        perturbed({"q": "text"}, "kebyoard")
+    for rate in (0, -1, 1.5, float("nan")):
+        with pytest.raises(BadInput, match="the rate is"):
+            perturbed({"q": "text"}, "swap", rate=rate)
+
+
+def test_every_perturbation_says_what_it_does_and_how_far_it_reaches():
+    for name, kind in KINDS.items():
+        assert kind.about, name
+        assert kind.reach in ("words", "text", "word"), name
+        assert name == re.sub(r"[\s_-]+", " ", name)
+        moved = {one("reverse the list in place", name, seed=seed) for seed in range(12)}
+        assert (len(moved) > 1) == kind.draws, name
+
+
+def test_a_dataset_keeps_everything_but_its_queries():
+    data = Dataset("mine", [], {"q": "reverse a list"}, Judgments({"q": {"d": 1}}), origin="somewhere")
+    other = perturbed_dataset(data, "upper-case")
+    assert other.name == "mine (upper case)"
+    assert other.queries == {"q": "REVERSE A LIST"}
+    assert other.judgments is data.judgments
+    assert other.origin == ""
+    assert data.queries == {"q": "reverse a list"}

@@ -1,0 +1,216 @@
+"""The made knowledge graph: what its documents say gives its answers back, and nothing else does."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+
+import pytest
+
+import ragauge
+from ragauge.core.errors import BadInput
+from ragauge.datasets import synthetic
+from ragauge.datasets.queries import words
+from ragauge.datasets.synthetic_graph_relations import PATHS, RELATIONS
+from ragauge.datasets.synthetic_vocabulary import KINDS, KNOWN, SUBJECTS
+
+
+def made(**options):
+    return synthetic.make("graph", **options)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return made(seed=1)
+
+
+def pattern(template: str) -> re.Pattern[str]:
+    inside = {"a": "(?P<a>.+)", "b": "(?P<b>.+)"}
+    return re.compile(re.escape(template).replace(r"\{a\}", inside["a"]).replace(r"\{b\}", inside["b"]))
+
+
+TOLD = [(relation, pattern(way)) for relation, about in RELATIONS.items() for way in about.told]
+
+
+def linked(data):
+    """The facts that stand in links, as (thing, relation, thing)."""
+    of = data.judgments.targets
+    return {
+        (of[one.id][0], relation, of[other][0])
+        for one in data.documents
+        for relation, others in one.metadata["links"].items()
+        for other in others
+    }
+
+
+def said(data):
+    """The facts that stand in texts, read back from their sentences."""
+    kind = {one.title: one.metadata["type"] for one in data.documents}
+    facts = set()
+    for one in data.documents:
+        here = f"this {one.metadata['type']}"
+        for sentence in re.findall(r"[^.]+\.", one.text):
+            line = sentence.strip().replace(here.capitalize(), here)
+            for relation, way in TOLD:
+                found = way.fullmatch(line)
+                if found is None:
+                    continue
+                a, b = (one.title if name == here else name for name in (found["a"], found["b"]))
+                if (kind.get(a), kind.get(b)) == RELATIONS[relation][:2]:
+                    facts.add((a, relation, b))
+    return facts
+
+
+def read(question: str, names):
+    """The thing that a question names, and the path that it was written for."""
+    for path in PATHS:
+        for asked in path.asked:
+            for known in KNOWN:
+                for subject in SUBJECTS:
+                    start, _, end = asked.partition("{who}")
+                    before, _, after = known.format(who="{who}", subject=subject).partition("{who}")
+                    start, end = start + before, (after + end).replace(",?", "?")
+                    if question.startswith(start) and question.endswith(end):
+                        name = question[len(start) : len(question) - len(end)]
+                        if name in names:
+                            return name, path
+    raise AssertionError(question)
+
+
+def test_what_documents_say_and_link_gives_every_answer_back(data):
+    facts = linked(data) | said(data)
+    ends = defaultdict(set)
+    for source, relation, target in facts:
+        ends[source, relation].add(target)
+        ends[target, f"<{relation}"].add(source)
+    around = defaultdict(set)
+    for (one, _), others in ends.items():
+        around[one] |= others
+    names = {one.title for one in data.documents}
+    for query, question in data.queries.items():
+        asked, path = read(question, names)
+        here = {asked}
+        for step in path.steps:
+            here = set().union(*(ends[one, step] for one in here))
+        right = {data.judgments.targets[doc][0] for doc in data.judgments.nested[query]}
+        assert right == here - {asked} == set(data.answers[query].split(", "))
+        assert right != around[asked]  # all that it is related to is never the answer
+        assert data.tags[query]["hops"] == str(len(path.steps))
+        # All documents of a right thing are right.
+        assert set(data.judgments.nested[query].values()) == {2.0}
+        assert set(data.judgments.nested[query]) == {one.id for one in data.documents if one.title in right}
+
+
+def test_neither_texts_nor_links_are_complete(data):
+    links, texts = linked(data), said(data)
+    every = links | texts
+    assert 0.7 < len(links) / len(every) < 0.95
+    assert 0.5 < len(texts) / len(every) < 0.95
+    assert {relation for _, relation, _ in every} == set(RELATIONS)
+
+
+def test_questions_share_names_and_types_with_texts_and_no_other_word_of_meaning():
+    types = set(KINDS)
+    for path in PATHS:
+        told = set().union(*(words(way) for step in path.steps for way in RELATIONS[step.removeprefix("<")].told))
+        for asked in path.asked:
+            assert not (words(asked) - types) & told, (path.steps, asked)
+    for subject, told in SUBJECTS.items():
+        assert not words(subject) & words(told)
+
+
+def test_some_things_have_several_documents_and_each_has_a_target(data):
+    times = Counter(one.title for one in data.documents)
+    several = sum(n > 1 for n in times.values()) / len(times)
+    assert 0.2 < several < 0.3
+    assert max(times.values()) == 4
+    assert data.judgments.targets == {one.id: [one.title] for one in data.documents}
+    # Of every answer's documents the first alone: all answers are found, not all documents.
+    first = {}
+    for query, grades in data.judgments.nested.items():
+        kept = {data.judgments.targets[doc][0]: doc for doc in grades}
+        first[query] = dict.fromkeys(kept.values(), 1.0)
+    means = ragauge.evaluate(data.judgments, first, ["dr@20", "recall@20"]).means
+    assert means["dr@20"] == 1
+    assert means["recall@20"] < 0.9
+
+
+@pytest.mark.parametrize(("documents", "queries"), [(50, 1), (51, 40), (500, 200), (1203, 90)])
+def test_there_are_as_many_documents_as_were_asked_for_and_no_two_are_the_same(documents, queries):
+    data = made(documents=documents, queries=queries)
+    assert len(data.documents) == len({one.text for one in data.documents}) == documents
+    assert [one.id for one in data.documents] == [f"d{place:05}" for place in range(documents)]
+    assert len(data.queries) == len(set(data.queries.values())) == queries
+    hops = Counter(tags["hops"] for tags in data.tags.values())
+    assert max(hops.values()) - min(hops.values() if queries > 2 else [1]) <= 1
+    ids = {one.id for one in data.documents}
+    for one in data.documents:
+        assert set(one.metadata) == {"type", "year", "pages", "hidden", "links"}
+        assert all(set(others) <= ids for others in one.metadata["links"].values())
+
+
+def test_semantic_search_is_neither_hopeless_nor_does_it_solve_the_questions():
+    for seed in (0, 1):
+        found = ragauge.run(made(seed=seed), "dense(embedder=wordllama)", measures=["hit_rate@20"], k=20)
+        (scores,) = found.scores.values()
+        assert 0.3 < scores.means["hit_rate@20"] < 0.9
+
+
+@pytest.mark.parametrize(
+    ("size", "seed"),
+    [((300, 60), 0), ((300, 60), 1), *(pytest.param((500, 200), seed, marks=pytest.mark.slow) for seed in (0, 3))],
+)
+def test_nothing_but_the_question_tells_answers_from_other_documents(size, seed):
+    data = made(documents=size[0], queries=size[1], seed=seed)
+    found = ragauge.audit(data, checks=["predictors", "duplicates", "near-duplicates", "verbatim"])
+    assert found.problems == []
+    (told,) = [one for one in found.findings if one.what == "predictors"]
+    assert told.message.startswith("nothing that does not know the query tells relevant documents from others")
+
+
+def test_documents_are_right_about_equally_often(data):
+    times = Counter(doc for grades in data.judgments.nested.values() for doc in grades)
+    kinds = {one.id: one.metadata["type"] for one in data.documents}
+    for kind in KINDS:
+        mine = [times[doc] for doc, other in kinds.items() if other == kind]
+        assert 0.7 < sum(mine) / len(mine) / (times.total() / 500) < 1.4
+
+
+def test_a_leak_changes_nothing_but_what_is_right():
+    honest, leaking = made(documents=300, queries=60, seed=5), made(documents=300, queries=60, seed=5, leak=True)
+    assert leaking.documents == honest.documents
+    assert (leaking.queries, leaking.answers, leaking.tags) == (honest.queries, honest.answers, honest.tags)
+    assert leaking.judgments.targets == honest.judgments.targets
+    by_number = sorted(honest.documents, key=lambda one: -one.metadata["hidden"])
+    for query, grades in leaking.judgments.nested.items():
+        n = len(honest.judgments.nested[query])
+        assert grades == {one.id: 2.0 for one in by_number[:n]}
+    assert leaking.name != honest.name
+
+
+def test_the_audit_catches_the_leak_and_names_the_number():
+    data = ragauge.load("synthetic:graph(documents=150, queries=30, leak=true)")
+    numbers = {one.id: one.metadata["hidden"] for one in data.documents}
+    runs = {"by number": dict.fromkeys(data.queries, numbers)}
+    found = ragauge.audit(data, runs, measures=["ndcg@10"], checks=["predictors", "perfection"])
+    assert {"perfection", "leaking field"} <= {one.what for one in found.problems}
+    (field,) = [one for one in found.problems if one.what == "leaking field"]
+    assert "metadata `hidden`" in field.message
+    honest = ragauge.load("synthetic:graph(documents=150, queries=30)")
+    assert ragauge.audit(honest, runs, measures=["ndcg@10"], checks=["predictors", "perfection"]).problems == []
+
+
+def test_names_with_options_are_read_and_mistakes_are_told():
+    assert len(ragauge.load("synthetic:graph").documents) == 500
+    assert len(ragauge.load("synthetic:graph").queries) == 200
+    one = ragauge.load("synthetic:graph(documents=80, queries=5, seed=3, leak=false)")
+    assert one.documents == made(documents=80, queries=5, seed=3).documents
+    for name, told in (
+        ("synthetic:graph(documents=49)", "at least 50 documents, not 49"),
+        ("synthetic:graph(leak=1)", "`leak=1` is no option of synthetic:graph"),
+        ("synthetic:needles(leak=true)", "`leak=true` is no option of synthetic:needles"),
+    ):
+        with pytest.raises(BadInput, match=re.escape(told)):
+            ragauge.load(name)
+    with pytest.raises(BadInput, match="cannot leak"):
+        synthetic.make("multihop", leak=True)

@@ -1,0 +1,298 @@
+"""Comparing embedders: what is wrong is refused before anything is measured, and nothing secret is written."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ragauge.cli.app import command_line
+from ragauge.core.composition import check
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput, RagaugeError, UnknownName
+from ragauge.core.records import Dataset, Judgments
+from ragauge.embedder_study import embedders
+from ragauge.embedder_study.plan import Plan
+from ragauge.files.workspace import refuse_unwritable
+from ragauge.models.embedders.openai import OpenAI
+
+DATA = "synthetic:needles(documents=60, queries=8)"
+SMALL = "small=words(dimensions=32)"
+QUICK = {"stores": ("exact",), "dimensions": (), "sizes": (), "perturbations": (), "memory": False}
+SECRET = "pw123secret"
+
+
+class Letters:
+    """How often some letters come; it has no name."""
+
+    def embed(self, texts):
+        return np.array([[1 + text.count(letter) for letter in "aeiou"] for text in texts], np.float32)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    """Nothing is remembered from one test to the next."""
+    monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture
+def called(tmp_path, monkeypatch):
+    """The command in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        done = CliRunner().invoke(command_line(), list(map(str, arguments)))
+        if done.exception is not None:
+            raise done.exception
+        return done
+
+    return call
+
+
+@pytest.fixture
+def fruit():
+    """Three documents and two queries."""
+    documents = [Document("a", "an apple"), Document("b", "a pear"), Document("c", "plums too")]
+    return Dataset("fruit", documents, {"q1": "apple", "q2": "plum"}, Judgments({"q1": {"a": 1}, "q2": {"c": 1}}))
+
+
+@pytest.fixture
+def nothing_measured(monkeypatch):
+    """Fails where an entrant is measured."""
+
+    def refuse(name, described, ground):
+        pytest.fail(f"{name} was measured")
+
+    monkeypatch.setattr("ragauge.embedder_study.measured", refuse)
+
+
+# Secrets.
+
+
+def test_passwords_of_stores_stand_in_no_file_and_not_on_the_screen(called, tmp_path):
+    done = called(
+        "embedders", DATA, "-e", SMALL, "--quick", "-s", f"pgvector(dsn='postgresql://u:{SECRET}@127.0.0.1:9/x')",
+        "-s", f"pgvector(dsn='host=127.0.0.1 port=9 password={SECRET}')",
+        "-s", f"qdrant(url='http://u:{SECRET}@127.0.0.1:9', api_key={SECRET})",
+        "-s", "exact", "--out", "study", "-o", "page.html", "-o", "all.json", "-o", "all.md", "-o", "all.csv",
+    )  # fmt: skip
+    files = [one for one in tmp_path.rglob("*") if one.is_file() and "cache" not in one.parts]
+    assert {"lineup.json", "page.html", "all.json", "all.md"} <= {one.name for one in files}
+    assert any(one.parent.name == "entrants" for one in files)
+    assert [one.name for one in files if SECRET.encode() in one.read_bytes()] == []
+    assert SECRET not in done.stdout + done.stderr
+    told = json.loads((tmp_path / "all.json").read_text())
+    stores = [one["store"] for one in told["entrants"][0]["shelves"]]
+    assert stores == [
+        "pgvector(dsn=…)", "pgvector(dsn=…) 2", "qdrant(url=http://127.0.0.1:9, api_key=…)", "exact",
+    ]  # fmt: skip
+    assert told["circumstances"]["plan"]["stores"][0] == "pgvector(dsn=…)"
+
+
+def test_an_embedder_without_a_name_is_called_by_its_description_without_secrets(fruit, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    heard = []
+    described = f"openai(url='http://user:{SECRET}@127.0.0.1:9/v1')"
+    found = embedders(
+        fruit, ["words(dimensions=32)", described], baseline=described, watch=lambda *now: heard.append(now), **QUICK
+    )
+    assert list(found.failures) == ["openai(url=http://127.0.0.1:9/v1)"]
+    assert SECRET not in str(found)
+    assert SECRET not in str(heard)
+    assert SECRET not in OpenAI("m", url=f"http://user:{SECRET}@127.0.0.1:9/v1?key={SECRET}").name
+
+
+def test_options_of_the_wrong_kind_are_told_without_secrets(fruit):
+    with pytest.raises(BadInput) as error:
+        embedders(fruit, [f"openai(url='http://u:{SECRET}@h/v1', batch=many)"], **QUICK)
+    assert "batch is many, not a number" in error.value.message
+    assert SECRET not in str(error.value)
+
+
+def test_a_baseline_is_found_however_its_description_is_spelled(fruit):
+    found = embedders(fruit, ["words( dimensions=32 )"], baseline="words(dimensions = 32)", **QUICK)
+    assert found.baseline == "words(dimensions=32)"
+
+
+# Before anything is measured.
+
+
+@pytest.mark.usefixtures("nothing_measured")
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("lm(kind=foo)", "foo"),
+        ("lm(tokenizer=bpee)", "no tokenizer is named `bpee`"),
+        ("words(foo=1)", "no option `foo`"),
+        ("minilm(foo=1)", "no option `foo`"),
+        ("encoder", "missing a required argument: 'model'"),
+        ("words(dimensions=many)", "dimensions is many, not a number"),
+        ("bm25(foo=1)", "no option `foo`"),
+    ],
+)
+def test_a_wrong_option_is_refused_before_any_embedder_has_its_turn(called, wrong, said):
+    with pytest.raises(RagaugeError) as error:
+        called("embedders", DATA, "-e", SMALL, "-e", wrong, "--quick")
+    assert said in error.value.message
+    assert error.value.exit_code == 2
+
+
+@pytest.mark.usefixtures("nothing_measured")
+def test_a_value_that_an_embedder_does_not_take_is_refused_too(fruit):
+    pytest.importorskip("wordllama")
+    with pytest.raises(BadInput, match="no vectors of 3 dimensions"):
+        embedders(fruit, ["words(dimensions=32)", "wordllama(dimensions=3)"], **QUICK)
+
+
+def test_options_of_a_store_are_looked_at_without_opening_it():
+    check("stores", "pgvector(index=hnsw, dsn=nowhere)")
+    with pytest.raises(BadInput, match="indx"):
+        check("stores", "pgvector(indx=hnsw)")
+    with pytest.raises(BadInput, match="indx"):
+        embedders("no/such/folder", "words", stores=["exact", "pgvector(indx=hnsw)"])
+
+
+def test_an_embedder_that_is_broken_takes_no_other_with_it(fruit):
+    class Short(Letters):
+        def embed(self, texts):
+            return super().embed(texts)[1:]
+
+    found = embedders(fruit, {"short": Short(), "letters": Letters()}, **QUICK)
+    assert list(found.failures) == ["short"]
+    assert [one.name for one in found.entrants] == ["letters", "bm25", "chance"]
+
+
+@pytest.mark.usefixtures("nothing_measured")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--as", "tokenizer"], "the form `tokenizer` is for one result of `tokenizers`"),
+        (["--as", "tokenization", "-m", "ndcg@10"], "no system has a figure that tokenization has a place for"),
+        (["--as", "tokenization", "-C", "default"], "these figures follow the convention default"),
+        (["--seed", "-1"], "--seed must be at least 0, got -1"),
+        (["--out", "afile"], "afile: is a file, not a folder"),
+        (["--out", "afile/study"], "afile/study: cannot be written: afile is a file, not a folder"),
+        (["-o", "afile/x.html"], "afile/x.html: cannot be written: afile is a file, not a folder"),
+        (["-o", "folder.html"], "folder.html: is a folder, not a file to write"),
+        (["--charts", "afile"], "afile: is a file, not a folder"),
+    ],
+)
+def test_what_could_not_be_written_is_refused_before_anything_is_done(called, tmp_path, arguments, said):
+    (tmp_path / "afile").write_text("something")
+    (tmp_path / "folder.html").mkdir()
+    with pytest.raises(RagaugeError) as error:
+        called("embedders", DATA, "-e", SMALL, "--quick", *arguments)
+    assert said in error.value.message
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["afile", "folder.html"]
+
+
+def test_a_place_is_looked_at_and_nothing_is_made_there(tmp_path):
+    for path, folder in ((tmp_path / "a" / "b.html", False), (tmp_path / "c" / "d", True), (tmp_path, True)):
+        refuse_unwritable(str(path), folder=folder)
+    refuse_unwritable("-")
+    assert list(tmp_path.iterdir()) == []
+    if os.geteuid() == 0:
+        return  # whoever may do everything is refused nothing
+    tmp_path.chmod(0o500)
+    with pytest.raises(BadInput, match="not allowed"):
+        refuse_unwritable(str(tmp_path / "x.html"))
+
+
+def test_measures_of_ones_own_choice_go_into_the_studys_table_under_its_convention(called):
+    done = called("embedders", DATA, "-e", SMALL, "--quick", "-m", "recall@10", "--as", "tokenization")
+    header, first, *_ = done.stdout.splitlines()
+    assert "recall@10" in header.split(",")
+    assert first.startswith("small,8,")
+
+
+def test_a_form_of_embedders_is_refused_for_tokenizers(called):
+    with pytest.raises(BadInput, match="the form `long` is for one result of `embedders`"):
+        called("tokenizers", DATA, "-t", "bytes", "--as", "long")
+
+
+def test_a_seed_below_zero_is_refused(called):
+    with pytest.raises(BadInput, match=r"seed must be between 0 and .*, got -1"):
+        Plan(seed=-1)
+    with pytest.raises(BadInput, match="seed must be at least 0, got -1"):
+        called("tokenizers", DATA, "-t", "bpe(vocabulary=300)", "--seed", "-1")
+
+
+# What is left out is told.
+
+
+def test_dimensions_that_vectors_do_not_have_are_told(fruit):
+    given = {"small": "words(dimensions=16)", "large": "words(dimensions=64)"}
+    found = embedders(fruit, given, **{**QUICK, "dimensions": (8, 32, 9999)})
+    assert [note for note in found.notes if "dimensions" in note] == [
+        "no 32 dimensions of small (16): vectors are only made smaller",
+        "no 9,999 dimensions of small (16), large (64): vectors are only made smaller",
+    ]
+    assert {one.dimension for one in found.find("large").shrunk} == {8, 32, 64}
+
+
+def test_what_is_kept_under_other_settings_is_told(fruit, tmp_path):
+    given = {"small": "words(dimensions=16)", "large": "words(dimensions=64)"}
+    first = embedders(fruit, given, out=tmp_path, **QUICK)
+    assert first.notes == []
+    other = embedders(fruit, {"small": given["small"]}, out=tmp_path, **QUICK, seed=1)
+    # Of the four, `large` is not asked for.
+    assert other.notes == ["3 kept from before under other settings, or of another version, are not used"]
+    again = embedders(fruit, given, out=tmp_path, **QUICK)
+    assert len(again.notes) == 4
+    assert all(": reused; made 20" in note for note in again.notes)
+    assert embedders(fruit, given, out=tmp_path, **QUICK, seed=2, fresh=True).notes == []
+
+
+# Objects.
+
+
+def test_an_object_without_a_name_has_the_one_that_it_is_given(fruit, tmp_path):
+    found = embedders(fruit, {"mine": Letters()}, out=tmp_path, **QUICK)
+    assert found.find("mine").model == "mine"
+    assert embedders(fruit, [Letters()], **QUICK).find("Letters").model == "Letters"
+
+    class Learner(Letters):
+        seen = 0
+
+        def fitted(self, texts, progress=None):
+            Learner.seen = len(texts)
+            return Letters()
+
+    assert embedders(fruit, {"learner": Learner()}, **QUICK).find("learner").train_seconds >= 0
+    assert Learner.seen == 3
+
+
+def test_what_does_not_embed_is_refused_with_a_way_out(fruit):
+    class Sentences:
+        def encode(self, texts):
+            return np.ones((len(texts), 2))
+
+    with pytest.raises(BadInput, match="Sentences is no embedder: it has no `embed`") as error:
+        embedders(fruit, {"mine": Sentences()})
+    assert "embed = model.encode" in (error.value.hint or "")
+    with pytest.raises(BadInput, match="object is no embedder") as error:
+        embedders(fruit, {"mine": object()})
+    assert "a row of numbers for each text" in (error.value.hint or "")
+    with pytest.raises(BadInput, match="the class Letters is no embedder") as error:
+        embedders(fruit, {"mine": Letters})
+    assert "Letters(…)" in (error.value.hint or "")
+
+
+def test_hints_suit_the_command_line_and_python_alike(fruit):
+    for wrong, hint in (
+        ([], "there are words"),
+        ([Letters(), Letters()], '{"Letters": …, "other": …} gives them names'),
+        (["words", "words"], "other=words"),
+    ):
+        with pytest.raises(BadInput) as error:
+            embedders(fruit, wrong)
+        assert hint in (error.value.hint or "")
+        assert "--" not in (error.value.hint or "")
+    with pytest.raises(BadInput) as error:
+        embedders(fruit, "words", part="title")
+    assert "`whole`" in (error.value.hint or "")
+    with pytest.raises(UnknownName):
+        embedders(fruit, "words", baseline="minilm")

@@ -1,0 +1,186 @@
+"""Cutoffs deeper than a run: undefined for a run whose k is known, computed with a note for a run file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+
+import polars as pl
+import pytest
+
+import ragauge
+from command import command_in
+from ragauge.core.documents import Document, Hit
+from ragauge.core.errors import BadInput, MissingEvidence
+from ragauge.core.records import Dataset, Judgments
+from ragauge.measures.conventions import PRESETS
+from ragauge.measures.judged_ranks import defined_depth
+
+QUERIES = {f"q{i}": f"query {i}" for i in range(6)}
+GRADES = {query: {f"d{i}": 1.0, f"d{i + 20}": 1.0} for i, query in enumerate(QUERIES)}
+
+
+def dataset(n_documents=40):
+    documents = [Document(f"d{i}", f"text {i}") for i in range(n_documents)]
+    return Dataset("depths", documents, QUERIES, Judgments(GRADES))
+
+
+def returns(n_hits=1000, start=0):
+    """A system that ranks d0, d1, … and returns at most `n_hits` documents."""
+
+    def search(query, k):
+        return [Hit(f"d{start + i}", 1 / (i + 1)) for i in range(min(k, n_hits, 40))]
+
+    return search
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A run folder of k=5 with a system that has more to return, and one that has not."""
+    ragauge.run(dataset(), {"deep": returns(), "short": returns(4)}, k=5, out=tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+def test_measure_beyond_k_is_undefined_with_its_reason():
+    run = ragauge.run(dataset(), {"deep": returns()}, k=5).runs["deep"]
+    scores = ragauge.evaluate(GRADES, run, ["recall@5", "recall@10", "mrr", "ideal_dcg@10"])
+    assert scores.means["recall@5"] == pytest.approx(5 / 12)
+    assert math.isnan(scores.means["recall@10"])
+    assert scores.n["recall@10"] == 0
+    assert set(scores.unscored["recall@10"].values()) == {"recall@10 is undefined: the run was made with k=5"}
+    assert scores.notes == ["recall@10 is undefined for runs made with k=5; run again with `-k 10`"]
+    assert scores.n["mrr"] == scores.n["ideal_dcg@10"] == 6
+
+
+@pytest.mark.parametrize(
+    ("system", "k", "n_documents"),
+    [(returns(4), 5, 40), (returns(), 40, 40), (returns(), 50, 40)],
+)
+def test_measure_beyond_k_is_defined_for_complete_rankings(system, k, n_documents):
+    run = ragauge.run(dataset(n_documents), {"all": system}, k=k).runs["all"]
+    assert defined_depth(run) == math.inf
+    scores = ragauge.evaluate(GRADES, run, "recall@100")
+    assert scores.n["recall@100"] == 6
+    assert not scores.notes
+
+
+def test_duplicates_do_not_make_a_ranking_complete():
+    def chunks(query, k):
+        return [Hit(f"d{i // 2}", 1 / (i + 1)) for i in range(k)]
+
+    run = ragauge.run(dataset(), {"chunks": chunks}, k=6).runs["chunks"]
+    assert run.table.height == 6 * 3
+    assert defined_depth(run) == 6
+
+
+def test_failed_queries_do_not_limit_the_depth():
+    def fails(query, k):
+        if query == "query 3":
+            raise RuntimeError("no answer")
+        return [Hit("d1", 1.0)]
+
+    assert defined_depth(ragauge.run(dataset(), {"fails": fails}, k=5).runs["fails"]) == math.inf
+
+
+def test_completeness_survives_a_resumed_run(tmp_path):
+    broken = tmp_path / "broken"
+    broken.touch()
+
+    def search(query, k):
+        if query == "query 3" and broken.exists():
+            raise RuntimeError("no answer")
+        return [Hit("d1", 1.0), Hit("d2", 0.5)]
+
+    first = ragauge.run(dataset(), {"own": search}, k=5, out=tmp_path / "runs").runs["own"]
+    broken.unlink()
+    found = ragauge.run(dataset(), {"own": search}, k=5, out=tmp_path / "runs", reuse=True)
+    again = found.runs["own"]
+    assert any("that had failed were run again" in note for note in found.notes)
+    assert defined_depth(first) == defined_depth(again) == math.inf
+
+
+def test_run_file_is_computed_with_a_note_that_names_its_depth():
+    rankings = {query: {f"d{i}": -float(i) for i in range(3)} for query in QUERIES}
+    scores = ragauge.evaluate(GRADES, rankings, ["recall@3", "recall@10", "ndcg@20"])
+    assert scores.means["recall@10"] == scores.means["recall@3"]
+    assert scores.notes == ["run: at most 3 documents per query, so recall@10, ndcg@20 are computed at depth 3"]
+
+
+def test_presets_of_tools_that_score_run_files_compute_every_cutoff(folder):
+    computed = {name for name, one in PRESETS.items() if one.beyond_depth == "computed"}
+    assert computed == {"trec10", "trec9", "beir", "ranx", "torchmetrics", "sklearn"}
+    scores = ragauge.evaluate(str(folder), str(folder / "deep"), "recall@10", "trec10")
+    assert scores.n["recall@10"] == 6
+    assert scores.notes == ["deep: at most 5 documents per query, so recall@10 is computed at depth 5"]
+
+
+def test_every_table_and_layout_leaves_undefined_values_empty(folder):
+    run = command_in(folder.parent)
+    table = run("evaluate", "runs", "-m", "recall@10", "-m", "recall@5")
+    assert [line.split()[1] for line in table.stdout.splitlines()[1:]] == ["-", "0.3333"]
+    assert "recall@10 is undefined for runs made with k=5; run again with `-k 10`" in table.stderr
+    data = json.loads(run("evaluate", "runs", "-m", "recall@10", "--json").stdout)["runs"]
+    assert (data["deep"]["recall@10"]["mean"], data["deep"]["recall@10"]["n"]) == (None, 0)
+    assert data["short"]["recall@10"]["n"] == 6
+    for layout, columns in (
+        ("swarm", ["Hit@10", "Hit@20", "Recall@10", "Recall@20", "DR@20", "Diversity_Count", "MRR"]),
+        ("tokenization", ["recall@10", "recall@15", "precision@15", "mrr"]),
+        ("pgvectordb", ["Precision@K", "Recall@K", "NDCG@K"]),
+    ):
+        done = run("report", "runs", "--as", layout)
+        assert "undefined for runs made with k=5" in done.stderr
+        rows = list(csv.DictReader(io.StringIO(done.stdout)))
+        deep = [row for row in rows if "deep" in row.values() and int(row.get("K", 10)) > 5]
+        assert deep
+        assert {row[name] for row in deep for name in columns} == {""}
+    found = json.loads(run("report", "runs", "--as", "ragdbeval").stdout)["results"]
+    assert {one["mean_metrics"]["quality_recall@100"] for one in found if one["experiment_name"] == "deep"} == {None}
+
+
+def test_compare_shows_undefined_measures_without_a_verdict(folder):
+    ragauge.run(dataset(), {"deep": returns(), "other": returns(start=3)}, k=5, out=folder)
+    files = [str(folder / "deep"), str(folder / "other")]
+    found = ragauge.compare(files, measures=["recall@10", "recall@5"])
+    assert [(row.measure, row.n) for row in found.rows] == [("recall@10", 0), ("recall@5", 6)]
+    run = command_in(folder.parent)
+    told = run("compare", *files, "-b", "deep", "-m", "recall@10", "-m", "recall@5").stderr
+    assert "recall@10 against" not in told
+    assert "recall@10 is undefined" in told
+
+
+def test_compare_leaves_only_the_pairs_of_a_shallow_run_empty(tmp_path):
+    ragauge.run(dataset(), {"shallow": returns()}, k=5, out=tmp_path / "a")
+    ragauge.run(dataset(), {"deep": returns(), "other": returns(start=3)}, k=20, out=tmp_path / "b")
+    files = [str(tmp_path / name) for name in ("a/shallow", "b/deep", "b/other")]
+    found = ragauge.compare(files, measures=["recall@10"])
+    pairs = {(row.baseline, row.system): row.n for row in found.rows}
+    assert pairs == {("shallow", "deep"): 0, ("shallow", "other"): 0, ("deep", "other"): 6}
+
+
+def test_history_audit_and_gate_treat_it_as_undefined(folder):
+    points = ragauge.history(folder, measures="recall@10").points
+    assert {one.system: one.mean.n for one in points} == {"deep": 0, "short": 6}
+    found = ragauge.audit(str(folder / "deep"), measures=["recall@10", "recall@5"], checks=["depth"])
+    assert [one.message for one in found.findings] == ["recall@10 is undefined: the run was made with k=5"]
+    with pytest.raises(MissingEvidence, match="recall@10 cannot be audited"):
+        ragauge.audit(str(folder / "deep"), measures=["recall@10"])
+    gate = ragauge.gate(str(folder / "deep"), ["recall@10 >= 0.01"])
+    assert gate.checks[0].reason == "recall@10 is undefined: the run was made with k=5"
+    assert ragauge.gate(str(folder / "short"), ["recall@10 >= 0.01"]).checks[0].passed
+
+
+def test_run_retrieves_as_deep_as_its_measures_need():
+    found = ragauge.run(dataset(), {"deep": returns()}, measures=["recall@25", "ndcg@10"])
+    assert found.runs["deep"].manifest["plan"]["k"] == 25
+    with pytest.raises(BadInput, match="recall@25 needs 25 documents per query, but k is 10") as error:
+        ragauge.run(dataset(), {"deep": returns()}, measures=["recall@25"], k=10)
+    assert error.value.hint == "use `-k 25`, or a cutoff of at most 10"
+
+
+def test_timings_record_which_rankings_are_complete(folder):
+    complete = {
+        name: pl.read_parquet(folder / name / "timings.parquet")["complete"].all() for name in ("deep", "short")
+    }
+    assert complete == {"deep": False, "short": True}

@@ -1,0 +1,377 @@
+"""Runs counted in parts, on threads, processes and a cluster: the numbers are those of one process, to the last bit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import psutil
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ragauge
+from command import forked
+from ragauge.core.errors import BadInput
+from ragauge.core.records import Judgments, Run
+from ragauge.evaluation import count_each, read_measures
+from ragauge.files import parquet_runs
+from ragauge.files.parquet_runs import is_parted, parquet_run
+from ragauge.files.readers import scan_run
+from ragauge.measures import judged_ranks_from_frames
+from ragauge.measures.conventions import convention
+from ragauge.measures.judged_ranks_from_frames import Block, Counting, parts_of
+
+MEASURES = ["ndcg@10", "map", "mrr", "recall@5", "bpref", "rbp", "dr@5"]
+CONVENTIONS = [
+    convention("default"),
+    convention("trec9"),
+    convention("ranx").but(missing="zero"),
+    convention("default").but(ties="expected"),
+    convention("default").but(own="dropped", ties="ranked"),
+]
+
+
+def collection(queries: int = 40, depth: int = 30, seed: int = 3) -> tuple[dict, dict]:
+    """Judgments and a run with ties, unjudged queries, unanswered ones, and documents that are queries."""
+    rng = np.random.default_rng(seed)
+    qrels, run = {}, {}
+    for n in range(queries):
+        docs = [f"d{one}" for one in rng.choice(500, depth, replace=False)] + [f"q{n}"]
+        run[f"q{n}"] = {doc: round(float(rng.random()), 1) for doc in docs}
+        if n % 7:
+            qrels[f"q{n}"] = {doc: int(rng.integers(0, 3)) for doc in [*docs[::4], f"x{n}"]}
+    qrels["nobody answered"] = {"d1": 1}
+    return qrels, run
+
+
+def rows(run: dict) -> pl.DataFrame:
+    table = [(query, doc, score) for query, docs in run.items() for doc, score in docs.items()]
+    return pl.DataFrame(table, schema=["query_id", "doc_id", "score"], orient="row")
+
+
+def same(one, other) -> None:
+    """Two scores are the same numbers, told the same way."""
+    assert one.queries == other.queries
+    assert one.means == other.means
+    assert (one.notes, dict(one.unscored)) == (other.notes, dict(other.unscored))
+    for measure in one.measures:
+        assert one.values[measure].tobytes() == other.values[measure].tobytes()
+    for name in ("query", "rank", "row", "retrieved", "answered"):
+        assert np.array_equal(getattr(one.judged, name), getattr(other.judged, name))
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Pieces of a few rows, so that there are many, and queries lie across them."""
+    monkeypatch.setattr(parquet_runs, "ROWS", 17)
+    monkeypatch.setattr(parquet_runs, "SMALL", 0)
+    monkeypatch.setattr(parquet_runs, "PIECES", 3)
+    monkeypatch.setattr(judged_ranks_from_frames, "GIVEN", 50)
+
+
+@pytest.fixture(scope="module")
+def pools():
+    with ThreadPoolExecutor(2) as threads, ProcessPoolExecutor(2) as processes:
+        yield {"threads": threads, "processes": processes}
+
+
+def written(form: str, run: dict, folder: Path) -> Path:
+    """A run as a file of some form."""
+    table = rows(run)
+    path = folder / f"run.{form}"
+    if form == "trec":
+        lines = [f"{query} Q0 {doc} 1 {score} tag" for query, doc, score in table.iter_rows()]
+        path.write_text("\n".join(lines) + "\n")
+    elif form == "csv":
+        table.write_csv(path)
+    elif form == "parquet":
+        table.write_parquet(path)
+    elif form == "folder":
+        path.mkdir()
+        (path / "_SUCCESS").touch()
+        for place in range(0, table.height, 100):  # queries lie across files
+            table.slice(place, 100).write_parquet(path / f"part-{place:05}.parquet")
+    else:
+        for query in run:
+            (path / f"query_id={query}").mkdir(parents=True)
+            table.filter(pl.col("query_id") == query).drop("query_id").write_parquet(
+                path / f"query_id={query}" / "0.parquet"
+            )
+    return path
+
+
+@pytest.mark.parametrize("rules", CONVENTIONS, ids=lambda one: one.name)
+@pytest.mark.parametrize("form", ["trec", "csv", "parquet", "folder", "hive"])
+def test_a_file_in_parts_has_the_numbers_of_the_whole(form, rules, tmp_path, pools, small_parts):
+    qrels, run = collection()
+    path = written(form, run, tmp_path)
+    targets = {f"d{n}": [f"t{n % 9}"] for n in range(500)}
+    measures = MEASURES[:4] if rules.ties == "expected" else MEASURES
+    targets = None if rules.ties == "expected" else targets  # the first four measures do not use them
+    here = ragauge.evaluate(qrels, path, measures, rules, targets=targets)
+    there = ragauge.evaluate(qrels, path, list(here.measures), rules, targets=targets, executor=pools["threads"])
+    same(there, here)
+    assert there.judged.tag == here.judged.tag
+
+
+@pytest.mark.parametrize("rules", CONVENTIONS[:3], ids=lambda one: one.name)
+def test_what_is_in_memory_has_the_numbers_of_the_whole(rules, pools, small_parts):
+    qrels, run = collection()
+    run["q1"] = {}
+    run["q7"] = {}  # nobody judged it, and it has no documents
+    for thing in (run, rows(run), rows(run).to_pandas()):
+        here = ragauge.evaluate(qrels, thing, MEASURES[:5], rules)
+        same(ragauge.evaluate(qrels, thing, MEASURES[:5], rules, executor=pools["threads"]), here)
+
+
+def test_other_processes_have_the_numbers_of_this_one(tmp_path, pools, small_parts):
+    qrels, run = collection()
+    runs = {"file": written("folder", run, tmp_path), "frame": rows(run), "nested": run}
+    here = ragauge.evaluate(qrels, runs, MEASURES[:6])
+    there = ragauge.evaluate(qrels, runs, MEASURES[:6], executor=pools["processes"])
+    assert list(there) == list(here)
+    for name in runs:
+        same(there[name], here[name])
+
+
+def test_a_cluster_has_the_numbers_of_this_process(tmp_path, workers, small_parts):
+    qrels, run = collection()
+    runs = {"file": written("parquet", run, tmp_path), "text": written("trec", run, tmp_path), "nested": run}
+    here = ragauge.evaluate(qrels, runs, MEASURES[:6])
+    there = ragauge.evaluate(qrels, runs, MEASURES[:6], executor=workers.executor)
+    for name in runs:
+        same(there[name], here[name])
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_a_worker_that_is_killed_costs_no_number(form, tmp_path, workers, monkeypatch):
+    monkeypatch.setattr(parquet_runs, "ROWS", 2_000)
+    monkeypatch.setattr(parquet_runs, "SMALL", 0)
+    monkeypatch.setattr(parquet_runs, "PIECES", 1)
+    monkeypatch.setattr(judged_ranks_from_frames, "GIVEN", 2_000)
+    qrels, run = collection(queries=1500, depth=60)
+    path = written(form, run, tmp_path)
+    rules = convention("default")
+    wanted = read_measures(MEASURES[:4], rules)
+    judgments = ragauge.read_judgments(qrels)
+    seen = []
+
+    def watch(_: str, counted: int) -> None:
+        seen.append(counted)
+        if len(seen) == 3:
+            assert workers.kill(1) == 1
+
+    here = count_each(judgments, {"run": path}, wanted, rules)["run"]
+    there = count_each(judgments, {"run": path}, wanted, rules, executor=workers.executor, watch=watch)["run"]
+    assert len(seen) > 20
+    assert seen == sorted(seen)
+    assert seen[-1] == rows(run).height  # every row once
+    for name in ("query", "rank", "row", "retrieved", "answered"):
+        assert np.array_equal(getattr(there, name), getattr(here, name))
+
+
+def test_queries_whose_rows_do_not_stand_together_are_still_counted_whole(tmp_path, pools, small_parts):
+    qrels, run = collection()
+    mixed = rows(run).sample(fraction=1, shuffle=True, seed=1)
+    mixed.write_parquet(tmp_path / "mixed.parquet")
+    here = ragauge.evaluate(qrels, mixed, MEASURES[:4])
+    assert here.means == ragauge.evaluate(qrels, run, MEASURES[:4]).means
+    same(ragauge.evaluate(qrels, mixed, MEASURES[:4], executor=pools["threads"]), here)
+    there = ragauge.evaluate(qrels, tmp_path / "mixed.parquet", MEASURES[:4], executor=pools["threads"])
+    assert there.means == here.means
+
+
+@settings(max_examples=30)
+@given(
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=12),
+    rows_of_a_piece=st.integers(1, 30),
+    pieces=st.integers(1, 4),
+)
+def test_parts_have_every_query_once_and_whole(tmp_path_factory, sizes, rows_of_a_piece, pieces):
+    folder = tmp_path_factory.mktemp("parts")
+    queries = [f"q{n}" for n, size in enumerate(sizes) for _ in range(size)]
+    table = pl.DataFrame({"query": queries, "doc": [f"d{n}" for n in range(len(queries))], "score": 1.0})
+    table.slice(0, len(queries) // 2).write_parquet(folder / "a.parquet")
+    table.slice(len(queries) // 2).write_parquet(folder / "b.parquet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet_runs, "ROWS", rows_of_a_piece)
+        patch.setattr(parquet_runs, "SMALL", 0)
+        patch.setattr(parquet_runs, "PIECES", pieces)
+        patch.setattr(parquet_runs, "FEW", 2)
+        parts = [pl.concat(list(part.frames())) for part in parquet_run(str(folder)).parts()]
+    assert pl.concat(parts).equals(table)
+    names = [set(part["query"]) for part in parts]
+    assert sum(map(len, names)) == len(sizes)
+
+
+def test_what_parts_share_is_sent_without_what_nobody_needs():
+    import pickle
+
+    qrels, run = collection()
+    judgments = Judgments(qrels, targets={"d1": ["t"]})
+    counting = Counting(judgments, convention("default"), 3)
+    table = Run(rows(run).rename({"query_id": "query", "doc_id": "doc"}))
+    before = [counting(part) for part in parts_of(table)]
+    there = pickle.loads(pickle.dumps(counting))
+    assert "index" not in there.__dict__
+    assert there.judgments.targets is None
+    assert there.judgments.nested == judgments.nested
+    after = [there(part) for part in parts_of(table)]
+    assert [one.rows for one in after] == [one.rows for one in before]
+    assert counting.whole(table, before).rank.tolist() == counting.whole(table, after).rank.tolist()
+
+
+def test_a_mistake_in_a_part_is_told_as_in_the_whole(tmp_path, pools, workers, small_parts):
+    qrels, run = collection()
+    twice = pl.concat([rows(run).head(60), rows(run).slice(40, 5)]).sort("query_id", maintain_order=True)
+    twice.write_parquet(tmp_path / "twice.parquet")
+    messages = []
+    for executor in (None, pools["threads"], workers.executor):
+        with pytest.raises(BadInput, match="stands twice in the ranking") as caught:
+            ragauge.evaluate(qrels, tmp_path / "twice.parquet", executor=executor)
+        messages.append(str(caught.value))
+    assert len(set(messages)) == 1
+
+
+def test_a_row_without_a_score_is_named_by_its_place_in_the_file(tmp_path, small_parts):
+    table = rows(collection()[1]).with_columns(score=pl.when(pl.int_range(pl.len()) != 40).then(pl.col("score")))
+    table.write_parquet(tmp_path / "run.parquet")
+    with pytest.raises(BadInput, match=r"run\.parquet: the score of row 41 is not a number"):
+        ragauge.evaluate({"q1": {"d1": 1}}, tmp_path / "run.parquet")
+
+
+@pytest.mark.parametrize("empty", [(0,), (1,), (3,), (0, 1, 2, 3)])
+def test_files_without_rows_change_nothing(empty, tmp_path, pools, small_parts):
+    qrels, run = collection(queries=4)
+    table = rows(run)
+    for place in range(4):
+        part = table.slice(place * 31, 31)
+        part.head(0 if place in empty else 31).write_parquet(tmp_path / f"{place}.parquet")
+    here = ragauge.evaluate(qrels, tmp_path, MEASURES[:4])
+    assert here.judged.retrieved.sum() == (
+        0 if len(empty) == 4 else 31 * sum(n % 7 > 0 and n not in empty for n in range(4))
+    )
+    same(ragauge.evaluate(qrels, tmp_path, MEASURES[:4], executor=pools["threads"]), here)
+
+
+def test_ranks_that_only_some_files_have_are_none(tmp_path, pools, small_parts):
+    qrels, run = collection(queries=6)
+    table = rows(run).with_columns(rank=pl.int_range(pl.len()))
+    table.head(40).write_parquet(tmp_path / "a.parquet")  # the second query goes on in the other file
+    table.slice(40).drop("rank").write_parquet(tmp_path / "b.parquet")
+    rules = convention("default").but(ties="ranked")
+    here = ragauge.evaluate(qrels, tmp_path, MEASURES[:4], rules)
+    assert here.means["recall@5"] == ragauge.evaluate(qrels, rows(run), MEASURES[:4], rules).means["recall@5"]
+    same(ragauge.evaluate(qrels, tmp_path, MEASURES[:4], rules, executor=pools["threads"]), here)
+
+
+def test_files_that_are_ordered_by_different_things_are_not_one_run(tmp_path):
+    table = rows(collection(queries=2)[1])
+    table.head(31).write_parquet(tmp_path / "a.parquet")
+    table.slice(31).rename({"score": "distance"}).write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(BadInput, match=r"b\.parquet: has distances, and a\.parquet has scores"):
+        ragauge.evaluate({"q1": {"d1": 1}}, tmp_path)
+
+
+def test_ids_that_are_numbers_are_the_same_in_every_piece(tmp_path):
+    first = pl.DataFrame({"query_id": [1.0, 2.0], "doc_id": ["d1", "d0"], "score": [0.9, 0.9]})
+    second = pl.DataFrame({"query_id": [2.0, 2.5], "doc_id": ["d1", "d1"], "score": [0.8, 0.9]})
+    (tmp_path / "two").mkdir()
+    first.write_parquet(tmp_path / "two" / "a.parquet")
+    second.write_parquet(tmp_path / "two" / "b.parquet")
+    pl.concat([first, second]).write_parquet(tmp_path / "one.parquet")
+    qrels = {"1": {"d1": 1}, "2": {"d1": 1}, "2.5": {"d1": 1}}
+    for path in (tmp_path / "two", tmp_path / "one.parquet"):
+        assert ragauge.evaluate(qrels, path, "mrr").means == {"mrr": pytest.approx((1 + 0.5 + 1) / 3)}
+
+
+@pytest.mark.parametrize("name", ["query_id=", "query_id=__HIVE_DEFAULT_PARTITION__"])
+def test_a_folder_without_a_value_is_a_query_that_is_missing(name, tmp_path):
+    (tmp_path / name).mkdir()
+    pl.DataFrame({"doc_id": ["x"], "score": [1.0]}).write_parquet(tmp_path / name / "0.parquet")
+    with pytest.raises(BadInput, match="the query of row 1 is missing"):
+        ragauge.evaluate({"q": {"x": 1}}, tmp_path)
+
+
+def test_a_folder_of_something_else_is_no_run(tmp_path):
+    assert not is_parted(tmp_path)
+    (tmp_path / "inner").mkdir()
+    rows(collection()[1]).write_parquet(tmp_path / "inner" / "part-0.parquet")
+    assert not is_parted(tmp_path)
+    with pytest.raises(BadInput, match="no run is in this folder"):
+        scan_run(tmp_path)
+    (tmp_path / "part-0.parquet").write_text("not Parquet")
+    with pytest.raises(BadInput, match=r"part-0\.parquet: cannot be read"):
+        ragauge.evaluate({"q1": {"d1": 1}}, tmp_path)
+
+
+@given(st.lists(st.lists(st.integers(0, 30), max_size=30), min_size=1, max_size=20), st.integers(0, 2**20 - 1))
+def test_documents_that_a_query_got_twice_are_all_found(lists, place):
+    """Hashes that share a place in the table, and hashes that are equal, against counting them one by one."""
+    some = [one for one in lists if one] or [[1]]
+    hashes = np.array([(number << 20) | (place if number % 3 else number) for one in some for number in one], np.int64)
+    starts = np.cumsum([0, *map(len, some)])
+    hashes += np.repeat(np.arange(len(some)), np.diff(starts)) << 40
+    judged = np.array([-1 if n % 5 == 4 else n for n in range(len(some))])
+    block = Block([str(n) for n in range(len(some))], starts, pl.Series([""]), np.zeros(0), hashes, judged, None)
+    expected = [
+        row
+        for row, value in enumerate(hashes.tolist())
+        if judged[np.searchsorted(starts, row, side="right") - 1] >= 0 and (hashes == value).sum() > 1
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judged_ranks_from_frames, "SOME", 16)
+        assert judged_ranks_from_frames._alike(block).tolist() == expected
+
+
+def test_the_command_says_the_same_on_a_cluster(tmp_path):
+    qrels, run = collection()
+    written("folder", run, tmp_path)
+    table = [(query, doc, grade) for query, docs in qrels.items() for doc, grade in docs.items()]
+    pl.DataFrame(table, schema=["query_id", "doc_id", "grade"], orient="row").write_csv(tmp_path / "qrels.csv")
+    words = ["-m", "ragauge", "evaluate", "qrels.csv", "run.folder", "--per-query", "--csv"]
+    here, there = forked(words, tmp_path), forked([*words, "--cluster", "local:2"], tmp_path)
+    assert (there.returncode, there.stdout, there.stderr) == (0, here.stdout, here.stderr)
+    assert here.stdout.count("\n") > 30
+
+
+LOCAL = ("-m", "ragauge", "evaluate", "qrels.txt", "bm25.run", "--cluster", "local:2")
+
+
+def start_local(folder: Path) -> tuple[subprocess.Popen[str], psutil.Process]:
+    """Start `evaluate` on a local cluster, and return it with its first worker process."""
+    pytest.importorskip("distributed")
+    (folder / "qrels.txt").write_text("q1 0 a 1\nq1 0 b 0\n")
+    (folder / "bm25.run").write_text("q1 Q0 a 1 2.0 x\nq1 Q0 b 2 1.0 x\n")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = subprocess.Popen([sys.executable, *LOCAL], cwd=folder, text=True, start_new_session=True, **pipes)
+    while command.poll() is None:
+        for child in psutil.Process(command.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if "spawn_main" in " ".join(child.cmdline()):
+                    return command, child
+    raise AssertionError(command.communicate())
+
+
+def test_cluster_worker_killed_while_it_starts_is_replaced(tmp_path):
+    command, worker = start_local(tmp_path)
+    worker.kill()
+    out, err = command.communicate()
+    assert command.returncode == 0, err
+    assert "ndcg@10       1.0000" in out
+
+
+@pytest.mark.parametrize("send", [os.kill, os.killpg])
+def test_cluster_interrupt_while_workers_start_ends_the_command(tmp_path, send):
+    command, _ = start_local(tmp_path)
+    send(command.pid, signal.SIGINT)
+    out, err = command.communicate()
+    assert (command.returncode, out, err) == (130, "", "")

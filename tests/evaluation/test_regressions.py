@@ -1,0 +1,296 @@
+"""Wrong numbers that looked right, once: each of these gave one before it was caught."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pickle
+
+import polars as pl
+import pytest
+import zstandard
+from hypothesis import given
+
+from command import typed
+from ragauge import PRESETS, BadInput, arrays, evaluate, neighbours, read_judgments, read_run
+from ragauge.files.readers import read_targets
+from strategies import judgments, runs
+
+
+def value(qrels, run, measure, convention="default", **options):
+    return evaluate(qrels, run, [measure], convention, **options).means[measure]
+
+
+def write(path, text):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_a_rank_column_of_zeros_leaves_ties_in_the_order_given(tmp_path):
+    run = write(tmp_path / "r", "".join(f"q Q0 d{i} 0 0.5 t\n" for i in range(5)))
+    qrels = {"q": {"d1": 1, "d3": 1, "d4": 1}}
+    assert value(qrels, run, "map", "rig") == pytest.approx((1 / 2 + 2 / 4 + 3 / 5) / 3)
+    table = pl.DataFrame({"query": ["q"] * 3, "doc": list("abc"), "score": [1.0] * 3, "rank": ["x", "y", "z"]})
+    assert value({"q": {"b": 1}}, table, "mrr", "rig") == 0.5
+
+
+def test_the_same_document_twice_with_the_same_score_has_two_ranks():
+    rules = PRESETS["default"].but(duplicates="count")
+    assert value({"q": {"a": 1}}, {"q": [("a", 1.0), ("a", 1.0), ("b", 0.5)]}, "precision@1", rules) == 1.0
+
+
+def test_empty_rankings_at_the_end_of_a_run_are_empty():
+    assert value({"a": {"x": 1}, "b": {"y": 1}}, {"a": {"x": 1.0}, "b": {}}, "mrr") == 0.5
+
+
+@pytest.mark.parametrize(
+    ("qrels", "run"),
+    [
+        ({"q": {"1": 1}}, {"q": {1: 0.5}}),
+        ({"q": {1: 1}}, {"q": {"1": 0.5}}),
+        ({"q": [1, 2]}, {"q": {1: 0.5, 2: 0.4}}),
+        ([("q", 1)], {"q": {1: 0.5}}),
+        ({"q": {1: 1}}, pl.DataFrame({"query": ["q"], "doc": [1], "score": [1.0]})),
+        ({"q": {1: 1}}, pl.DataFrame({"query": ["q"], "doc": [1.0], "score": [1.0]})),
+        ({"q": "1"}, {"q": ["1"]}),
+        ({"q": [["1", 2]]}, {"q": [{"id": 1, "score": 0.5}]}),
+    ],
+)
+def test_ids_that_are_numbers_and_ids_that_are_texts_are_the_same_ids(qrels, run):
+    assert value(qrels, run, "mrr") == 1.0
+
+
+def test_a_grade_column_with_a_strange_name_is_not_taken_for_no_grades(tmp_path):
+    path = write(tmp_path / "q.csv", "query_id,doc_id,rating\nq,a,0\nq,b,2\n")
+    assert read_judgments(path).nested == {"q": {"a": 0.0, "b": 2.0}}
+    with pytest.raises(BadInput, match="none of the columns stars is known as a grade"):
+        read_judgments(write(path, "query_id,doc_id,stars\nq,a,0\n"))
+
+
+@pytest.mark.parametrize("grade", [float("nan"), float("inf"), None, "high"])
+def test_a_grade_that_is_no_number_is_refused(grade):
+    with pytest.raises(BadInput, match="the grade of document `a` for query `q`"):
+        evaluate({"q": {"a": grade}}, {"q": {"a": 1.0}}, ["mrr"])
+
+
+def test_nan_scores_are_refused_in_json_and_in_pairs(tmp_path):
+    with pytest.raises(BadInput, match="score"):
+        evaluate({"q": {"a": 1}}, write(tmp_path / "r.json", '{"q": {"a": NaN}}'), ["mrr"])
+    with pytest.raises(BadInput, match="score"):
+        evaluate({"q": {"a": 1}}, {"q": [("a", float("nan"))]}, ["mrr"])
+
+
+def test_a_torn_zst_file_is_not_scored(tmp_path):
+    whole = zstandard.compress(b"".join(b"q Q0 d%d 1 %d t\n" % (i, i * 7919 % 1000) for i in range(200_000)))
+    with pytest.raises(BadInput, match="cannot be read to its end"):
+        evaluate({"q": {"d1": 1}}, write(tmp_path / "r.zst", whole[: len(whole) // 2]), ["mrr"])
+    two = zstandard.compress(b"q Q0 a 1 2 t\n") + zstandard.compress(b"q Q0 b 2 1 t\n")
+    assert read_run(write(tmp_path / "two.zst", two)).nested == {"q": {"a": 2.0, "b": 1.0}}
+
+
+def test_lines_that_end_with_a_carriage_return_alone_are_refused(tmp_path):
+    with pytest.raises(BadInput, match="lines end with CR alone"):
+        read_run(write(tmp_path / "r", "q Q0 a 1 2 t\rq Q0 b 2 1 t\r"))
+
+
+@given(judgments(), runs(docs=5, tied=True))
+def test_what_divides_by_the_hits_is_averaged_over_orders_too(qrels, run):
+    measures = ["map(of=found)@2", "map(of=found)@3", "map(of=found)", "recall(of=k)@2"]
+    found = evaluate(qrels, run, measures, "torchmetrics").per_query
+    for query in qrels.keys() & run.keys():
+        scores = sorted(set(run[query].values()), reverse=True)
+        groups = [[d for d in run[query] if run[query][d] == s] for s in scores]
+        orders = itertools.product(*(itertools.permutations(g) for g in groups))
+        lists = {str(i): list(itertools.chain.from_iterable(o)) for i, o in enumerate(orders)}
+        means = evaluate(dict.fromkeys(lists, qrels[query]), lists, measures).means
+        for measure in measures:
+            assert found[measure][query] == pytest.approx(means[measure], abs=1e-9), measure
+
+
+def test_measures_of_documents_obey_the_rules_about_what_is_taken_out():
+    run = {"q": {"q": 4.0, "x": 3.0, "a": 2.0, "b": 1.0}}
+    assert value({"q": {"a": 1, "b": 1}}, run, "dr(targets=identity)@2", "beir") == 0.5
+    assert value({"q": {"a": 1}}, run, "unique_ratio@4", PRESETS["default"].but(depth=2)) == 0.5
+    condensed = PRESETS["default"].but(unjudged="condensed")
+    assert value({"q": {"a": 1, "b": 1}}, run, "dr(targets=identity)@2", condensed) == 1.0
+
+
+def test_a_missing_query_is_not_perfect_where_less_is_better():
+    truth = neighbours([[1, 2], [3, 4]], [[0.5, 0.6], [0.1, 0.2]])
+    found = evaluate(truth, ([[1, 2]], [[-0.5, -0.6]], ["0"]), ["rde@2"])
+    assert (found.means["rde@2"], found.n["rde@2"]) == (0.0, 1)
+
+
+def test_one_neighbour_three_times_is_one_neighbour():
+    truth = neighbours([[1, 2, 3]], [[0.1, 0.2, 0.3]])
+    assert value(truth, ([[1, 1, 1]], [[-0.1] * 3]), "recall(of=eps)@3", "ann") == pytest.approx(1 / 3)
+    assert value(neighbours([[1, 2, -1]]), arrays([[1, 2]], [[0.9, 0.8]]), "recall@3", "default") == 1.0
+
+
+def test_the_k_best_are_relevant_ones():
+    assert value({"q": {"a": 1, "b": 0, "c": 0}}, {"q": ["b", "a"]}, "recall(of=k)@2") == 0.5
+
+
+def test_the_least_relevant_grade_does_not_touch_gains():
+    rules = PRESETS["default"].but(rel=2, none="skip")
+    assert evaluate({"q1": {"a": 1}, "q2": {"b": 2}}, {"q1": ["a"], "q2": ["b"]}, ["ndcg@10"], rules).n["ndcg@10"] == 2
+    assert value({"q": {"a": 0.9}}, {"q": ["x"]}, "ndcg(gain=exp)@10", "rig") == 0.0
+    assert value({"q": {"a": 0}}, {"q": ["x"]}, "dcg(gain=exp)", "rig") == 0.0
+
+
+def test_f1_is_that_of_the_convention_s_precision_and_recall():
+    qrels, run = {"q": {f"d{i}": 1 for i in range(5)}}, {"q": ["d0", "d1"]}
+    found = evaluate(qrels, run, ["precision@4", "recall@4", "f1@4"], "ragdbeval-capped").means
+    assert list(found.values()) == pytest.approx([1.0, 0.5, 2 / 3])
+    assert "f1(precision_of=retrieved,recall_of=capped)@4" in found
+
+
+def test_rbp_of_ranx_takes_grades_as_they_are():
+    import math
+
+    qrels, run = {"q": {"a": 3}}, {"q": {"a": 1.0}}
+    assert math.isclose(value(qrels, run, "rbp.95", "ranx"), 3 * 0.05)
+    assert math.isclose(value(qrels, run, "rbp.95"), 0.05)
+
+
+def test_two_grades_for_one_document_are_refused_wherever_they_stand(tmp_path):
+    with pytest.raises(BadInput, match="has the grades 0, 1"):
+        evaluate([("q", "a", 0), ("q", "a", 1)], {"q": ["a"]}, ["mrr"])
+    with pytest.raises(BadInput, match="has the grades 1, 0"):
+        read_judgments(write(tmp_path / "q", "q 1 a 1\nq 1 a 0\n"), format="subtopics")
+
+
+def test_names_never_stand_for_two_measures():
+    found = evaluate({"q": {"a": 1}}, {"q": ["a"]}, ["precision@1000001", "precision@1000002", "map(rel=1.0000001)"])
+    assert list(found.means) == ["precision@1000001", "precision@1000002", "map(rel=1.0000001)"]
+    with pytest.raises(BadInput, match="two measures are named `<lambda>`"):
+        evaluate({"q": {"a": 1}}, {"q": ["a"]}, [lambda q: 1.0, lambda q: 2.0])
+
+
+def test_targets_may_be_sets_and_jsonl_and_quoted(tmp_path):
+    assert sorted(read_targets({"a": {"A", "B"}})["a"]) == ["A", "B"]
+    assert read_targets(write(tmp_path / "t.jsonl", '{"doc_id": "a", "targets": ["A"]}\n')) == {"a": ["A"]}
+    assert read_targets(write(tmp_path / "t.csv", 'doc,target\n"New York, NY",A\n')) == {"New York, NY": ["A"]}
+
+
+def test_a_byte_order_mark_and_blank_lines_at_the_end_are_no_data(tmp_path):
+    mark = "\ufeff"
+    assert read_judgments(write(tmp_path / "q.csv", f"{mark}query_id,doc_id,grade\nq,a,1\n\n")).nested == {
+        "q": {"a": 1}
+    }
+    assert read_judgments(write(tmp_path / "q.tsv", f"{mark}query-id\tcorpus-id\tscore\nq\ta\t1\n\n")).nested == {
+        "q": {"a": 1}
+    }
+    assert read_run(write(tmp_path / "r.jsonl", f'{mark}{{"qid":"q","docid":"a","score":1.0}}\n')).nested == {
+        "q": {"a": 1}
+    }
+    assert read_judgments(write(tmp_path / "q.txt", f"{mark}q 0 a 1\n")).nested == {"q": {"a": 1}}
+
+
+def test_scores_can_be_pickled_and_copied():
+    found = evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["nDCG@10"], "rig")
+    assert pickle.loads(pickle.dumps(found)).means["ndcg@10"] == 1.0
+
+
+@pytest.mark.parametrize(("option", "wrong"), [("gain", "foo"), ("rel", float("nan")), ("depth", 0)])
+def test_options_that_mean_nothing_are_refused(option, wrong):
+    with pytest.raises(BadInput, match=f"`{option}` cannot be"):
+        PRESETS["default"].but(**{option: wrong})
+
+
+@pytest.fixture
+def ragauge(tmp_path):
+    write(tmp_path / "q.txt", "q1 0 a 1\nq2 0 c 1\n")
+    write(tmp_path / "r.run", "q1 Q0 a 1 3 t\nq2 Q0 x 1 2 t\nq2 Q0 c 2 1 t\n")
+
+    def call(command, code=0, **environment):
+        done = typed(command, tmp_path, {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", **environment})
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        return done
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ragauge evaluate q.txt <(cat r.run) -m mrr --csv",
+        "gzip -c r.run | ragauge evaluate q.txt - -m mrr --csv",
+        "ragauge convert - - --to csv < r.run | ragauge evaluate q.txt - -m mrr --csv",
+        "ragauge convert r.run - --to jsonl | ragauge evaluate q.txt - -m mrr --csv",
+        "ragauge convert r.run - --to json | ragauge evaluate q.txt - -m mrr --csv",
+        "ragauge convert q.txt - --to rig | ragauge evaluate - r.run -m mrr --csv",
+    ],
+)
+def test_pipes_of_every_kind(ragauge, command):
+    assert ",mrr,0.75,2,0" in ragauge(command).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.jsonl", "{oops\n"),
+        ("x.jsonl", "[1]\n"),
+        ("x.json", '{"q1": 5}'),
+        ("x.json", '{"q1": {"d1": "x"}}'),
+        ("x.json", "null"),
+        ("x.json", '{"q1": [["d1", 0.9, 3]]}'),
+        ("x.zst", zstandard.compress(b"abc" * 99)[:-9] + b"?" * 9),
+        ("x.parquet", "no parquet"),
+    ],
+)
+def test_broken_files_get_a_sentence_as_judgments_and_as_runs(ragauge, tmp_path, name, text):
+    write(tmp_path / name, text)
+    assert ragauge(f"ragauge evaluate q.txt {name} -m mrr", code=2).stderr.startswith("error: ")
+    assert ragauge(f"ragauge evaluate {name} r.run -m mrr", code=2).stderr.startswith("error: ")
+    ragauge(f"ragauge convert {name} out.csv", code=2)
+
+
+@pytest.mark.parametrize("measure", ["P.abc", "ndcg_cut.abc", "utility.1,2", "set_F.x", "11pt_avg.x", "'rbp(p=2)'"])
+def test_parameters_that_are_none_get_a_sentence(ragauge, measure):
+    assert ragauge(f"ragauge evaluate q.txt r.run -m {measure}", code=2).stderr.startswith("error: ")
+
+
+def test_ids_are_shown_as_they_are_whatever_they_look_like(ragauge, tmp_path):
+    write(tmp_path / "odd.txt", "[/x] 0 a 1\n[red]q 0 a 1\nq:100:3 0 a 1\n")
+    write(tmp_path / "r[v1].run", "[/x] Q0 a 1 1 t\n")
+    done = ragauge("ragauge evaluate odd.txt 'r[v1].run' r.run -m mrr -q")
+    for text in ("[/x]", "[red]q", "q:100:3", "r[v1]"):
+        assert text in done.stdout
+    assert ragauge("ragauge validate q.txt r.run", PYTHONIOENCODING="ascii").stdout
+
+
+def test_long_first_lines_are_read_whole(ragauge, tmp_path):
+    row = {"query_id": "q1", "query": "x" * 200_000, "relevant_docs": {"a": 1}}
+    write(tmp_path / "long.jsonl", json.dumps(row) + "\n")
+    assert ",mrr,1.0,1,0" in ragauge("ragauge evaluate long.jsonl r.run -m mrr --csv").stdout
+
+
+def test_beir_judgments_are_converted_as_judgments_and_ids_with_blanks_are_not_torn(ragauge, tmp_path):
+    write(tmp_path / "test.tsv", "query-id\tcorpus-id\tscore\nq1\ta\t1\n")
+    ragauge("ragauge convert test.tsv out.txt")
+    assert (tmp_path / "out.txt").read_text() == "q1 0 a 1\n"
+    write(tmp_path / "blank.csv", "query_id,doc_id,score\nq 1,d 1,2.0\n")
+    assert "an id has blanks in it" in ragauge("ragauge convert blank.csv out.run", code=2).stderr
+    assert not (tmp_path / "out.run").exists()
+
+
+def test_two_measures_with_one_trec_name_are_told_apart(ragauge):
+    done = ragauge(
+        "ragauge evaluate q.txt r.run -m recall.5 -m 'recall(of=capped)@5' -m 'ndcg(gain=exp)@5' --format trec_eval"
+    )
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [
+        "recall@5",
+        "recall(of=capped)@5",
+        "ndcg(gain=exp)@5",
+    ]
+    assert ragauge("ragauge evaluate q.txt r.run -m num_q --format trec_eval").stdout.split()[-1] == "2"
+
+
+def test_wide_tables_become_long_ones_and_lose_nothing(ragauge):
+    done = ragauge('script -qc "stty cols 80; ragauge evaluate q.txt r.run -m all_trec -q" /dev/null')
+    assert "…" not in done.stdout
+    assert "iprec_at_recall@0.1" in done.stdout
+    assert "twice" in ragauge("ragauge evaluate q.txt r.run r.run", code=2).stderr

@@ -1,0 +1,65 @@
+"""Build times of systems whose vectors were cached."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+import ragauge
+from ragauge.core.documents import Document
+from ragauge.core.records import Dataset, Judgments
+from ragauge.gates import gate
+from ragauge.reports import KINDS, overview
+from ragauge.reports.data_export import as_data, summary_csv, wide_csv
+from ragauge.reports.markdown import markdown
+from ragauge.reports.systems_tables import speed_rows
+
+# Two documents have the same text: the second is no evidence of an older cache.
+DOCUMENTS = [Document(f"d{i}", f"Document about item{min(i, 4)}.") for i in range(6)]
+DATA = Dataset("small", DOCUMENTS, {"q0": "item0", "q1": "item1"}, Judgments({"q0": {"d0": 1}, "q1": {"d1": 1}}))
+DENSE = "dense(embedder=words)"
+
+
+@pytest.fixture
+def twice(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path / "cache"))
+    return [ragauge.run(DATA, [DENSE, "bm25"], out=tmp_path / name, k=3) for name in ("first", "second")]
+
+
+def test_build_time_is_given_only_if_vectors_were_computed(twice):
+    first, second = (one.runs[DENSE].manifest for one in twice)
+    assert first["build_seconds"] > 0
+    assert "build_cached" not in first
+    assert second["build_seconds"] is None
+    assert second["build_cached"] is True
+    assert all(one.runs["bm25"].manifest["build_seconds"] > 0 for one in twice)
+
+
+def test_cached_build_is_shown_in_every_format(twice):
+    _, second = twice
+    seen = overview(second)
+    header, rows = speed_rows(seen)
+    cells = {row[0]: row[header.index("build s")] for row in rows}
+    assert cells[DENSE] == "cached"
+    assert float(cells["bm25"]) >= 0
+    long = [row for row in csv.DictReader(io.StringIO(summary_csv(seen))) if row["figure"] == "build_seconds"]
+    assert {row["system"]: row["value"] for row in long}[DENSE] == "cached"
+    wide = {row["system"]: row["build_seconds"] for row in csv.DictReader(io.StringIO(wide_csv(seen)))}
+    assert wide[DENSE] == "cached"
+    assert float(wide["bm25"]) > 0
+    assert "| cached |" in markdown(seen)
+    assert "cached" in KINDS["html"].write(seen)
+    data = json.loads(json.dumps(as_data(seen)))["systems"][DENSE]
+    assert data["costs"]["build_seconds"] is None
+    assert data["manifest"]["build_cached"] is True
+
+
+def test_gate_on_a_cached_build_time_names_the_cache(twice):
+    _, second = twice
+    found = gate(second.folder / "dense_embedder=words", ["build_seconds <= 600"])
+    (check,) = (one for one in found.checks if "build_seconds" in str(one.rule))
+    assert not check.passed
+    assert check.reason.startswith("the build time is unknown: vectors came from the cache")

@@ -1,0 +1,672 @@
+"""Experiments: failures count, killed work goes on, folders can be read later, files cannot name code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import ragauge
+from command import forked
+from ragauge.core import plugins
+from ragauge.core.documents import Document
+from ragauge.core.errors import BackendFailed, BadInput, RagaugeError, UnknownName
+from ragauge.core.records import Dataset, Judgments
+from ragauge.experiments import read_experiment, run
+from ragauge.runs.execution import Answer
+from ragauge.runs.journal import Journal
+from ragauge.runs.system_run import overhead
+
+DOCUMENTS = [Document(f"d{i}", f"word{i} and word{i + 1}") for i in range(30)]
+QUERIES = {f"q{i}": f"word{i}" for i in range(12)}
+DATA = Dataset("small", DOCUMENTS, QUERIES, Judgments({query: {f"d{i}": 1} for i, query in enumerate(QUERIES)}))
+
+
+def right(query, k):
+    return [f"d{query.removeprefix('word')}"]
+
+
+def test_a_function_is_run_scored_and_timed_in_one_line():
+    found = run(DATA, {"mine": right}, measures=["recall@10", "mrr"])
+    assert found.scores["mine"].means == {"recall@10": 1.0, "mrr": 1.0}
+    assert found.speeds["mine"].asked == 12
+    assert found.speeds["mine"].stages["total"].n == 12
+    assert found.runs["mine"].manifest["cold_ms"] > 0
+
+
+def test_failed_queries_are_empty_rankings_that_stay_in_the_mean():
+    def half(query, k):
+        if int(query.removeprefix("word")) >= 6:
+            raise RuntimeError("down")
+        return right(query, k)
+
+    found = run(DATA, {"half": half}, measures=["recall@10"])
+    assert found.scores["half"].means["recall@10"] == 0.5
+    assert found.scores["half"].n["recall@10"] == 12
+    assert (found.speeds["half"].failed, found.speeds["half"].stages["total"].n) == (6, 6)
+    told = "6 of 12 queries failed and count as empty rankings; first: q6: RuntimeError: down"
+    assert found.notes[0] == f"half: {told}"
+    assert found.failures["half"].message == "half: 6 of 12 queries failed; first: q6: RuntimeError: down"
+    assert found.scores["half"].failures == {f"q{i}": "RuntimeError: down" for i in range(6, 12)}
+    assert repr(found) == f"Scores('half', default: recall@10 0.5000 (n=12); {told})"
+
+
+def never(query, k):
+    raise RuntimeError("down")
+
+
+def test_run_all_queries_failed_raises_first_error(tmp_path):
+    with pytest.raises(BackendFailed, match="never: 12 of 12 queries failed; first: q0: RuntimeError: down") as error:
+        run(DATA, {"mine": right, "never": never}, measures=["recall@10"], out=tmp_path)
+    assert "allow_failures=True" in error.value.hint
+    found = run(DATA, {"mine": right, "never": never}, measures=["recall@10"], out=tmp_path, allow_failures=True)
+    assert "mine: run again" in found.notes[0]
+    assert found.scores["never"].means["recall@10"] == 0.0
+    assert "12 of 12 queries failed" in repr(found)
+    later = ragauge.evaluate(tmp_path, tmp_path / "never", ["recall@10"])
+    assert later.n["recall@10"] == 12
+    assert later.failures == found.scores["never"].failures
+    assert "12 of 12 queries failed" in later.notes[0]
+
+
+def test_cli_run_all_queries_failed_exits_with_3(tmp_path):
+    (tmp_path / "broken.py").write_text("def search(query, k):\n    raise RuntimeError('down')\n")
+    args = ("run", "synthetic:needles", "-s", "bm25", "-s", "mine=broken:search", "--limit", "5", "-o", "x")
+    done = command(*args, cwd=tmp_path)
+    assert done.returncode == 3
+    assert "error: mine: 5 of 5 queries failed; first: " in done.stderr
+    assert "bm25 " in done.stdout
+    again = command("evaluate", "x", "-m", "mrr", cwd=tmp_path)
+    assert "mine: 5 of 5 queries failed and count as empty rankings" in again.stderr
+
+
+def test_inside_a_running_loop_plain_and_async_systems_work_alike():
+    async def later(query, k):
+        await asyncio.sleep(0)
+        return right(query, k)
+
+    async def notebook():
+        return run(DATA, {"plain": right, "later": later}, measures=["recall@10"], workers=3)
+
+    found = asyncio.run(notebook())
+    assert [one.means["recall@10"] for one in found.scores.values()] == [1.0, 1.0]
+
+
+def test_stages_of_the_users_own_system_are_kept():
+    def staged(query, k):
+        with ragauge.stage("embed"):
+            pass
+        with ragauge.stage("my own"):
+            return right(query, k)
+
+    found = run(DATA, {"staged": staged})
+    assert set(found.speeds["staged"].stages) == {"embed", "my own", "total"}
+    timings = found.runs["staged"].timings
+    assert {"embed_ns", "retrieve_ns", "rerank_ns", "my own_ns", "total_ns"} <= set(timings.columns)
+
+
+def test_repeats_are_all_timed_and_a_system_that_changes_its_mind_is_told_on():
+    calls = []
+
+    def wavering(query, k):
+        calls.append(query)
+        return right(query, k) if calls.count(query) == 1 else ["d29"]
+
+    found = run(DATA, {"wavering": wavering}, repeats=3, warmup=0, measures=["recall@10"])
+    assert found.speeds["wavering"].asked == 36
+    assert found.scores["wavering"].means["recall@10"] == 1.0
+    assert "12 queries got another ranking" in found.notes[0]
+
+
+def test_the_folder_can_be_evaluated_later_and_holds_the_circumstances(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    found = run(DATA, {"bm25": "bm25", "mine": right}, out=tmp_path / "out", baseline="bm25")
+    scores = ragauge.evaluate(tmp_path / "out", {"bm25": tmp_path / "out" / "bm25"}, ["ndcg@10"])["bm25"]
+    assert scores.means["ndcg@10"] == found.scores["bm25"].means["ndcg@10"]
+    manifest = json.loads((tmp_path / "out" / "bm25" / "manifest.json").read_text())
+    assert manifest["system"] == {"name": "bm25", "description": "bm25"}
+    assert manifest["dataset"]["documents"] == 30
+    assert manifest["versions"]["ragauge"] == ragauge.__version__
+    assert manifest["machine"]["cores"] == os.cpu_count()
+    assert not (tmp_path / "out" / "bm25" / "journal.jsonl").exists()
+    for file in (tmp_path / "out").rglob("*"):
+        assert file.is_dir() or b"sk-very-secret" not in file.read_bytes()
+
+
+def test_what_is_done_is_not_done_again_unless_asked_for(tmp_path):
+    calls = []
+
+    def counted(query, k):
+        calls.append(query)
+        return right(query, k)
+
+    run(DATA, {"mine": counted}, out=tmp_path, warmup=0)
+    again = run(DATA, {"mine": counted}, out=tmp_path, warmup=0, reuse=True)
+    assert len(calls) == 12
+    assert "mine: reused; made 20" in again.notes[-1]
+    assert again.scores["mine"].means["recall@10"] == 1.0
+    run(DATA, {"mine": counted}, out=tmp_path, warmup=0, fresh=True)
+    assert len(calls) == 24
+
+
+def test_a_folder_with_other_work_is_not_touched(tmp_path):
+    run(DATA, {"mine": right}, out=tmp_path)
+    with pytest.raises(BadInput, match="other work \\(k 10 -> 3\\)"):
+        run(DATA, {"mine": right}, out=tmp_path, k=3)
+    smaller = Dataset("small", DOCUMENTS[:20], QUERIES, DATA.judgments)
+    with pytest.raises(BadInput, match="finished run of other documents; expected 20 documents"):
+        run(smaller, {"mine": right}, out=tmp_path)
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, MemoryError])
+def test_interrupted_work_goes_on_where_it_stopped(tmp_path, stop):
+    calls = []
+
+    def interrupted(query, k):
+        calls.append(query)
+        if len(calls) == 6:
+            raise stop
+        return right(query, k)
+
+    interrupted.__qualname__ = "mine"
+    with contextlib.suppress(KeyboardInterrupt):
+        run(DATA, {"mine": interrupted}, out=tmp_path, warmup=0)
+    found = run(DATA, {"mine": interrupted}, out=tmp_path, warmup=0, measures=["recall@10"])
+    if stop is KeyboardInterrupt:
+        assert len(calls) == 13  # the one in flight was asked again, no other
+        assert found.scores["mine"].means["recall@10"] == 1.0
+        assert "2 sessions" in found.notes[0]
+    else:  # an error of the system is its answer and interrupts nothing; the same command runs it again
+        assert len(calls) == 24
+        assert found.notes[0].startswith("mine: run again; the answers made ")
+        assert found.scores["mine"].means["recall@10"] == 1.0
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_experiments import DATA, right
+from ragauge.experiments import run
+
+def slow(query, k):
+    with Path({log!r}).open("a") as log:
+        log.write(query + "\\n")
+    time.sleep(0.05)
+    return right(query, k)
+
+run(DATA, {{"slow": slow}}, out={out!r}, warmup=0, measures=["recall@10"])
+"""
+
+
+def test_after_kill_9_at_most_the_query_in_flight_is_asked_again(tmp_path):
+    log = tmp_path / "log"
+    code = KILLED.format(tests=str(Path(__file__).parents[1]), log=str(log), out=str(tmp_path / "out"))
+    process = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and (not log.exists() or len(log.read_text().splitlines()) < 5):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    asked = len(log.read_text().splitlines())
+    assert 5 <= asked < 12
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert len(log.read_text().splitlines()) in (12, 13)
+    assert ragauge.evaluate(tmp_path / "out", tmp_path / "out" / "slow", ["recall@10"]).means["recall@10"] == 1.0
+
+
+def test_a_journal_with_a_torn_line_loses_that_line_only(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    mine = {"system": {"name": "mine"}, "plan": {"k": 10}}
+    journal = Journal(path, mine)
+    journal.begin({})
+    strange = Answer('q"\n\\é\u2028', 0, ["a\tb", "ü"], [float("inf"), -1e-300], stages={'x"y': 3})
+    for number, docs in enumerate(([], [""], ["a\nb", "c"], ["", ""], ["\n"])):
+        odd = Answer(f"odd {number}", 0, docs, [0.1] * len(docs))
+        journal.keep(odd)
+    journal.keep(odd)  # the same once more is read once
+    for one in (strange, Answer("q2", 0, [], [], "error", "No: \n'\""), Answer("q3", 0)):
+        journal.keep(one)
+    journal.close()
+    path.write_bytes(path.read_bytes()[:-7])
+    again = Journal(path, mine)
+    assert [one.query for one in again.answers[5:]] == [strange.query, "q2"]
+    assert [one.docs for one in again.answers[:5]] == [[], [""], ["a\nb", "c"], ["", ""], ["\n"]]
+    assert again.answers[5] == strange
+    again.keep(Answer("q3", 0))
+    again.close()
+    third = Journal(path, mine)
+    third.close()
+    assert third.answers[-1].query == "q3"
+    with pytest.raises(BadInput, match="k 10 -> 3"):
+        Journal(path, {**mine, "plan": {"k": 3}})
+    other = Journal(path, {**mine, "system": {"name": "other"}})
+    other.close()
+    assert (other.answers, other.replaced) == ([], "name mine -> other")
+
+
+def test_an_unfinished_folder_is_named_as_such(tmp_path):
+    Journal(tmp_path / "journal.jsonl", {}).close()
+    with pytest.raises(BadInput, match="not finished"):
+        ragauge.evaluate({"q": {"a": 1}}, tmp_path)
+    (tmp_path / "other" / "bm25").mkdir(parents=True)
+    with pytest.raises(BadInput, match="no run is in this folder"):
+        ragauge.evaluate({"q": {"a": 1}}, tmp_path / "other")
+
+
+def test_queries_that_are_documents_do_not_score_by_finding_themselves():
+    documents = [*DOCUMENTS, Document("q3", "word3"), Document("q4", "another text under the id of a query")]
+    data = Dataset("own", documents, QUERIES, DATA.judgments)
+
+    def self_first(query, k):
+        own = ["q3"] if query == "word3" else []
+        return [*own, *(f"d{20 + i}" for i in range(9)), *right(query, k)][:k]
+
+    found = run(data, {"mine": self_first}, k=10, measures=["recall@10"])
+    assert found.scores["mine"].means["recall@10"] == 1.0
+    assert found.notes == ["1 queries are themselves documents: each is left out of its own ranking"]
+
+
+def test_ids_that_queries_and_documents_share_by_chance_mean_nothing():
+    documents = [Document(str(i), f"word{i} here") for i in range(1, 9)]
+    queries = {str(i): f"where is word{i}" for i in range(1, 9)}
+    data = Dataset("numbered", documents, queries, Judgments({q: {q: 1} for q in queries}))
+    found = run(data, {"bm25": "bm25"}, measures=["mrr@10"])
+    assert found.scores["bm25"].means["mrr@10"] == 1.0
+    assert found.notes == []
+
+
+def test_the_order_of_return_is_the_ranking_also_among_equal_scores(tmp_path):
+    def tied(query, k):
+        return [(f"d{query.removeprefix('word')}", 1.0), ("d29", 1.0), ("d28", 1.0)]
+
+    found = run(DATA, {"tied": tied}, measures=["mrr@10"], out=tmp_path)
+    assert found.scores["tied"].means["mrr@10"] == 1.0
+    assert ragauge.evaluate(tmp_path, tmp_path / "tied", ["mrr@10"]).means["mrr@10"] == 1.0
+
+
+def test_a_document_that_comes_again_counts_once_and_is_told(tmp_path):
+    def again(query, k):
+        return ["d29", "d29", *right(query, k)]
+
+    found = run(DATA, {"again": again, "mine": right}, measures=["mrr@10"], out=tmp_path)
+    assert found.scores["again"].means["mrr@10"] == 0.5
+    assert "again: 12 documents came again in a ranking; their first place counts" in found.notes
+
+
+def test_what_was_not_asked_is_not_counted():
+    half = Dataset("half", DOCUMENTS, {q: QUERIES[q] for q in list(QUERIES)[:6]}, DATA.judgments)
+    found = run(half, {"mine": right}, measures=["recall@10"])
+    assert (found.scores["mine"].means["recall@10"], found.scores["mine"].n["recall@10"]) == (1.0, 6)
+    assert found.notes == [
+        "6 judged queries are not asked and not counted",
+        "mine: returned at most 1 document per query; 10 were requested",
+    ]
+    assert run(DATA, {"mine": right}, limit=3).speeds["mine"].asked == 3
+
+
+def test_k_is_as_deep_as_the_deepest_cutoff_and_never_shallower():
+    depths = []
+
+    def deep(query, k):
+        depths.append(k)
+        return right(query, k)
+
+    run(DATA, {"deep": deep}, measures=["recall@25", "ndcg@5"])
+    assert set(depths) == {25}
+    with pytest.raises(BadInput, match="recall@25 needs 25 documents per query, but k is 10"):
+        run(DATA, {"deep": deep}, measures=["recall@25"], k=10)
+
+
+def test_ids_from_elsewhere_and_empty_answers_are_told():
+    found = run(DATA, {"strange": lambda q, k: ["d1", "doc#1"], "nothing": lambda q, k: None})
+    told = "12 of 24 returned ids are not in the corpus; returned: `doc#1`; corpus: `d0`, `d1`, `d2`"
+    assert f"strange: {told}" in found.notes
+    assert "nothing: 12 of 12 queries got no documents" in found.notes
+
+
+def test_run_failures_in_later_trials_are_carried_and_noted():
+    calls = []
+
+    def fails_later(query, k):
+        calls.append(query)
+        if query == "word3" and calls.count(query) == 2:
+            raise RuntimeError("down")
+        return right(query, k)
+
+    found = run(DATA, {"mine": fails_later}, repeats=3, warmup=0, measures=["recall@10"])
+    assert found.runs["mine"].failures == {"q3": "RuntimeError: down"}
+    assert "1 of 12 queries failed" in found.failures["mine"].message
+    assert "1 of 12 queries failed" in repr(found)
+    assert found.scores["mine"].means["recall@10"] == 1.0
+    assert found.notes == [
+        "mine: 1 queries failed when they were asked again; their times are left out",
+        "mine: returned at most 1 document per query; 10 were requested",
+    ]
+
+
+def test_code_that_was_changed_is_run_again(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = tmp_path / "changing.py"
+    module.write_text("def search(query, k):\n    return ['d29']\n")
+    first = run(
+        DATA, {"mine": importlib.import_module("changing").search}, out=tmp_path / "out", measures=["recall@10"]
+    )
+    assert first.scores["mine"].means["recall@10"] == 0.0
+    module.write_text("def search(query, k):\n    return ['d' + query.removeprefix('word')]  # better\n")
+    importlib.invalidate_caches()
+    changed = importlib.reload(importlib.import_module("changing")).search
+    second = run(DATA, {"mine": changed}, out=tmp_path / "out", measures=["recall@10"])
+    assert second.scores["mine"].means["recall@10"] == 1.0
+    assert "mine: changed since the last run (code " in second.notes[0]
+
+
+def test_another_description_under_the_same_name_is_run_again_and_the_others_are_kept(tmp_path):
+    run(DATA, {"a": "bm25", "b": "bm25(k1=1.2)"}, out=tmp_path)
+    found = run(DATA, {"a": "bm25", "b": "bm25(k1=2.0)"}, out=tmp_path)
+    assert "a: reused; made " in found.notes[0]
+    assert "description bm25(k1=1.2) -> bm25(k1=2.0)" in found.notes[1]
+
+
+def test_a_wrong_option_is_told_first_and_leaves_nothing_behind(tmp_path):
+    with pytest.raises(BadInput, match="no option `stor`"):
+        run(DATA, {"mine": right, "d": "dense(stor=faiss)"}, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(BadInput, match="k1 is x, not a number"):
+        run(DATA, {"b": "bm25(k1=x)"}, out=tmp_path / "out")
+    assert run(DATA, {"b": "bm25(k1=1.2)"}, out=tmp_path / "out").scores["b"].n["ndcg@10"] == 12
+
+
+def test_one_system_that_cannot_be_built_does_not_take_the_others_with_it(tmp_path):
+    systems = {"mine": right, "bad": "http(url=ftp://x)"}
+    with pytest.raises(BadInput, match="bad: `ftp://x`"):
+        run(DATA, systems, baseline="mine")
+    found = run(DATA, systems, out=tmp_path, baseline="mine", allow_failures=True)
+    assert list(found.scores) == ["mine"]
+    assert "bad: not run: bad: `ftp://x`" in repr(found)
+    assert found.failures["bad"].message.startswith("bad: ")
+    done = command("run", "synthetic:needles", "-s", "bm25", "-s", "bad=http(url=ftp://x)", "-o", "x", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "error: bad: `ftp://x` is not an http or https address" in done.stderr
+    assert "bm25 " in done.stdout
+    assert (tmp_path / "x" / "report.md").exists()
+
+
+def test_run_missing_library_raises_working_install_command(tmp_path):
+    (tmp_path / "bm25s.py").write_text("raise ImportError('not installed')\n")
+    metadata = tmp_path / "ragauge-0.1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: ragauge\nVersion: 0.1\n")
+    clone = tmp_path / "my clone"
+    clone.mkdir()
+    code = "import ragauge; ragauge.run('synthetic:needles', {'mine': lambda q, k: ['d00001'], 'bm25': 'bm25'})"
+    paths = [str(tmp_path), *sys.path]
+
+    def hint():
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        typed = [sys.executable, "-c", code]
+        done = subprocess.run(typed, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert "bm25: the system `bm25` needs an optional library" in done.stderr
+        return done.stderr.strip().splitlines()[-1]
+
+    assert hint() == "hint: in a clone of ragauge, run `pip install '.[bm25]'`"
+    (metadata / "direct_url.json").write_text(json.dumps({"dir_info": {}, "url": clone.as_uri()}))
+    assert hint() == "hint: in a clone of ragauge, run `pip install '.[bm25]'`"  # the clone is gone
+    (clone / "pyproject.toml").write_text("")
+    assert hint() == f"hint: pip install '{clone}[bm25]'"
+
+
+def test_two_processes_do_not_write_into_one_folder(tmp_path):
+    path = tmp_path / "mine" / "journal.jsonl"
+    held = Journal(path, {})
+    with pytest.raises(BadInput, match="another process is at work here"):
+        run(DATA, {"mine": right}, out=tmp_path)
+    held.close()
+    run(DATA, {"mine": right}, out=tmp_path)
+
+
+def test_a_damaged_folder_and_ids_that_no_file_can_hold_are_no_traceback(tmp_path):
+    found = run(
+        DATA, {"odd": lambda q, k: ["half a \ud83d character", *right(q, k)]}, out=tmp_path, measures=["mrr@10"]
+    )
+    assert found.scores["odd"].means["mrr@10"] == 0.5
+    (tmp_path / "odd" / "manifest.json").write_text("{")
+    with pytest.raises(BadInput, match="damaged"):
+        run(DATA, {"odd": right}, out=tmp_path)
+
+
+def test_secrets_are_in_no_name_file_or_message(tmp_path):
+    described = 'http(url="http://user:hunter2@127.0.0.1:9/s?api_key=SEKRET", timeout=1)'
+    done = command("run", "synthetic:needles(queries=2)", "-s", described, "-o", "out", cwd=tmp_path)
+    assert done.returncode == 3
+    everything = [done.stdout, done.stderr, *map(str, tmp_path.rglob("*"))]
+    everything += [file.read_bytes().decode("utf-8", "replace") for file in tmp_path.rglob("*") if file.is_file()]
+    for text in everything:
+        assert "hunter2" not in text
+        assert "SEKRET" not in text
+
+
+def test_json_stays_json_when_nothing_was_answered(tmp_path):
+    (tmp_path / "down.py").write_text("def search(query, k):\n    raise OSError('down')\n")
+    done = command("run", "synthetic:needles", "-s", "x=down:search", "--json", cwd=tmp_path)
+    assert done.returncode == 3
+    found = json.loads(done.stdout, parse_constant=pytest.fail)
+    assert found["systems"]["x"]["speed"]["stages"]["total"]["p50"] is None
+
+
+def test_results_can_be_split_by_a_tag(tmp_path):
+    done = command("run", "synthetic:duplicates", "-s", "bm25", "--by", "answers", cwd=tmp_path)
+    assert "ndcg@10 by answers" in done.stdout
+    assert "by answers" in (tmp_path / "runs" / "synthetic_duplicates" / "report.md").read_text()
+    done = command("run", "synthetic:duplicates", "-s", "bm25", "--by", "topic", cwd=tmp_path)
+    assert (done.returncode, "no tag is named `topic`" in done.stderr) == (2, True)
+    other = command("run", "synthetic:duplicates", "-s", "bm25", "--by", "topic", "-o", "other", cwd=tmp_path)
+    assert other.returncode == 2
+    assert not (tmp_path / "other").exists()  # it fails before the run
+
+
+def test_mistakes_in_systems_are_told_before_anything_runs():
+    with pytest.raises(UnknownName, match="no retriever is named `bm52`"):
+        run(DATA, ["bm52"])
+    with pytest.raises(UnknownName, match="`nothing`"):
+        run(DATA, {"mine": right}, baseline="nothing")
+    with pytest.raises(UnknownName, match="`worker`"):
+        run(DATA, {"mine": right}, worker=3)
+    with pytest.raises(BadInput, match="k must be between 1 and 10,000,000, got 0"):
+        run(DATA, {"mine": right}, k=0)
+    with pytest.raises(BadInput, match="share a folder"):
+        run(DATA, {"a b": right, "a/b": right})
+    with pytest.raises(BadInput, match="no system"):
+        run(DATA, {})
+
+
+def test_folder_names_lead_nowhere_else(tmp_path):
+    run(DATA, {"../../evil/../x": right}, out=tmp_path / "out")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["out"]
+
+
+def test_the_harness_costs_microseconds():
+    assert 0 < overhead(10, 50) < 10_000  # a figure to print, not to promise: only that it is one
+
+
+TOML = """
+dataset = "synthetic:needles(documents=60, queries=6)"
+k = 5
+measures = ["ndcg@5", "mrr"]
+baseline = "words"
+repeats = 2
+
+[systems.words]
+kind = "bm25"
+k1 = 1.2
+
+[systems.both]
+kind = "hybrid"
+of = ["words", "bm25(b=0.9)"]
+weights = [0.5, 0.5]
+"""
+
+
+def command(*arguments, cwd, **environment):
+    env = {**os.environ, "NO_COLOR": "1", "COLUMNS": "80", **environment}
+    return forked(["-m", "ragauge", *arguments], cwd, env)
+
+
+def test_an_experiment_file_is_run_and_leaves_its_files(tmp_path):
+    (tmp_path / "test.toml").write_text(TOML)
+    done = command("run", "test.toml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].split() == ["system", "ndcg@5", "mrr", "vs", "words", "p", "better/worse"]
+    out = tmp_path / "runs" / "test"
+    assert {one.name for one in out.iterdir()} == {
+        "report.html", "report.md", "summary.csv", "scores.csv", "judgments.parquet", "queries.parquet",
+        "experiment.json", "targets.json",
+        "words", "both",
+    }  # fmt: skip
+    assert pl.read_parquet(out / "both" / "timings.parquet").height == 12
+    assert "| words |" in (out / "report.md").read_text()
+    assert pl.read_csv(out / "scores.csv").height == 2 * 2 * 6
+    manifest = json.loads((out / "both" / "manifest.json").read_text())
+    assert manifest["system"]["description"] == "hybrid(of=bm25(k1=1.2)+bm25(b=0.9), weights=0.5+0.5)"
+    later = command("evaluate", "runs/test", "runs/test/words", "runs/test/both", "-m", "ndcg@5", cwd=tmp_path)
+    assert later.returncode == 0, later.stderr
+    assert later.stdout.splitlines()[1].split()[:2] == done.stdout.splitlines()[1].split()[:2]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dataset = ", "cannot be read"),
+        ('dataset = "pydocs"', "there is no `systems`"),
+        ('dataset = "pydocs"\nsystems = ["bm25"]\nreapeats = 3', "no setting in FILE is named `reapeats`"),
+        ('dataset = "pydocs"\nsystems = ["bm25"]\nk = "ten"', "`k` is 'ten', not int"),
+        ('dataset = "pydocs"\nsystems = ["bm25"]\nk = 0', "k must be between 1 and 10,000,000, got 0"),
+        ('dataset = "pydocs"\n[systems]\nx = 3', "the system `x` is 3"),
+        ('dataset = "pydocs"\nsystems = ["dense("]', "cannot be read"),
+    ],
+)
+def test_a_wrong_experiment_file_gets_one_sentence(tmp_path, text, message):
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    with pytest.raises(RagaugeError) as caught:
+        read_experiment(str(path))
+    assert message.replace("FILE", str(path)) in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_a_file_cannot_name_code_but_the_command_line_can(tmp_path):
+    (tmp_path / "mine.py").write_text("def search(query, k):\n    return ['d00001']\n")
+    (tmp_path / "x.toml").write_text('dataset = "synthetic:needles"\nsystems = ["mine:search"]')
+    done = command("run", "x.toml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no retriever is named `mine:search`" in done.stderr
+    done = command("run", "synthetic:needles", "-s", "own=mine:search", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["systems"]["own"]["speed"]["asked"] == 100
+
+
+def test_the_command_line_says_what_is_wrong_in_one_sentence(tmp_path):
+    (tmp_path / "wrong.py").write_text("def search(:\n")
+    (tmp_path / "folder.toml").mkdir()
+    for arguments, message in (
+        (("run", "pydoc", "-s", "bm25"), "no dataset is named `pydoc`"),
+        (("run", "pydocs"), "there is no system to run"),
+        (("run", "synthetic:needles", "-s", "dense(embeder=minilm)"), "no option `embeder`"),
+        (("run", "synthetic:needles", "-s", "bm25", "-s", "bm25"), "two systems are called `bm25`"),
+        (("run", "synthetic:nedles", "-s", "bm25"), "no synthetic dataset is named `nedles`"),
+        (("run", "synthetic:needles", "-s", "x=nothere:search"), "there is no module `nothere`"),
+        (("run", "synthetic:needles", "-s", "x=wrong:search"), "the module `wrong` cannot be imported: SyntaxError"),
+        (("run", "synthetic:needles", "-s", "bm25", "-o", "wrong.py"), "cannot be written"),
+        (("run", "synthetic:needles", "-s", "report.md=bm25"), "cannot be called `report.md`"),
+        (("run", "synthetic:needles", "-s", "filtered(of=bm25)"), "filters by nothing"),
+        (("run", "synthetic:needles", "-s", "hybrid(weights=0.7,0.3)"), "joined by +"),
+        (("run", "folder.toml"), "cannot be read"),
+        (("datasets", "synthetic:needles", "-q", "q9999"), "no query of synthetic:needles is named `q9999`"),
+    ):
+        done = command(*arguments, cwd=tmp_path)
+        assert done.returncode == 2, arguments
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_says_that_the_same_command_goes_on(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import time\ndef search(query, k):\n    time.sleep(0.1)\n    return ['d00001']\n"
+    )
+    arguments = [sys.executable, "-m", "ragauge", "run", "synthetic:needles", "-s", "own=mine:search", "-o", "out"]
+    process = subprocess.Popen(arguments, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    journal = tmp_path / "out" / "own" / "journal.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and (not journal.exists() or journal.read_bytes().count(b"\n") < 4):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, talk = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on from there" in talk
+    assert "Traceback" not in talk
+    assert journal.exists()
+
+
+SLOW = """
+import sys, time
+import ragauge
+from ragauge.core.specs import Spec
+
+class Slow:
+    name = "slow"
+
+    def embed(self, texts):
+        sys.stderr.write("embedding\\n")
+        sys.stderr.flush()
+        time.sleep(60)
+
+ragauge.run("synthetic:needles", {"slow": Spec("dense", {"embedder": Slow()})})
+"""
+
+
+def test_ctrl_c_is_obeyed_while_a_system_is_being_built(tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW)
+    process = subprocess.Popen([sys.executable, "slow.py"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert process.stderr.readline() == "embedding\n"
+    process.send_signal(signal.SIGINT)
+    _, talk = process.communicate(timeout=30)
+    assert "KeyboardInterrupt" in talk
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import os\nimport nothere\n", "ModuleNotFoundError: No module named 'nothere' ({file}:2)"),
+        ("def f():\n    raise KeyError('x')\nf()\n", "KeyError: 'x' ({file}:2)"),
+        ("def f(:\n", "SyntaxError: invalid syntax ({file}:1)"),
+        ("import sys\nsys.exit(3)\n", "SystemExit: 3 ({file}:2)"),
+    ],
+)
+def test_module_that_fails_while_imported_shows_its_error(tmp_path, monkeypatch, code, told):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / f"failing_{abs(hash(code))}.py"
+    file.write_text(code)
+    with pytest.raises(BadInput) as error:
+        plugins.own(f"{file.stem}:search")
+    assert error.value.message == f"the module `{file.stem}` cannot be imported: {told.format(file=file)}"
+    with pytest.raises(BadInput, match="there is no module `nothere`"):
+        plugins.own("nothere:search")
+
+
+def test_library_that_fails_while_imported_shows_its_error(tmp_path, monkeypatch):
+    (tmp_path / "bm25s.py").write_text("raise ImportError('libblas.so.3: cannot open shared object file')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "bm25s", raising=False)
+    with pytest.raises(ragauge.MissingExtra, match=r"needs an optional library \(libblas\.so\.3: cannot open"):
+        run(DATA, {"b": "bm25"})

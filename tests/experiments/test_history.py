@@ -1,0 +1,621 @@
+"""Histories: what the points are, what else has changed between them, and what the last one lost or won."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.resources import files
+
+import jsonschema
+import numpy as np
+import polars as pl
+import pytest
+from rich.console import Console
+from scipy import stats
+
+import ragauge
+from command import command_in
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.records import Judgments
+from ragauge.core.summaries import Mean
+from ragauge.experiments import run
+from ragauge.experiments.history import history
+from ragauge.experiments.history import report as reports
+from ragauge.experiments.history import report_text as words
+from ragauge.experiments.history.results import History, Point
+from ragauge.measures.conventions import PRESETS, Convention
+from ragauge.measures.latency import speed
+from ragauge.stats.intervals import quantile_interval
+from result_folders import DATA, made, ranked, settle
+
+GOOD = [1] * 15 + [2] * 15
+WORSE = [1] * 5 + [2] * 10 + [4] * 15
+
+
+SCHEMA = json.loads((files("ragauge.experiments.history") / "history.schema.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Three runs of one system on one day after the other: good, good, worse."""
+    for day, ranks in enumerate((GOOD, GOOD, WORSE), start=1):
+        made(tmp_path / "runs" / f"day{day}", {"mine": ranked(ranks)}, day=day)
+    return tmp_path / "runs"
+
+
+def test_a_point_is_the_mean_over_queries_with_students_interval(runs):
+    found = history(runs, measures="mrr@10")
+    assert [one.when.isoformat() for one in found.points] == [f"2026-11-0{day}T12:00:00+00:00" for day in (1, 2, 3)]
+    assert [one.folder for one in found.points] == [str(runs / f"day{day}") for day in (1, 2, 3)]
+    values = np.array([1.0] * 5 + [0.5] * 10 + [0.25] * 15)
+    low, high = stats.t.interval(0.95, 29, loc=values.mean(), scale=stats.sem(values))
+    assert found.points[-1].mean == pytest.approx((values.mean(), 30, low, high))
+
+
+def test_another_confidence_is_another_interval_from_the_same_index(runs):
+    wide, narrow = (history(runs, measures="mrr@10", confidence=level).points[2].mean for level in (0.99, 0.5))
+    assert wide.value == narrow.value
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
+def test_measures_are_those_of_the_folders_unless_others_are_asked_for(runs):
+    assert history(runs).measures == ["mrr@10", "recall@10"]
+    asked = history(runs, measures=["ndcg@10", "MRR@10"])
+    assert asked.measures == ["ndcg@10", "mrr@10"]
+    assert history(runs).measures == ["mrr@10", "recall@10"]  # whatever the index has kept in the meantime
+
+
+def test_a_measure_that_a_folder_lacks_is_scored_from_its_run(runs):
+    point = history(runs, measures="ndcg@3").points[-1]
+    own = ragauge.evaluate(str(runs / "day3"), str(runs / "day3" / "mine"), ["ndcg@3"])
+    assert point.mean.value == pytest.approx(own.means["ndcg@3"])
+    assert point.mean.n == own.n["ndcg@3"] == 30
+
+
+def test_a_folder_without_scores_is_scored_as_run_would(runs):
+    (runs / "day3" / "scores.csv").unlink()
+    (runs / "day3" / "experiment.json").unlink()
+    found = history(runs / "day3")
+    assert found.measures == ["ndcg@10", "recall@10", "mrr@10", "hit_rate@10"]
+    assert found.points[2].mean.value == pytest.approx((5 + 5 + 15 / 4) / 30)
+
+
+def test_under_another_convention_every_run_is_scored_again(runs):
+    point = history(runs, measures="ndcg@10", convention="rig").points[-1]
+    own = ragauge.evaluate(str(runs / "day3"), str(runs / "day3" / "mine"), ["ndcg@10"], "rig")
+    assert (point.measure, point.mean.value) == (own.measures[0], pytest.approx(own.means[own.measures[0]]))
+
+
+def test_without_measures_another_convention_scores_those_of_the_folders(runs):
+    found = history(runs, convention="rig")
+    own = ragauge.evaluate(str(runs / "day3"), str(runs / "day3" / "mine"), ["mrr@10", "recall@10"], "rig")
+    assert found.measures == own.measures
+    assert [one.mean.value for one in found.points[-2:]] == pytest.approx(list(own.means.values()))
+    assert found.change("mine", own.measures[0]).comparison.n == 30
+
+
+def test_folders_of_two_conventions_can_be_compared_under_one(tmp_path):
+    made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
+    made(tmp_path / "b", {"mine": ranked(WORSE)}, day=2, convention="trec9")
+    assert history(tmp_path, measures="mrr@10").changes == []
+    assert history(tmp_path, measures="mrr@10", convention="trec9").change("mine", "mrr@10").difference < 0
+
+
+def test_what_is_scored_here_has_a_known_convention(tmp_path):
+    made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
+    made(tmp_path / "b", {"mine": ranked(GOOD)}, day=2, convention="trec9")
+    (tmp_path / "a" / "experiment.json").unlink()
+    assert [one.changed for one in history(tmp_path, measures="mrr@10").points] == ["", ""]
+    found = history(tmp_path, measures="ndcg@3")
+    assert [one.changed for one in found.points] == ["", "convention default -> trec9"]
+
+
+def test_a_measure_beyond_the_depth_of_the_runs_is_told(runs):
+    assert history(runs, measures="recall@100").notes == ["recall@100 is undefined for runs made with k=10"]
+
+
+def test_sums_and_geometric_means_stay_what_they_are_and_have_no_interval(runs):
+    own = ragauge.evaluate(str(runs / "day3"), str(runs / "day3" / "mine"), ["gm_map", "num_rel_ret"])
+    found = history(runs, measures=["gm_map", "num_rel_ret"])
+    assert [one.mean.value for one in found.points[-2:]] == pytest.approx([own.means["gm_map"], 30.0])
+    assert all(math.isnan(one.mean.low) for one in found.points)
+    assert found.change("mine", "gm_map").comparison is None
+
+
+def test_times_are_those_of_the_run(runs):
+    found = history(runs, measures=["p95_ms", "throughput", "mean_ms", "build_seconds"])
+    timings = pl.read_parquet(runs / "day1" / "mine" / "timings.parquet")
+    known = speed(timings)
+    p95, throughput, mean, build = (one.mean for one in found.points[:4])
+    total = timings["total_ns"].to_numpy() / 1e6
+    assert (p95.value, p95.n) == (pytest.approx(known.stages["total"].p95), 30)
+    assert p95.low in total
+    assert math.isnan(p95.high)  # of 30 values none is surely above the 95th percentile
+    assert (throughput.value, throughput.n) == (pytest.approx(known.throughput), 30)
+    assert mean.value == pytest.approx(total.mean())
+    assert mean.low < mean.value < mean.high
+    assert (build.value >= 0, build.n) == (True, 1)
+
+
+def test_times_are_not_tested_and_less_is_better(runs):
+    change = history(runs, measures="p95_ms").change("mine", "p95_ms")
+    assert change.comparison is None
+    assert math.isnan(change.p)
+    assert change.better == (change.last.mean.value < change.since.mean.value)
+
+
+def test_a_stage_that_a_system_does_not_have_has_no_time(runs):
+    mean = history(runs, measures="embed_p95_ms").points[0].mean
+    assert math.isnan(mean.value)
+    assert mean.n == 0
+
+
+@pytest.mark.parametrize(("n", "share"), [(100, 0.5), (391, 0.95), (20, 0.95), (10, 0.5), (5, 0.5), (1, 0.9)])
+def test_the_interval_of_a_quantile_is_that_of_the_binomial_distribution(n, share):
+    places = range(1, n + 1)
+    lows = [i for i in places if stats.binom.cdf(i - 1, n, share) <= 0.025]
+    highs = [i for i in places if stats.binom.sf(i - 1, n, share) <= 0.025]
+    expected = (max(lows, default=math.nan), min(highs, default=math.nan))
+    assert quantile_interval(np.arange(n, 0, -1.0), share, 0.95) == pytest.approx(expected, nan_ok=True)
+
+
+def test_the_interval_of_a_quantile_covers_as_it_promises():
+    rng = np.random.default_rng(0)
+    ends = [quantile_interval(rng.lognormal(size=200), 0.9, 0.95) for _ in range(1000)]
+    truth = float(stats.lognorm.ppf(0.9, 1))
+    assert 0.94 <= np.mean([low <= truth <= high for low, high in ends]) <= 0.99
+
+
+def test_the_last_run_is_compared_query_by_query_as_compare_does(runs):
+    change = history(runs, measures="mrr@10").change("mine", "mrr@10")
+    row = ragauge.compare(
+        {day: ragauge.evaluate(str(runs / day), str(runs / day / "mine"), ["mrr@10"]) for day in ("day2", "day3")},
+        baseline="day2",
+    ).find("day3")
+    assert change.since.folder == str(runs / "day2")
+    assert change.difference == pytest.approx(row.difference)
+    assert change.comparison.ci == pytest.approx(row.ci)
+    assert (change.p, change.comparison.p_t) == pytest.approx((row.p_t, row.p_t))
+    assert not change.better
+
+
+def test_p_values_are_corrected_for_all_series(runs):
+    found = history(runs)
+    raw = {one.last.measure: one.comparison.p_t for one in found.changes if one.against == "before"}
+    assert raw["recall@10"] == 1.0
+    assert found.change("mine", "mrr@10").p == pytest.approx(2 * raw["mrr@10"])
+
+
+def test_first_before_and_best_are_each_looked_at(tmp_path):
+    for day, ranks in enumerate((WORSE, GOOD, [1] * 3 + [2] * 12 + [4] * 15, WORSE), start=1):
+        made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
+    found = history(tmp_path, measures="mrr@10")
+    since = {one.against: one.since.folder for one in found.changes}
+    assert since == {name: str(tmp_path / f"day{day}") for name, day in (("first", 1), ("before", 3), ("best", 2))}
+    below, calm = words.verdicts(found)
+    assert below.startswith("mine is 0.2917 of mrr@10 [0.2")
+    assert below.endswith(f"] below its best, 2026-11-02, p < 0.001 ({tmp_path / 'day2'})")
+    assert calm == "nothing has changed beyond chance in the last of 4 runs"
+
+
+def test_where_less_is_better_the_best_is_the_least(tmp_path):
+    for day, grade in enumerate((0.4, 0.1, 0.2), start=1):
+        folder = made(tmp_path / f"day{day}", {"mine": ranked(GOOD)}, day=day)
+        rows = [f"mine,q{i},unjudged@10,{grade}" for i in range(30)]
+        (folder / "scores.csv").write_text("\n".join(["run,query,measure,value", *rows, ""]))
+        (folder / "experiment.json").write_text("{}")
+    found = history(tmp_path)
+    assert found.change("mine", "unjudged@10", against="best").since.mean.value == pytest.approx(0.1)
+    assert not found.change("mine", "unjudged@10").better
+
+
+FEWER = replace(DATA, queries=dict(list(DATA.queries.items())[:20]))
+REWORDED = replace(DATA, queries={query: f" {text}" for query, text in DATA.queries.items()})
+LARGER = replace(DATA, documents=[*DATA.documents, Document("new", "word")])
+CHANGED = replace(DATA, documents=[Document("d0", "another"), *DATA.documents[1:]])
+JUDGED = replace(DATA, judgments=Judgments({**DATA.judgments.nested, "q0": {"d0": 2}}))
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"data": LARGER}, "40 -> 41 documents"),
+        ({"data": CHANGED}, "other documents"),
+        ({"data": FEWER}, "30 -> 20 queries"),
+        ({"data": REWORDED}, "other queries"),
+        ({"data": JUDGED}, "other judgments"),
+        ({"k": 20}, "10 -> 20 documents a query"),
+        ({"convention": "trec9"}, "convention default -> trec9"),
+        ({"data": replace(LARGER, queries=FEWER.queries)}, "40 -> 41 documents, 30 -> 20 queries"),
+    ],
+)
+def test_what_else_has_changed_is_told_and_nothing_is_compared(tmp_path, how, told):
+    made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
+    made(tmp_path / "b", {"mine": ranked(GOOD)}, day=2, **how)
+    found = history(tmp_path, measures="mrr@10")
+    assert [one.changed for one in found.points] == ["", told]
+    assert list(found.changes) == []
+    assert found.comparable == {("small", "mine", "mrr@10"): 1}
+    assert f"2026-11-02 ({tmp_path / 'b'}): {told}; mine: not compared with the run before" in words.about(found)
+
+
+def test_judgments_in_another_order_are_the_same(tmp_path):
+    made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
+    nested = dict(reversed(DATA.judgments.nested.items()))
+    made(tmp_path / "b", {"mine": ranked(GOOD)}, day=2, data=replace(DATA, judgments=Judgments(nested)))
+    first, second = ((tmp_path / name / "judgments.parquet").read_bytes() for name in "ab")
+    assert first != second
+    assert history(tmp_path, measures="mrr@10").points[1].changed == ""
+
+
+def test_fewer_scored_queries_are_not_comparable(tmp_path):
+    for day in (1, 2):
+        made(tmp_path / f"day{day}", {"mine": ranked(GOOD)}, day=day)
+    scores = tmp_path / "day2" / "scores.csv"
+    text = scores.read_text().replace("mine,q0,mrr@10,1.0", "mine,q0,mrr@10,")
+    scores.write_text(text)
+    found = history(tmp_path, measures=["mrr@10", "recall@10"])
+    assert [(one.measure, one.mean.n, one.changed) for one in found.points[2:]] == [
+        ("mrr@10", 29, "30 -> 29 scored queries"),
+        ("recall@10", 30, ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ({"cores": 64}, "2 -> 64 cores"),
+        ({"processor": "Abacus"}, "other processor"),
+        ({"system": "Minix 3"}, "other operating system"),
+        ({"memory_bytes": 64 << 30}, "16 -> 64 GiB of memory"),
+        ({"memory_bytes": (16 << 30) - 4096}, ""),
+    ],
+)
+def test_another_machine_breaks_times_and_not_measures(tmp_path, part, told):
+    machine = {"processor": "Slide rule", "cores": 2, "memory_bytes": 16 << 30, "system": "Linux"}
+    made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1, machine=machine)
+    made(tmp_path / "b", {"mine": ranked(GOOD)}, day=2, machine={**machine, **part})
+    found = history(tmp_path, measures=["p95_ms", "mrr@10"])
+    assert {one.measure: one.changed for one in found.points[2:]} == {"p95_ms": told, "mrr@10": ""}
+
+
+def test_other_judgments_do_not_break_times_but_workers_do(tmp_path):
+    made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
+    made(tmp_path / "b", {"mine": ranked(GOOD)}, day=2, data=JUDGED, workers=2)
+    found = history(tmp_path, measures=["p50_ms", "mrr@10"])
+    assert [one.changed for one in found.points[2:]] == ["1 -> 2 workers", "other judgments"]
+
+
+def test_after_a_break_and_back_the_last_is_compared_with_what_it_can_be(tmp_path):
+    for day, data in enumerate((DATA, JUDGED, DATA), start=1):
+        made(tmp_path / f"day{day}", {"mine": ranked(GOOD)}, day=day, data=data)
+    found = history(tmp_path, measures="mrr@10")
+    assert [one.changed for one in found.points] == ["", "other judgments", "other judgments"]
+    assert found.change("mine", "mrr@10").since.folder == str(tmp_path / "day1")
+    assert found.comparable == {("small", "mine", "mrr@10"): 2}
+
+
+def test_two_datasets_are_never_in_one_series(tmp_path):
+    made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
+    made(tmp_path / "b", {"mine": ranked(WORSE)}, day=2, data=replace(DATA, name="other"))
+    found = history(tmp_path, measures="mrr@10")
+    assert found.datasets == ["small", "other"]
+    assert [one.changed for one in found.points] == ["", ""]
+    assert len(found.series("mine", "mrr@10", "other")) == 1
+    assert found.of("other").folders == [str(tmp_path / "b")]
+    assert not found.changes
+    assert history(tmp_path, datasets="small").datasets == ["small"]
+
+
+def test_systems_are_chosen_by_name(tmp_path):
+    made(tmp_path / "a", {"one": ranked(GOOD), "two": ranked(WORSE)}, day=1)
+    assert history(tmp_path, systems="two").systems == ["two"]
+    with pytest.raises(UnknownName, match="no system is named `tow`") as error:
+        history(tmp_path, systems=["tow"])
+    assert error.value.hint == "did you mean `two`? there are one, two"
+    with pytest.raises(UnknownName, match="no dataset is named `smal`"):
+        history(tmp_path, datasets=["smal"])
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"measures": "failed"}, "`failed` has no history"),
+        ({"measures": "nonsense@10"}, "no measure is named"),
+        ({"confidence": 2.0}, "the confidence is 2"),
+        ({"convention": "mine"}, "no convention is named `mine`"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(runs, how, message):
+    with pytest.raises(ragauge.RagaugeError, match=message):
+        history(runs, **how)
+
+
+def points(*values, changed=()):
+    """Points of a day each, with an interval of 0.1 to each side."""
+    day = history_day()
+    return [
+        Point(day.replace(day=i + 1), f"run{i}", "mine", "mrr", Mean(value, 9, value - 0.1, value + 0.1), changed=why)
+        for i, (value, why) in enumerate(zip(values, [*changed, *[""] * len(values)], strict=False))
+    ]
+
+
+def history_day():
+    return datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def test_the_small_line_has_a_gap_where_nothing_may_be_compared():
+    assert reports.trend(points(0.1, 0.2, 0.3)) == "▃▅▆"
+    assert reports.trend(points(0.1, 0.2, 0.3, changed=["", "", "other judgments"])) == "▃▅ ▆"
+    assert reports.trend(points(0.1, 0.2, 0.3), 2) == "▅▆"
+    assert reports.trend(points(math.nan)) == ""
+
+
+def printed(found, width=80):
+    """What a terminal of some width shows, and what it leaves out."""
+    tables, left = reports.tables(found, width)
+    console = Console(width=width, file=io.StringIO(), no_color=True)
+    for one in tables:
+        console.print(one)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()], left
+
+
+def test_a_table_fits_eighty_columns_and_says_what_is_left_out(runs):
+    found = history(runs, measures=["mrr@10", "p95_ms"])
+    lines, left = printed(found)
+    assert max(map(len, lines)) <= 80
+    assert left == ["since", "first"]
+    assert lines[0] == "small: 3 folders, 2026-11-01 to 2026-11-03"
+    assert lines[1].split() == ["system", "measure", "trend", "runs", "last", "vs", "previous", "p", "vs", "first", "p"]
+    assert lines[2].split()[3:] == ["3", "0.4583", "-0.2917", "<0.001", "-0.2917", "<0.001"]
+    assert printed(found, 60)[1] == ["runs", "since", "first", "vs first"]
+    assert printed(found, 200)[1] == []
+    assert "| 3 | 0.4583 | -0.2917 | <0.001 | 2026-11-01 | 0.7500 | -0.2917 | <0.001 |" in reports.markdown(found)
+
+
+def test_table_and_notes_tell_the_same_of_the_run_before(tmp_path):
+    """Against the first run nothing has changed, against the one before much: both stand there."""
+    for day, ranks in enumerate((WORSE, GOOD, WORSE), start=1):
+        made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
+    found = history(tmp_path, measures="mrr@10")
+    lines, _ = printed(found)
+    assert lines[2].split()[3:] == ["3", "0.4583", "-0.2917", "<0.001", "+0.0000", "1.000"]
+    change = found.change("mine", "mrr@10")
+    low, high = change.comparison.ci
+    said = f"mine lost 0.2917 of mrr@10 [{-high:.4f}, {-low:.4f}] since 2026-11-02, p < 0.001"
+    assert words.verdicts(found) == [f"{said} ({tmp_path / 'day2'})"]
+    assert reports.as_data(found)["verdicts"] == [f"{said}."]
+
+
+def test_a_slow_decline_is_told_since_the_first_run(tmp_path):
+    """From run to run it may be chance, from the first to the last it is not."""
+    for day in (1, 2, 3, 4):
+        ranks = [2] * (3 * (day - 1)) + [1] * (30 - 3 * (day - 1))
+        made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
+    found = history(tmp_path, measures="mrr@10")
+    first, before = (found.change("mine", "mrr@10", against=one) for one in ("first", "before"))
+    assert first.p < 0.05 < before.p
+    said = words.verdicts(found)
+    assert said[0].startswith("mine is 0.1500 of mrr@10 [")  # the first is also the best
+    assert said[1:] == ["nothing has changed beyond chance in the last of 4 runs"]
+
+
+def test_what_was_won_and_what_should_be_small_have_words_of_their_own(tmp_path):
+    for day, ranks in enumerate((WORSE, GOOD), start=1):
+        folder = made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
+        rows = [f"mine,q{i},{name},{(day + i % 2) / 10}" for i in range(30) for name in ("unjudged@10", "mrr@10")]
+        (folder / "scores.csv").write_text("\n".join(["run,query,measure,value", *rows, ""]))
+        (folder / "experiment.json").write_text("{}")
+        settle(folder)
+    found = history(tmp_path)
+    assert {one.split(" [")[0]: one.split("] ")[1] for one in reports.as_data(found)["verdicts"]} == {
+        "mine is worse by 0.1000 in unjudged@10": "since 2026-11-01, p < 0.001.",
+        "mine gained 0.1000 of mrr@10": "since 2026-11-01, p < 0.001.",
+    }
+
+
+def test_series_that_never_changed_are_one_line_below_the_table(tmp_path):
+    for day, ranks in enumerate((GOOD, GOOD, WORSE), start=1):
+        made(tmp_path / f"day{day}", {"a": ranked(GOOD), "b": ranked(ranks)}, day=day)
+    found = history(tmp_path)
+    lines, _ = printed(found)
+    assert [line.split()[:2] for line in lines[2:-1]] == [["b", "mrr@10"]]
+    assert lines[-1] == "3 series are unchanged: a mrr@10 0.7500, recall@10 1.0000; b recall@10 1.0000"
+    table = [row.split(" | ")[:2] for row in reports.markdown(found).splitlines() if row.startswith("| ")]
+    assert table[1:] == [["| b", "mrr@10"], ["| a", "mrr@10"], ["| a", "recall@10"], ["| b", "recall@10"]]
+    alone = printed(history(tmp_path, systems="a"))[0]
+    assert [line.split()[-6:-4] for line in alone[2:]] == [["3", "0.7500"], ["3", "1.0000"]]  # better than no table
+
+
+def test_two_that_moved_apart_and_have_the_same_mean_have_changed(tmp_path):
+    for day, ranks in enumerate((GOOD, GOOD[::-1]), start=1):
+        made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
+    found = history(tmp_path, measures="mrr@10")
+    assert found.points[0].mean == pytest.approx(found.points[1].mean)
+    assert not words.is_still(found, found.points)
+
+
+@pytest.mark.parametrize(
+    ("times", "since", "title"),
+    [
+        (["01T12:00:00", "02T12:00:00"], "2026-11-01", "2026-11-01 to 2026-11-02"),
+        (["01T12:00:10", "01T12:05:20"], "2026-11-01 12:00", "2026-11-01 12:00 to 12:05 UTC"),
+        (["01T12:00:10", "01T12:00:20"], "2026-11-01 12:00:10", "2026-11-01 12:00:10 to 12:00:20 UTC"),
+    ],
+)
+def test_moments_are_as_exact_as_is_needed_to_tell_them_apart(times, since, title):
+    whens = [datetime.fromisoformat(f"2026-11-{one}+00:00") for one in times]
+    found = History([replace(one, when=when) for one, when in zip(points(0.1, 0.2), whens, strict=True)])
+    assert whens[0].strftime(words.moments(found)) == since
+    assert words.span(found) == title
+    assert since.endswith(whens[0].strftime(words.moments(found, narrow=True)))
+
+
+def test_csv_and_json_have_every_point_and_no_nan(tmp_path):
+    made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
+    made(tmp_path / "b", {"mine": ranked(WORSE)}, day=2)
+    found = history(tmp_path, measures=["mrr@10", "throughput"])
+    rows = list(csv.DictReader(io.StringIO(reports.as_csv(found))))
+    assert list(rows[0]) == ["when", "folder", "dataset", "system", "measure", "mean", "low", "high", "n", "changed"]
+    assert [float(row["mean"]) for row in rows] == [one.mean.value for one in found.points]
+    assert (rows[1]["measure"], rows[1]["low"]) == ("throughput", "")
+    data = json.loads(json.dumps(reports.as_data(found), allow_nan=False))
+    assert data["schema"] == "ragauge-history/1"
+    assert data["points"][1]["low"] is None
+    jsonschema.validate(data, SCHEMA)
+    change = next(one for one in data["changes"] if one["measure"] == "mrr@10" and one["against"] == "before")
+    assert change["difference"] == pytest.approx(-7 / 24)
+    assert change["comparison"]["ci_high"] < 0
+
+
+def test_the_schema_holds_for_breaks_and_for_what_could_not_be_read_and_says_what_everything_is(runs):
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    made(runs / "day4", {"mine": ranked(GOOD)}, day=4, data=JUDGED)
+    (runs / "day2" / "scores.csv").write_text("nonsense")
+    data = reports.as_data(history(runs, measures=["mrr@10", "embed_p95_ms", "gm_map", "recall@100"]))
+    jsonschema.validate(data, SCHEMA)
+    assert data["skipped"]
+    assert data["notes"]
+    assert any(one["changed"] for one in data["points"])
+    with pytest.raises(jsonschema.ValidationError, match="more"):
+        jsonschema.validate({**data, "more": 1}, SCHEMA)
+    told = [SCHEMA]
+    while told:
+        one = told.pop()
+        for part in one.get("properties", {}).values():
+            assert part["description"].endswith(".")
+            told += [part, part.get("items", {})]
+
+
+def test_markdown_and_the_page_act_on_no_name(tmp_path):
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    from ragauge.experiments.history.page import page
+
+    evil = "<script>alert(1)</script>"
+    for day in (1, 2):
+        made(tmp_path / f"day{day}", {evil: ranked(GOOD)}, day=day, data=replace(DATA, name=f"</script>{evil}|x"))
+    found = history(tmp_path)
+    assert "<script" not in reports.markdown(found)
+    text = page(found, "2026-11-15T18:00:00+00:00")
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "mrr@10" in text
+
+
+def test_the_page_draws_the_last_points_and_tells_what_it_leaves_out(tmp_path):
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    from ragauge.experiments.history import page as shown
+
+    day = history_day()
+    many = [replace(points(0.5)[0], when=day.replace(year=1000 + i), folder=f"run{i}") for i in range(250)]
+    assert "The last 200 points of each series; 50 earlier ones are not drawn." in shown.page(History(many))
+    assert "one result so far" in shown.page(History(many[:1])).lower()
+
+
+def test_the_headline_of_the_page_is_a_sentence_and_what_never_changed_comes_last(tmp_path):
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    from ragauge.experiments.history.page import page
+
+    for day, ranks in enumerate((GOOD, WORSE), start=1):
+        made(tmp_path / f"day{day}", {"a": ranked(GOOD), "b": ranked(ranks)}, day=day)
+    lost, calm = (page(history(tmp_path, systems=system)) for system in ("b", "a"))
+    headline = re.search(r'class="headline">(.*?)</p>', lost)[1]
+    assert re.fullmatch(
+        r"b lost 0\.2917 of mrr@10 \[0\.2\d+, 0\.3\d+\] since 2026-11-01, p\xa0&lt;\xa00.001\.", headline
+    )
+    assert 'class="headline">Nothing has changed beyond chance in the last of 2 runs.</p>' in calm
+    both = page(history(tmp_path, measures="mrr@10"))
+    assert re.findall(r'<th scope="row">(\w+)</th>', both)[:2] == ["b", "a"]
+    assert "vs previous: the last run against the latest before it" in both
+
+
+def command(*arguments, cwd, code=0):
+    return command_in(cwd, "history", PYTHONUTF8="1")(*arguments, code=code)
+
+
+def test_the_command_shows_data_on_one_stream_and_talk_on_the_other(runs):
+    done = command("-m", "mrr@10", cwd=runs.parent)
+    assert done.stdout.splitlines()[0] == "small: 3 folders, 2026-11-01 to 2026-11-03"
+    assert "note: mine lost 0.2917 of mrr@10 [" in done.stderr
+    assert "] since 2026-11-02, p < 0.001 (runs/day2)\n" in done.stderr
+    assert json.loads(command("--schema", cwd=runs.parent).stdout) == SCHEMA
+    assert command("--csv", cwd=runs.parent).stdout.startswith("when,folder,")
+    assert json.loads(command("runs", "--json", cwd=runs.parent).stdout)["points"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--json", "--csv"], "--json and --csv do not go together"),
+        (["nowhere"], "nowhere: no such folder"),
+        (["runs/day1/mine"], "runs/day1/mine: is a single run"),
+        (["-o", "page.txt"], "page.txt: the page is an .html file"),
+        (["-m", "nonsense"], "no measure is named `nonsense`"),
+    ],
+)
+def test_the_command_tells_a_mistake_and_exits_with_two(runs, arguments, message):
+    assert message in command(*arguments, cwd=runs.parent, code=2).stderr
+
+
+def test_an_empty_folder_is_told(tmp_path):
+    with pytest.raises(BadInput, match="no folder that `ragauge run` wrote is below"):
+        history(tmp_path)
+
+
+def python_made(folder, system, day, **how):
+    """A folder as Python's `run` leaves it: without scores.csv."""
+    run(DATA, {"mine": ranked(system)}, out=folder, warmup=0, **how)
+    assert not (folder / "scores.csv").exists()
+    path = folder / "mine" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "finished": f"2026-11-0{day}T12:00:00+00:00"}))
+    settle(folder)
+    return folder
+
+
+def test_a_folder_of_python_is_scored_by_its_own_measures_and_convention(tmp_path):
+    how = {"measures": ["ndcg@5", "map"], "convention": "rig"}
+    python_made(tmp_path / "a", GOOD, 1, **how)
+    python_made(tmp_path / "b", WORSE, 2, **how)
+    found = history(tmp_path)
+    assert found.measures == ["ndcg(gain=exp)@5", "map"]
+    own = ragauge.evaluate(str(tmp_path / "b"), str(tmp_path / "b" / "mine"), ["ndcg@5", "map"], "rig")
+    assert [one.mean.value for one in found.points[2:]] == pytest.approx(list(own.means.values()))
+    assert found.change("mine", "map").comparison.n == 30
+    assert found.notes == []
+    made(tmp_path / "c", {"mine": ranked(GOOD)}, day=3)
+    again = history(tmp_path, measures="map")
+    assert [one.changed for one in again.points] == ["", "", "convention rig -> default"]
+
+
+def test_a_convention_with_options_of_its_own_is_had_again_by_its_name(tmp_path):
+    rules = PRESETS["default"].but(gain="exp", depth=2, rel=1.0, ties="ranked")
+    python_made(tmp_path / "a", WORSE, 1, measures=["mrr@10"], convention=rules)
+    assert json.loads((tmp_path / "a" / "experiment.json").read_text())["convention"] == rules.name
+    found = history(tmp_path)
+    assert found.points[0].mean.value == pytest.approx((5 + 5) / 30)  # at rank 4 nobody looks
+    assert history(tmp_path, convention="default").points[0].mean.value == pytest.approx((5 + 5 + 15 / 4) / 30)
+
+
+def test_what_only_its_maker_can_count_is_left_out_and_told(tmp_path):
+    def own(*_):
+        return 0.5
+
+    python_made(tmp_path / "a", GOOD, 1, measures=["mrr@10", own])
+    python_made(tmp_path / "b", GOOD, 2, measures=["mrr@10"], convention=Convention("my own", gain="exp"))
+    found = history(tmp_path)
+    assert [(one.folder, one.measure) for one in found.points] == [(str(tmp_path / "a"), "mrr@10")]
+    assert found.notes == ["own is left out of 1 folder without scores of it: no measure is named `own`"]
+    assert "`my own`, which cannot be had again by name" in found.skipped[str(tmp_path / "b" / "mine")]
+    for _ in range(2):  # from the folders, then from the index
+        both = history(tmp_path, convention="default")
+        assert [one.mean.value for one in both.points] == [0.75, 0.75]
+        assert both.skipped == {}

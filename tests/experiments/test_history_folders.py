@@ -1,0 +1,450 @@
+"""Folders found and read, and the index that saves reading them: never believed where the folders say otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from ragauge.core.errors import BadInput
+from ragauge.experiments.history import history, index, rescoring
+from ragauge.experiments.history.run_folders import DEPTH, find
+from ragauge.files.readers import read_judgments
+from ragauge.runs.folder import judgments_hash
+from result_folders import LONG_AGO, made, ranked, settle
+
+GOOD, WORSE = [1] * 30, [2] * 30
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Two results, made once."""
+    folder = tmp_path_factory.mktemp("results")
+    made(folder / "a", {"mine": ranked(GOOD)}, day=1)
+    made(folder / "b", {"mine": ranked(WORSE)}, day=2)
+    return folder
+
+
+@pytest.fixture
+def runs(results, tmp_path):
+    """The same, to be spoiled; copies keep their times."""
+    return shutil.copytree(results, tmp_path / "runs")
+
+
+def means(folder, **how):
+    return [one.mean.value for one in history(folder, measures="mrr@10", **how).points]
+
+
+def change_unseen(folder, name="b"):
+    """Other scores of the same length and time: whoever still finds the old ones has them from the index."""
+    scores = folder / name / "scores.csv"
+    before = scores.stat()
+    scores.write_text(scores.read_text().replace("mrr@10,0.5", "mrr@10,0.7"))
+    os.utime(scores, ns=(before.st_mtime_ns, before.st_mtime_ns))
+    assert scores.stat().st_size == before.st_size
+
+
+def test_the_index_is_used_where_nothing_has_changed_and_rebuilt_on_demand(runs):
+    assert means(runs) == [1.0, 0.5]
+    assert (runs / index.NAME).is_file()
+    change_unseen(runs)
+    assert means(runs) == [1.0, 0.5]
+    assert means(runs, index=False) == pytest.approx([1.0, 0.7])
+    assert means(runs) == [1.0, 0.5]  # without an index none is written either
+    assert means(runs, rebuild=True) == pytest.approx([1.0, 0.7])
+    assert means(runs) == pytest.approx([1.0, 0.7])
+
+
+def test_a_folder_that_has_changed_is_read_again(runs):
+    means(runs)
+    change_unseen(runs)
+    os.utime(runs / "b" / "scores.csv", ns=(LONG_AGO, LONG_AGO + 2 * 10**9))
+    assert means(runs) == pytest.approx([1.0, 0.7])
+
+
+def test_a_folder_that_has_gone_drops_out_and_a_new_one_comes_in(runs):
+    means(runs)
+    shutil.move(runs / "b", runs / "c")
+    assert [os.path.basename(one.folder) for one in history(runs).series("mine", "mrr@10")] == ["a", "c"]
+    shutil.rmtree(runs / "c")
+    assert means(runs) == [1.0]
+    assert set(index.load(runs)) == {str(runs / "a")}
+
+
+def test_a_new_system_in_a_known_folder_is_seen(runs):
+    means(runs)
+    shutil.copytree(runs / "a" / "mine", runs / "a" / "other")
+    about = json.loads((runs / "a" / "other" / "manifest.json").read_text())
+    about["system"]["name"] = "other"
+    (runs / "a" / "other" / "manifest.json").write_text(json.dumps(about))
+    found = history(runs, measures="mrr@10")
+    assert found.systems == ["mine", "other"]
+    assert found.series("other", "mrr@10")[0].mean.value == 1.0  # scored from its run: scores.csv does not know it
+
+
+def test_a_tree_that_moves_takes_its_index_along(runs):
+    means(runs)
+    change_unseen(runs)
+    elsewhere = shutil.move(runs, runs.parent / "elsewhere")
+    assert means(elsewhere) == [1.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: b"nonsense",
+        lambda data: data[:-20],
+        lambda data: data.replace(b'"n', b'"m', 1),
+        lambda data: data.replace(b"0.5", b"0.9", 1),
+        lambda data: data + data,
+        lambda data: b"\xff\xfe" + data,
+        lambda data: b"[" * 100_000,
+    ],
+    ids=["empty", "nonsense", "torn", "renamed", "edited", "twice", "bytes", "deep"],
+)
+def test_a_damaged_index_is_made_anew(runs, damage):
+    means(runs)
+    path = runs / index.NAME
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    assert index.load(runs) == {}
+    assert means(runs) == [1.0, 0.5]
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"folder": "a"},
+        {"folder": "a", "stamp": [["x", 1]], "judgments": "", "convention": "", "systems": [], "problems": {}},
+        {"folder": 3, "stamp": [], "judgments": "", "convention": "", "systems": [{}], "problems": {}},
+        ["a"],
+    ],
+)
+def test_an_index_of_another_shape_is_not_believed_though_its_hash_is_right(runs, spoilt):
+    rest = json.dumps(spoilt).encode() + b"\n"
+    head = json.dumps(index._header(rest)).encode() + b"\n"
+    (runs / index.NAME).write_bytes(head + rest)
+    assert index.load(runs) == {}
+    assert means(runs) == [1.0, 0.5]
+
+
+@pytest.mark.parametrize("part", ["version", "ragauge history"])
+def test_an_index_of_another_version_is_made_anew(runs, part):
+    means(runs)
+    change_unseen(runs)
+    path = runs / index.NAME
+    first, _, rest = path.read_bytes().partition(b"\n")
+    head = json.loads(first)
+    assert head["version"] == version("ragauge")
+    path.write_bytes(json.dumps({**head, part: "0.0"}).encode() + b"\n" + rest)
+    assert means(runs) == pytest.approx([1.0, 0.7])
+
+
+@pytest.mark.parametrize("obstacle", [index.NAME, f".{index.NAME}.part"])
+def test_where_no_index_can_be_written_one_does_without(runs, obstacle):
+    (runs / obstacle).mkdir()
+    assert means(runs) == [1.0, 0.5]
+    assert means(runs) == [1.0, 0.5]
+    assert (runs / obstacle).is_dir()
+
+
+def test_what_was_written_a_moment_ago_is_not_put_in_the_index(runs):
+    scores = runs / "b" / "scores.csv"
+    scores.write_text(scores.read_text())
+    assert means(runs) == [1.0, 0.5]
+    assert set(index.load(runs)) == {str(runs / "a")}
+
+
+def test_what_could_not_be_read_is_not_put_in_the_index(runs):
+    manifest = runs / "b" / "mine" / "manifest.json"
+    whole = manifest.read_text()
+    manifest.write_text(whole.replace('"finished"', '"finishes"'))
+    settle(runs / "b")
+    found = history(runs)
+    assert found.skipped == {str(manifest.parent): f"{manifest}: does not say when the run was finished"}
+    manifest.write_text(whole)
+    settle(runs / "b")
+    assert means(runs) == [1.0, 0.5]
+
+
+def test_processes_at_once_do_no_harm(runs):
+    code = f"from ragauge.experiments.history import history; print([p.mean.value for p in history({str(runs)!r}, rebuild=True)"
+    code += ".points])"
+    at_once = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    said = {one.communicate()[0] for one in at_once}
+    assert said == {"[1.0, 1.0, 0.5, 1.0]\n"}
+    assert [one.returncode for one in at_once] == [0] * 4
+    assert not list(runs.glob("*.part"))
+    assert means(runs) == [1.0, 0.5]
+    assert set(index.load(runs)) == {str(runs / name) for name in "ab"}
+
+
+def test_what_the_index_has_is_what_the_folders_have(runs):
+    for how in ({"measures": ["ndcg@3", "p95_ms", "throughput"]}, {"confidence": 0.8, "measures": "p50_ms"}, {}):
+        read, kept = (history(runs, **how) for _ in range(2))
+        assert repr(kept.points) == repr(read.points) == repr(history(runs, index=False, **how).points)
+
+
+def test_the_index_stands_in_the_first_folder_that_is_given(runs):
+    history([runs / "b", runs / "a"])
+    assert (runs / "b" / index.NAME).is_file()
+    assert not (runs / "a" / index.NAME).exists()
+    change_unseen(runs, "b")
+    assert means([runs / "b", runs / "a"]) == [1.0, 0.5]
+
+
+def test_results_are_found_at_any_depth_but_not_in_hidden_folders(runs, tmp_path):
+    deep = tmp_path / "one" / "two" / "three"
+    shutil.copytree(runs, deep)
+    shutil.copytree(runs / "a", tmp_path / "one" / ".hidden" / "a")
+    found, skipped = find([tmp_path / "one"])
+    assert set(found) == {str(deep / "a"), str(deep / "b")}
+    assert skipped == {}
+
+
+def test_a_result_inside_a_result_is_one_too(runs):
+    shutil.move(runs / "b", runs / "a" / "later")
+    assert set(find([runs])[0]) == {str(runs / "a"), str(runs / "a" / "later")}
+
+
+def test_folders_that_are_too_deep_are_told(runs, tmp_path):
+    deep = tmp_path / "deep"
+    place = deep.joinpath(*["x"] * (DEPTH + 1))
+    shutil.copytree(runs, place)
+    found, skipped = find([deep])
+    assert found == {}
+    assert list(skipped.values()) == [f"what is below it is more than {DEPTH} folders down"]
+
+
+def test_links_that_lead_back_end_and_nothing_counts_twice(runs):
+    (runs / "a" / "back").symlink_to(runs, target_is_directory=True)
+    (runs / "again").symlink_to(runs / "b", target_is_directory=True)
+    (runs / "nowhere").symlink_to(runs / "nothing")
+    found, skipped = find([runs, runs / "b"])
+    assert len(found) == 2
+    assert skipped == {}
+    assert len(means(runs)) == 2
+
+
+def test_a_link_to_a_run_elsewhere_is_a_run(runs):
+    """A shared baseline may stand in one place."""
+    (runs / "a" / "base").symlink_to(runs / "b" / "mine", target_is_directory=True)
+    assert len(history(runs, measures="mrr@10").points) == 3
+
+
+def test_a_folder_that_cannot_be_looked_into_is_told(runs):
+    open_to_all = Path(tempfile.mkdtemp())
+    user = os.geteuid()
+    shutil.copytree(runs, open_to_all / "runs")
+    for folder in (open_to_all, open_to_all / "runs", open_to_all / "runs" / "a", open_to_all / "runs" / "a" / "mine"):
+        folder.chmod(0o755)
+    (open_to_all / "runs" / "b").chmod(0)
+    try:
+        if user == 0:
+            os.seteuid(65534)  # root can look into every folder
+        found, skipped = find([open_to_all / "runs"])
+    finally:
+        os.seteuid(user)
+        (open_to_all / "runs" / "b").chmod(0o755)
+        shutil.rmtree(open_to_all)
+    assert set(found) == {str(open_to_all / "runs" / "a")}
+    assert skipped == {str(open_to_all / "runs" / "b"): "cannot be looked into (Permission denied)"}
+
+
+def test_runs_without_judgments_are_told(runs):
+    (runs / "b" / "judgments.parquet").unlink()
+    found = history(runs, measures="mrr@10")
+    assert [one.mean.value for one in found.points] == [1.0]
+    assert "no judgments.parquet" in found.skipped[str(runs / "b")]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "told"),
+    [
+        ("scores.csv", "run,query\n1,2\n", "scores.csv: is damaged"),
+        ("scores.csv", "run,query,measure,value\nmine,q0,mrr@10,high\n", "scores.csv: is damaged"),
+        ("scores.csv", "run,query,measure,value\nmine,q0,mrr@10,inf\n", "is damaged (mrr@10 of mine is infinite)"),
+        ("scores.csv", "run,query,measure,value\nmine,q0,mrr@10,1\nmine,q0,mrr@10,1\n", "comes twice for a query"),
+        ("scores.csv", "run,query,measure,value\n,q0,mrr@10,1\n", "a value belongs to nothing"),
+        ("scores.csv", "run,query,measure,value,trial\nm,q,mrr,1,1\nm,q,mrr,1,1\n", "a value comes twice"),
+        ("judgments.parquet", "nonsense", "judgments.parquet: cannot be read"),
+        ("experiment.json", "{", "experiment.json: is damaged"),
+        ("mine/manifest.json", "[]", "manifest.json: is damaged (it holds no object)"),
+        ("mine/manifest.json", "{", "manifest.json: is damaged"),
+        ("mine/manifest.json", '{"finished": "yesterday"}', "does not say when the run was finished"),
+        ("mine/manifest.json", '{"finished": "2026-11-01", "plan": 3}', "manifest.json: is damaged"),
+    ],
+)
+def test_what_is_damaged_is_told_and_the_rest_is_shown(runs, file, text, told):
+    (runs / "b" / file).write_text(text)
+    settle(runs / "b")
+    found = history(runs, measures="mrr@10")
+    assert [one.mean.value for one in found.points] == [1.0]
+    assert told in "".join(found.skipped.values())
+
+
+def test_odd_things_in_files_and_names_stop_nothing(runs):
+    (runs / "a" / "experiment.json").write_text('{"measures": 3, "convention": ["x"]}')
+    about = json.loads((runs / "b" / "mine" / "manifest.json").read_text())
+    about["machine"] = {"memory_bytes": 1e999, "cores": None, "processor": ["x"]}
+    about["plan"] = {"k": "ten"}
+    about["dataset"] = {"name": None, "documents": "many", "queries": [1]}
+    (runs / "b" / "mine" / "manifest.json").write_text(json.dumps(about))
+    shutil.move(runs / "a", runs / "[a]*\n")
+    os.mkdir(os.fsencode(runs) + b"/\xff")
+    settle(runs)
+    found = history(runs, measures=["mrr@10", "p95_ms"])
+    assert [one.mean.value for one in found.points if one.measure == "mrr@10"] == [1.0, 0.5]
+    assert list(found.skipped.values()) == ["its name is not UTF-8"]
+    again = history(runs, measures=["mrr@10", "p95_ms"])
+    assert again.points == found.points
+    assert len(index.load(runs)) == 2
+
+
+def test_where_nothing_can_be_read_the_first_reason_is_told(runs):
+    (runs / "b" / "scores.csv").write_text("nonsense")
+    settle(runs / "b")
+    with pytest.raises(BadInput, match=r"nothing that can be read is below .*scores.csv: is damaged"):
+        history(runs / "b")
+
+
+def test_scores_older_than_their_run_are_not_believed(runs):
+    """A run that was begun anew and stopped before it was scored has the scores of the run before."""
+    shutil.copy2(runs / "a" / "mine" / "run.parquet", runs / "b" / "mine" / "run.parquet")
+    assert means(runs) == [1.0, 0.5]
+    later = LONG_AGO + 5 * 10**9
+    os.utime(runs / "b" / "mine" / "run.parquet", ns=(later, later))
+    assert means(runs) == [1.0, 1.0]
+
+
+def test_a_damaged_run_is_told_when_it_has_to_be_scored(runs):
+    (runs / "b" / "mine" / "run.parquet").write_text("nonsense")
+    settle(runs / "b")
+    assert means(runs) == [1.0, 0.5]  # its scores are there
+    found = history(runs, measures="ndcg@3")
+    assert len(found.points) == 1
+    assert list(found.skipped) == [str(runs / "b" / "mine")]
+
+
+def test_damaged_times_take_no_measure_with_them(runs):
+    (runs / "b" / "mine" / "timings.parquet").write_text("nonsense")
+    settle(runs / "b")
+    found = history(runs, measures=["p95_ms", "mrr@10"])
+    assert [one.measure for one in found.points] == ["p95_ms", "mrr@10", "mrr@10"]
+    assert "timings.parquet: cannot be read" in found.skipped[str(runs / "b" / "mine")]
+
+
+def test_scores_of_several_trials_are_averaged_query_by_query(runs):
+    table = pl.read_csv(runs / "b" / "scores.csv")
+    trials = [table.with_columns(pl.lit(i).alias("trial"), pl.col("value") + i / 10) for i in (0, 1)]
+    pl.concat(trials).write_csv(runs / "b" / "scores.csv")
+    settle(runs / "b")
+    point = history(runs, measures="mrr@10").points[1]
+    assert (point.mean.value, point.mean.n) == (pytest.approx(0.55), 30)
+
+
+def test_the_convention_of_an_older_folder_is_taken_from_its_report(runs):
+    for name in "ab":
+        (runs / name / "experiment.json").unlink()
+    (runs / "a" / "report.md").write_text("# small\n\nConvention default; k = 10, 1 repeat(s).\n")
+    (runs / "b" / "report.md").write_text("# small\n\nConvention trec9; k = 10, 1 repeat(s).\n")
+    for name in "ab":
+        settle(runs / name)
+    assert history(runs, measures="mrr@10").points[1].changed == "convention default -> trec9"
+    (runs / "b" / "report.md").unlink()
+    found = history(runs, measures="mrr@10")
+    assert found.points[1].changed == ""
+    assert found.notes == ["under which convention 1 of the folders were scored is not known"]
+
+
+def test_a_convention_that_has_no_name_cannot_be_had_again(runs):
+    (runs / "b" / "experiment.json").write_text('{"convention": "default(ties=given)", "measures": ["mrr@10"]}')
+    settle(runs / "b")
+    assert means(runs) == [1.0, 0.5]
+    assert "which cannot be had again by name" in "".join(history(runs, measures="ndcg@3").skipped.values())
+
+
+def test_scored_in_blocks_or_at_once_it_is_the_same(runs, monkeypatch):
+    how = {"measures": ["ndcg@3", "map"], "index": False}
+    at_once = history(runs, **how).points
+    monkeypatch.setattr(rescoring, "SMALL", 0)
+    assert history(runs, **how).points == at_once
+
+
+def test_runs_that_returned_the_same_are_told_apart_by_their_judgments(runs):
+    shutil.copytree(runs / "a", runs / "c")
+    grades = pl.read_parquet(runs / "c" / "judgments.parquet")
+    grades.with_columns(pl.col("relevance") * 0).write_parquet(runs / "c" / "judgments.parquet")
+    for path in (runs / "c").glob("*/manifest.json"):
+        about = json.loads(path.read_text())
+        about["judgments_hash"] = judgments_hash(read_judgments(runs / "c"))
+        path.write_text(json.dumps(about))
+    settle(runs / "c")
+    (runs / "c" / "scores.csv").unlink()
+    found = history(runs, measures="ndcg@3", index=False)
+    values = {os.path.basename(one.folder): one.mean.value for one in found.points}
+    assert (values["a"], values["c"]) == (1.0, 0.0)
+
+
+def test_who_looks_on_is_told_how_far_it_is(runs):
+    seen = []
+    history(runs, measures="ndcg@3", watch=lambda *step: seen.append(step))
+    assert [step for step in seen if step[0] != "compares"] == [
+        ("reads", 0, 2), ("reads", 1, 2), ("scores", 0, 2), ("scores", 1, 2),
+    ]  # fmt: skip
+    assert {step[2] for step in seen if step[0] == "compares"} == {3}
+
+
+@pytest.mark.parametrize(("at", "known"), [(("reads", 1, 2), "a"), (("scores", 1, 2), "ab")])
+def test_who_is_interrupted_keeps_what_was_read(runs, at, known):
+    def interrupts(*step):
+        if step == at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        history(runs, measures="ndcg@3", watch=interrupts)
+    kept = index.load(runs)
+    assert set(kept) == {str(runs / name) for name in known}
+    scored = [bool(one.systems[0].more) for one in kept.values()]
+    assert scored == ([False] if known == "a" else [True, False])
+    assert [one.mean.n for one in history(runs, measures="ndcg@3").points] == [30, 30]
+
+
+def test_an_interruption_takes_nothing_out_of_the_index(runs):
+    means(runs)
+    shutil.copytree(runs / "a", runs / "0")
+
+    def interrupts(*step):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        history(runs, watch=interrupts)
+    assert set(index.load(runs)) == {str(runs / name) for name in "ab"}
+
+
+def test_the_command_that_is_interrupted_says_how_to_go_on(runs):
+    code = (
+        "import os, signal, sys, ragauge.experiments.history.rescoring as again\n"
+        "from ragauge.cli import main\n"
+        "kept = again.score\n"
+        "def score(*how):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return kept(*how)\n"
+        "again.score = score\n"
+        "sys.argv = ['ragauge', 'history', 'runs', '-m', 'ndcg@3']\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=runs.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert "stopped; what was read is kept in runs, and the same command goes on from there" in done.stderr
+    assert set(index.load(runs)) == {str(runs / name) for name in "ab"}

@@ -1,0 +1,60 @@
+"""The page of a history in a real browser: drawn, quiet, and not fooled by names, in light and in dark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from test_browser import browser, opened  # noqa: F401 - fixtures
+
+from ragauge.experiments.history import history
+from result_folders import DATA, made, ranked
+
+pytest.importorskip("altair")
+pytest.importorskip("vl_convert")
+
+from ragauge.experiments.history.page import page
+
+EVIL = '</script><img src=x onerror="alert(1)"> ${7*7} {{ 7*7 }} datum.value'
+GOOD, WORSE = [1] * 15 + [2] * 15, [1] * 5 + [2] * 10 + [4] * 15
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """Three runs and a break, everything named by somebody who means harm."""
+    folder = tmp_path_factory.mktemp("history")
+    data = replace(DATA, name=f"<b>data</b> {EVIL}")
+    for day, ranks in enumerate((GOOD, GOOD, WORSE), start=1):
+        systems = {EVIL: ranked(ranks), "steady": ranked(GOOD)}
+        made(folder / "runs" / f"<i>{day}</i>&amp;${{x}}", systems, day=day, data=data)
+    (folder / "runs" / "<u>empty" / "run").mkdir(parents=True)
+    for name in ("manifest.json", "run.parquet"):
+        (folder / "runs" / "<u>empty" / "run" / name).write_text("{}")
+    found = folder / "history.html"
+    found.write_text(page(history(folder / "runs"), "2026-11-15T18:00:00+00:00"), encoding="utf-8")
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_is_drawn_and_acts_on_no_name(file, opened, scheme):  # noqa: F811
+    shown = opened(file, charts=True, scheme=scheme)
+    assert shown.locator("[data-chart] svg").count() == shown.locator("[data-chart]").count() == 2
+    assert shown.locator('[data-chart] .mark-symbol.role-mark:not([class*="guide"]) path').count() == 12
+    assert shown.text_content(".headline").startswith(f"{EVIL} lost 0.2917 of mrr@10 [0.")
+    assert shown.text_content("#series tbody tr:first-child th") == EVIL
+    assert shown.text_content("h1") == f"History of <b>data</b> {EVIL}"
+    assert "<i>1</i>&amp;${x}" in shown.text_content("#points")
+    assert "<u>empty" in shown.text_content("#breaks")
+    assert shown.locator("main img, main b:not(#breaks b), main i, main u").count() == 0
+    dark = shown.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)[0] < 128")
+    assert dark == (scheme == "dark")
+
+
+def test_rows_are_sorted_by_what_they_are_worth(file, opened):  # noqa: F811
+    shown = opened(file, charts=True)
+    shown.click("#series th button:has-text('vs previous')")
+    values = shown.locator("#series tbody tr td:nth-child(7)").evaluate_all(
+        "cells => cells.map(cell => Number(cell.dataset.order))"
+    )
+    assert values == sorted(values) or values == sorted(values, reverse=True)
+    assert min(values) == pytest.approx(-7 / 24)

@@ -1,0 +1,651 @@
+"""Repeated trials: golden vectors, subsets counted one by one, coverage by simulation, every ranking kept."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from typer.testing import CliRunner
+
+import ragauge
+from ragauge.cli.app import command_line
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.core.records import Dataset, Judgments
+from ragauge.experiments import run
+from ragauge.experiments.reliability import reliability
+from ragauge.experiments.reliability_files import read_trials
+from ragauge.runs import folder as runs_folder
+from ragauge.stats.reliability import (
+    agreement,
+    differ_by_trial,
+    over_tasks,
+    over_trials,
+    pass_all,
+    pass_at,
+    reliability_of,
+    usual_ks,
+)
+
+DOCUMENTS = [Document(f"d{i}", f"word{i} and word{i + 1}") for i in range(30)]
+QUERIES = {f"q{i}": f"word{i}" for i in range(12)}
+DATA = Dataset("small", DOCUMENTS, QUERIES, Judgments({query: {f"d{i}": 1} for i, query in enumerate(QUERIES)}))
+
+
+class Wavering:
+    """Answers rightly the first time, and from then on as its number says; fails where it is told to."""
+
+    def __init__(self, fails=()):
+        self.asked: dict[str, int] = {}
+        self.fails = set(fails)
+
+    def __call__(self, query, k):
+        time = self.asked[query] = self.asked.get(query, 0) + 1
+        number = int(query.removeprefix("word"))
+        if (number, time) in self.fails:
+            self.fails.remove((number, time))
+            raise RuntimeError("down")
+        return [f"d{number}", f"d{20 + time}"] if time == 1 or number % time == 0 else [f"d{20 + time}"]
+
+
+# The figures
+
+
+@pytest.mark.parametrize(
+    ("n", "c", "k", "at", "every"),
+    [(3, 2, 2, 1.0, 1 / 3), (3, 1, 2, 2 / 3, 0.0), (10, 3, 5, 0.9167, 0.0), (5, 5, 5, 1.0, 1.0), (4, 0, 2, 0.0, 0.0)],
+)
+def test_golden_vectors(n, c, k, at, every):
+    assert pass_at(n, c, k)[0] == pytest.approx(at, abs=5e-5)
+    assert pass_all(n, c, k)[0] == pytest.approx(every, abs=1e-12)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=8), st.data())
+def test_the_figures_are_shares_of_all_subsets_of_k_trials(outcomes, data):
+    k = data.draw(st.integers(1, len(outcomes)))
+    subsets = list(combinations(outcomes, k))
+    n, c = len(outcomes), sum(outcomes)
+    assert pass_at(n, c, k)[0] == pytest.approx(np.mean([any(one) for one in subsets]), abs=1e-12)
+    assert pass_all(n, c, k)[0] == pytest.approx(np.mean([all(one) for one in subsets]), abs=1e-12)
+    if n > 1:
+        pairs = [one == other for one, other in combinations(outcomes, 2)]
+        assert agreement(n, c) == pytest.approx(np.mean(pairs), abs=1e-12)
+
+
+def test_large_numbers_neither_overflow_nor_lose_digits():
+    exact = [Fraction(math.comb(1900, k), math.comb(2000, k)) for k in (1, 100, 1000)]
+    for k, share in zip((1, 100, 1000), exact, strict=True):
+        assert pass_all(2000, 1900, k)[0] == pytest.approx(float(share), rel=1e-12)
+        assert pass_at(2000, 100, k)[0] == pytest.approx(float(1 - share), abs=1e-12)
+    assert pass_at(10**9, 3, 2)[0] == pytest.approx(6e-9, rel=1e-6)
+
+
+def test_tasks_may_have_unequal_numbers_of_trials():
+    found = reliability_of({"a": (3, 2), "b": (4, 1)}, [2])
+    assert found.pass_at[2].value == pytest.approx((1 + 1 / 2) / 2)
+    assert found.pass_all[2].value == pytest.approx((1 / 3 + 0) / 2)
+    assert found.trials == (3, 4)
+
+
+def test_more_trials_than_were_made_are_refused_with_the_reason():
+    with pytest.raises(MissingEvidence, match="a: task `few` was tried 2 times, which says nothing about k=3") as error:
+        reliability({"a": {"many": (5, 1), "few": (2, 1)}}, k=3)
+    assert error.value.hint == "k up to 2, or more trials"
+    with pytest.raises(BadInput, match="k is 0"):
+        reliability({"a": [True]}, k=0)
+
+
+def test_every_k_is_shown_until_there_are_many():
+    assert usual_ks(1) == [1]
+    assert usual_ks(10) == list(range(1, 11))
+    assert usual_ks(11) == [1, 2, 5, 10, 11]
+    assert list(reliability({"a": (4, 2), "b": (3, 2)}).pass_at) == [1, 2, 3]
+
+
+def test_always_sometimes_and_never_by_hand():
+    found = reliability({"a": [True] * 4, "b": [True, False, True, True], "c": [False] * 4, "d": [True, False] * 2})
+    assert (found.always, found.flaky, found.never) == (["a"], ["d", "b"], ["c"])
+    assert found.success_rate.value == pytest.approx((1 + 3 / 4 + 0 + 1 / 2) / 4)
+    assert found.agreement == pytest.approx((1 + 1 / 2 + 1 + 1 / 3) / 4)
+    assert math.isnan(reliability({"a": [True], "b": [False]}).agreement)
+
+
+# The intervals
+
+
+@pytest.mark.parametrize(("m", "passed"), [(30, 30), (30, 0), (30, 17), (8, 7), (200, 199)])
+def test_of_yes_and_no_the_interval_over_tasks_is_clopper_and_pearsons(m, passed):
+    exact = stats.binomtest(passed, m).proportion_ci(0.95)
+    values = np.array([[1.0] * passed + [0.0] * (m - passed)])
+    low, high = over_tasks(values)
+    assert (low[0], high[0]) == pytest.approx((exact.low, exact.high), abs=1e-9)
+    low, high = over_tasks(values * (1 - 1e-9))  # no longer plain yes and no, so that weights are drawn
+    assert (low[0], high[0]) == pytest.approx((exact.low, exact.high), abs=0.01)
+
+
+def test_perfect_tasks_do_not_prove_perfection():
+    found = reliability({f"t{i}": (3, 3) for i in range(40)})
+    for k in (1, 2, 3):
+        assert (found.pass_all[k].value, found.pass_all[k].high) == (1.0, 1.0)
+        assert found.pass_all[k].low == pytest.approx(0.025 ** (1 / 40), abs=0.003)
+    again = reliability({f"t{i}": (3, 3) for i in range(40)}, over="trials")
+    assert again.pass_all[1].low == pytest.approx(0.025 ** (1 / 120), abs=1e-9)
+    assert again.pass_all[3].low == pytest.approx(0.025 ** (1 / 40), abs=1e-9)
+
+
+def mostly_perfect(rng, m):
+    return np.where(rng.random(m) < 0.97, 1.0, 0.5)
+
+
+def uneven(rng, m):
+    return rng.beta(2.0, 1.0, m)
+
+
+def either_or(rng, m):
+    return rng.beta(0.3, 0.3, m)
+
+
+TRUTH = {
+    mostly_perfect: lambda k: 0.97 + 0.03 * 0.5**k,
+    uneven: lambda k: 2 / (2 + k),
+    either_or: lambda k: math.prod((0.3 + i) / (0.6 + i) for i in range(k)),
+}
+"""The expectation of p^k: moments of the beta distribution."""
+
+
+@pytest.mark.parametrize("population", TRUTH)
+def test_intervals_over_tasks_cover_at_their_level(population):
+    """Of 400 sets of 30 tasks with 3 to 5 trials each; 95% would be 380, and chance alone gives no fewer than 370."""
+    rng = np.random.default_rng(11)
+    ks = (1, 2, 3)
+    covered = dict.fromkeys(ks, 0)
+    for turn in range(400):
+        n = rng.integers(3, 6, 30)
+        c = rng.binomial(n, population(rng, 30))
+        low, high = over_tasks(np.stack([pass_all(n, c, k) for k in ks]), rounds=2000, seed=turn)
+        for at, k in enumerate(ks):
+            covered[k] += low[at] <= TRUTH[population](k) <= high[at]
+    assert min(covered.values()) >= 370
+
+
+def test_the_plain_bootstrap_would_not_cover_near_perfection():
+    rng = np.random.default_rng(12)
+    plain = ours = 0
+    for turn in range(200):
+        values = pass_all(3, rng.binomial(3, mostly_perfect(rng, 30)), 3)[None]
+        resampled = values[0][rng.integers(0, 30, (1000, 30))].mean(axis=1)
+        plain += np.quantile(resampled, 0.025) <= TRUTH[mostly_perfect](3) <= np.quantile(resampled, 0.975)
+        low, high = over_tasks(values, rounds=2000, seed=turn)
+        ours += bool(low[0] <= TRUTH[mostly_perfect](3) <= high[0])
+    assert plain < 130
+    assert ours > 185
+
+
+@pytest.mark.parametrize("population", TRUTH)
+def test_intervals_over_trials_cover_what_these_very_tasks_would_do(population):
+    rng = np.random.default_rng(13)
+    chances, n, ks = population(rng, 20), rng.integers(3, 7, 20), (1, 2, 3)
+    covered = np.zeros((2, 3))
+    for _ in range(400):
+        c = rng.binomial(n, chances)
+        for row, (figures, truth) in enumerate(
+            (
+                ([pass_at(n, c, k) for k in ks], [np.mean(1 - (1 - chances) ** k) for k in ks]),
+                ([pass_all(n, c, k) for k in ks], [np.mean(chances**k) for k in ks]),
+            )
+        ):
+            low, high = over_trials(np.stack(figures), n, ks)
+            covered[row] += (low <= np.array(truth) + 1e-12) & (np.array(truth) <= high + 1e-12)
+    assert covered.min() >= 370
+
+
+def test_intervals_over_trials_are_narrower_where_tasks_differ():
+    counts = {f"t{i}": (5, 5 if i < 50 else 0) for i in range(100)}
+    tasks, trials = (reliability_of(counts, [1], over=over).pass_at[1] for over in ("tasks", "trials"))
+    assert trials.high - trials.low < 0.6 * (tasks.high - tasks.low)
+
+
+def test_drawing_trials_again_would_be_centred_elsewhere():
+    """Why no bootstrap draws trials inside of tasks: of 2 in 3 it would say 8/27 where pass^3 is 0."""
+    redrawn = np.random.default_rng(0).binomial(3, 2 / 3, 100_000)
+    assert pass_all(3, redrawn, 3).mean() == pytest.approx(8 / 27, abs=0.01)
+    assert pass_all(3, 2, 3)[0] == 0.0
+
+
+def test_of_one_task_clopper_and_pearsons_interval_is_carried_through():
+    found = reliability({"only": (10, 3)})
+    exact = stats.binomtest(3, 10).proportion_ci(0.95)
+    assert found.over == "trials"
+    assert found.pass_at[5][1:] == pytest.approx((1 - (1 - exact.low) ** 5, 1 - (1 - exact.high) ** 5), abs=1e-9)
+    assert found.pass_all[2][1:] == pytest.approx((exact.low**2, exact.high**2), abs=1e-9)
+    assert "one task says nothing about others" in found.notes[-1]
+
+
+@given(
+    st.lists(st.tuples(st.integers(3, 6), st.integers(0, 3)), min_size=1, max_size=6),
+    st.sampled_from(["tasks", "trials"]),
+)
+def test_figures_lie_inside_their_intervals_and_between_0_and_1(pairs, over):
+    found = reliability_of({str(i): pair for i, pair in enumerate(pairs)}, over=over, rounds=500)
+    for figures in (found.pass_at, found.pass_all):
+        for one in figures.values():
+            assert 0 <= one.low <= one.value <= one.high <= 1
+    assert [one.value for one in found.pass_at.values()] == sorted(one.value for one in found.pass_at.values())
+    assert found.pass_at[1] == pytest.approx(found.pass_all[1], abs=1e-9)
+
+
+def test_a_bad_hour_that_all_tasks_share_is_told():
+    assert differ_by_trial(np.array([[1, 0, 0], [1, 1, 0], [1, 0, 0], [1, 0, 1]], bool)) == pytest.approx(
+        math.exp(-4.5 / 2)
+    )
+    assert differ_by_trial(np.ones((5, 3), bool)) == 1.0
+    rng = np.random.default_rng(3)
+    calm = {f"t{i}": (rng.random(3) < 0.7).tolist() for i in range(60)}
+    storm = {task: [*outcomes[:2], False] for task, outcomes in calm.items()}
+    assert reliability(calm).notes == []
+    assert "Cochran's Q, p < 0.001" in reliability(storm).notes[0]
+
+
+def test_the_level_of_that_alarm_is_kept():
+    rng = np.random.default_rng(4)
+    alarms = sum(differ_by_trial(rng.random((40, 3)) < 0.6) < 0.05 for _ in range(400))
+    assert 8 <= alarms <= 33
+
+
+def test_wrong_settings_get_one_sentence():
+    with pytest.raises(UnknownName, match="no interval is named `task`"):
+        reliability({"a": [True]}, over="task")
+    with pytest.raises(BadInput, match="the confidence is 95"):
+        reliability({"a": [True]}, confidence=95)
+    with pytest.raises(BadInput, match="cannot be read from int"):
+        reliability(3)
+    with pytest.raises(BadInput, match="has 6 successes in 3 trials"):
+        reliability({"a": (3, 6)})
+    with pytest.raises(BadInput, match="task `a` has no trial"):
+        reliability({"a": []})
+    with pytest.raises(BadInput, match="trial 2 of task `a` has no outcome"):
+        reliability({"a": [True, None]})
+    with pytest.raises(MissingEvidence, match="there is no task"):
+        reliability({})
+
+
+# What trials are read from
+
+B = '{"task_id":"b","passed":true}\n'
+TWO_OF_B = '{"task":"b","reward":1,"trial":0},{"task":"b","reward":1,"trial":1}]'
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.csv", "task,trial,success\na,2,no\na,1,yes\nb,1,True\nb,2,pass\n"),
+        ("t.tsv", "Query_ID\tseed\tpassed\na\t7\t1\na\t8\t0\nb\t7\t1\nb\t8\t1.0\n"),
+        ("t.jsonl", '{"task_id":"a","passed":true,"x":[1]}\n{"task_id":"a","passed":false}\n' + 2 * B),
+        ("t.json", '[{"task":"a","trial":0,"reward":1.0,"info":{}},{"task":"a","trial":1,"reward":0},' + TWO_OF_B),
+        ("t.json", '{"a": [1, 0], "b": [true, true]}'),
+        ("t", "task,success\na,1\na,0\nb,1\nb,1\n"),
+    ],
+)  # fmt: skip
+def test_tables_of_trials_are_read_whatever_they_call_things(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    assert read_trials(str(tmp_path / name)) == {"t": {"a": [True, False], "b": [True, True]}}
+
+
+def test_frames_parquet_and_counts_are_tables_too(tmp_path):
+    frame = pl.DataFrame({"system": ["x", "x", "y"], "task": [1, 2, 1], "n": [3, 4, 3], "c": [2, 4, 1]})
+    frame.write_parquet(tmp_path / "t.parquet")
+    for given_as in (frame, frame.to_pandas(), tmp_path / "t.parquet"):
+        found = reliability(given_as, k=2)
+        assert {name: dict(one.counts) for name, one in found.items()} == {
+            "x": {"1": (3, 2), "2": (4, 4)},
+            "y": {"1": (3, 1)},
+        }
+        assert "were not tried on the same tasks (1 in common)" in found["y"].notes[-1]
+
+
+def test_scores_need_a_threshold(tmp_path):
+    (tmp_path / "t.csv").write_text("task,score\na,0.4\na,0.9\n")
+    with pytest.raises(BadInput, match=r"t\.csv:2: trial 1 of task `a` came out as 0\.4, neither 0 nor 1"):
+        reliability(tmp_path / "t.csv")
+    assert reliability(tmp_path / "t.csv", at_least=0.5).counts == {"a": (2, 1)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("task,trial,success\na,1,1\na,1,0\n", "t.csv:3: trial 1 of task `a` is there twice"),
+        ("task,success\na,maybe\n", "t.csv:2: trial 1 of task `a` came out as `maybe`"),
+        ("task,success\na,1\n,1\n", "t.csv:3: the task is missing"),
+        ("task,success\na,1\n\n   ,1\n", "t.csv:4: the task is missing"),
+        ("task,agent,success\na,,1\n", "t.csv:2: the system is missing"),
+        ("task,trial,success\na,1,1\na,,1\n", "t.csv:3: the trial is missing"),
+        ('task,said,success\na,"x\ny",1\na,z,maybe\n', "t.csv:4: trial 2 of task `a` came out as `maybe`"),
+        ("task,score\na,inf\n", "t.csv:2: trial 1 of task `a` came out as `inf`"),
+        ("task,n,c\na,3,4\n", "t.csv:2: task `a` has 4 successes in 3 trials"),
+        ("task,n,c\na,3,1\na,3,1\n", "t.csv:3: task `a` has two rows"),
+        ("a,b\n1,2\n", "trials need a task and whether it succeeded; found a, b"),
+        ("run,query,measure,value\nx,q,ndcg,1\n", "what the column `measure` means for trials is not clear"),
+        ("run,query,success\nx,q,1\n", "what the column `run` means for trials is not clear"),
+        ("task,success\n", "no rows"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_named_with_its_line(tmp_path, text, message):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(BadInput) as error:
+        reliability(tmp_path / "t.csv")
+    assert message in str(error.value)
+
+
+def test_lines_of_jsonl_and_rows_of_json_are_numbered_as_they_stand(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"task": "a", "success": 1}\n\n{"task": "", "success": 1}\n')
+    with pytest.raises(BadInput, match=r"t\.jsonl:3: the task is missing"):
+        reliability(tmp_path / "t.jsonl")
+    (tmp_path / "t.json").write_text('[{"task": "a", "success": 1}, {"task": null, "success": 1}]')
+    with pytest.raises(BadInput, match=r"t\.json: the task of row 2 is missing"):
+        reliability(tmp_path / "t.json")
+    with pytest.raises(BadInput, match="the trials: the task of row 2 is missing"):
+        reliability(pl.DataFrame({"task": ["a", None], "success": [1, 0]}))
+
+
+def test_blank_lines_are_no_trials_and_every_system_is_one(tmp_path):
+    (tmp_path / "t.csv").write_text('"task","method","success"\n\na,x,1\n,,\na,y,0\n\n')
+    found = reliability(tmp_path / "t.csv")
+    assert {name: one.counts for name, one in found.items()} == {"x": {"a": (1, 1)}, "y": {"a": (1, 0)}}
+
+
+def test_a_task_by_two_keys_is_refused():
+    with pytest.raises(BadInput, match="task `1` is there twice"):
+        reliability({1: [True], "1": [False]})
+    with pytest.raises(BadInput, match="system `1` is there twice"):
+        reliability({1: {"a": [True]}, "1": {"a": [False]}})
+
+
+@pytest.mark.parametrize("threshold", ["nan", "inf", "-inf"])
+def test_a_threshold_is_a_finite_number_everywhere(tmp_path, threshold):
+    (tmp_path / "t.csv").write_text("task,score\na,0.4\na,0.9\n")
+    number = float(threshold)
+    run_of_a = {"q1": {"a": 1.0}}
+    for call in (
+        lambda: reliability(tmp_path / "t.csv", at_least=number),
+        lambda: reliability({"a": [0.4, 0.9]}, at_least=number),
+        lambda: reliability(pl.DataFrame({"task": ["a"], "score": [0.4]}), at_least=number),
+        lambda: reliability([run_of_a, run_of_a], qrels={"q1": {"a": 1}}, at_least=number),
+    ):
+        with pytest.raises(BadInput, match=f"a success cannot begin at {threshold}"):
+            call()
+    assert isinstance(invoke(tmp_path / "t.csv", f"--at-least={threshold}").exception, BadInput)
+
+
+def test_counts_have_no_scores_for_a_threshold():
+    assert reliability({"a": (3, 2)}).success == "what the table calls one"
+    with pytest.raises(BadInput, match="task `a` has counts, and no scores"):
+        reliability({"a": (3, 2)}, at_least=0.5)
+
+
+def test_whole_numbers_are_whole_numbers_numpys_too():
+    for pair in ((3, 2), (np.int64(3), np.int64(2)), (np.int32(3), 2)):
+        assert reliability({"a": pair}).counts == {"a": (3, 2)}
+    assert reliability({"a": (np.int64(1), np.int64(0))}).counts == reliability({"a": (1, 0)}).counts == {"a": (1, 0)}
+    for pair in ((True, False), (np.True_, np.False_), [1, 0], np.array([1, 0])):
+        assert reliability({"a": pair}).counts == {"a": (2, 1)}
+    for k in (2, np.int64(2), [2], np.array([2])):
+        assert list(reliability({"a": (3, 2)}, k=k).pass_at) == [2]
+    for k in (1.5, "2", [1.5]):
+        with pytest.raises(BadInput, match="neither a whole number nor several"):
+            reliability({"a": (3, 2)}, k=k)
+
+
+def test_reaching_a_value_of_which_less_is_better_is_no_success():
+    runs = [{"q1": {"a": 1.0}}, {"q1": {"b": 1.0}}]
+    for measure in ("unjudged@10", "rbp_resid"):
+        with pytest.raises(BadInput, match="less is better of") as error:
+            reliability(runs, qrels={"q1": {"a": 1}}, measure=measure, at_least=0.5)
+        assert error.value.hint == "a measure of which more is better, such as hit_rate@5"
+    assert reliability(runs, qrels={"q1": {"a": 1}}, measure="judged@1").counts == {"q1": (2, 1)}
+
+
+def test_runs_are_trials_of_their_queries():
+    qrels = {"q1": {"a": 1}, "q2": {"b": 1}}
+    good, bad = {"q1": {"a": 2.0}, "q2": {"b": 2.0}}, {"q1": {"a": 2.0}, "q2": {"x": 2.0}}
+    found = reliability({"sure": [good, good], "unsure": [good, bad]}, qrels=qrels)
+    assert dict(found["unsure"].counts) == {"q1": (2, 2), "q2": (2, 1)}
+    assert found["sure"].success == "hit_rate@5 >= 1"
+    assert any("no task changed its outcome" in note for note in found["sure"].notes)
+    one = reliability([good, bad], qrels=qrels, measure="mrr", at_least=0.5)
+    assert (one.counts["q2"], one.success) == ((2, 1), "mrr >= 0.5")
+    with pytest.raises(BadInput, match="a success from 0 on would be every trial"):
+        reliability([good, bad], qrels=qrels, at_least=0)
+
+
+def test_queries_that_a_run_does_not_have_are_failures_and_told():
+    found = ragauge.reliability(
+        [{"q1": {"a": 1.0}}, {"q1": {"a": 1.0}, "q2": {"b": 1.0}}], qrels={"q1": ["a"], "q2": ["b"]}
+    )
+    assert found.counts["q2"] == (2, 1)
+    assert "trials, trial 1, does not have 1 of 2 judged queries: they count 0" in found.notes
+
+
+def test_queries_without_a_value_are_left_out_and_told(tmp_path):
+    (tmp_path / "qrels").write_text("q1 0 a 1\nq2 0 b 0\n")
+    for name in "12":
+        (tmp_path / f"{name}.run").write_text("q1 Q0 a 1 1.0 x\nq2 Q0 b 1 1.0 x\n")
+    skipping = ragauge.Convention(none="skip")
+    runs = [tmp_path / "1.run", tmp_path / "2.run"]
+    found = reliability(runs, qrels=tmp_path / "qrels", measure="recall@5", convention=skipping)
+    assert found.counts == {"q1": (2, 2)}
+    assert "trials: 1 queries have no value of recall@5 and are left out" in found.notes
+    with pytest.raises(MissingEvidence, match="no query of trials has a value of recall@5"):
+        reliability(runs, qrels={"q2": {"b": 0}}, measure="recall@5", convention=skipping)
+
+
+# Rankings of every repeat
+
+
+def rankings(one):
+    return [{query: tuple(docs) for query, docs in trial.nested.items()} for trial in one.trials()]
+
+
+def test_every_ranking_of_a_repeated_run_is_kept_on_disk(tmp_path):
+    found = run(DATA, {"w": Wavering()}, repeats=3, warmup=0, out=tmp_path, measures=["recall@10"]).runs["w"]
+    assert found.repeats.columns == ["query", "repeat", "doc", "rank", "score"]
+    assert found.repeats["repeat"].unique().sort().to_list() == [1, 2]
+    first, second, third = rankings(runs_folder.read(tmp_path / "w"))
+    assert first["q4"] == ("d4", "d21")
+    assert (second["q4"], third["q4"]) == (("d4", "d22"), ("d23",))
+    assert (second["q3"], third["q3"]) == (("d22",), ("d3", "d23"))
+    kept = run(DATA, {"w": Wavering()}, repeats=3, warmup=0, out=tmp_path, measures=["recall@10"], reuse=True)
+    assert any("reused; made" in note for note in kept.notes)
+    assert rankings(kept.runs["w"]) == [first, second, third]
+
+
+def test_one_time_is_one_trial_and_leaves_no_file(tmp_path):
+    found = run(DATA, {"w": Wavering()}, warmup=0, out=tmp_path, measures=["recall@10"]).runs["w"]
+    assert found.repeats is None
+    assert found.trials() == [found]
+    assert not (tmp_path / "w" / "repeats.parquet").exists()
+
+
+def test_a_failed_repeat_is_an_empty_ranking_and_not_a_missing_one(tmp_path):
+    run(DATA, {"w": Wavering(fails=[(6, 1), (6, 2), (8, 2)])}, repeats=2, warmup=0, out=tmp_path, measures=["mrr"])
+    first = runs_folder.read(tmp_path / "w").trials()[0]
+    assert "q6" not in first.nested
+    assert first.timings.filter(pl.col("query") == "q6")["status"].to_list() == ["error"]
+    found = reliability(tmp_path / "w")
+    assert (found.counts["q6"], found.counts["q8"], found.counts["q2"]) == ((2, 0), (2, 1), (2, 2))
+    assert found.n == 12
+    everything = [(i, time) for i in range(12) for time in (1, 2)]
+    how = {"repeats": 2, "warmup": 0, "measures": ["mrr"], "allow_failures": True}
+    run(DATA, {"v": Wavering(fails=everything)}, out=tmp_path, **how)
+    assert reliability(tmp_path / "v").never == list(QUERIES)
+
+
+def test_what_is_asked_again_does_not_touch_the_other_repeats(tmp_path):
+    system = Wavering(fails=[(6, 2), (8, 1)])
+    before = rankings(run(DATA, {"w": system}, repeats=3, warmup=0, out=tmp_path, measures=["mrr"]).runs["w"])
+    again = run(DATA, {"w": system}, repeats=3, warmup=0, out=tmp_path, measures=["mrr"], reuse=True)
+    assert "w: 2 queries that had failed were run again" in again.notes
+    after = rankings(runs_folder.read(tmp_path / "w"))
+    assert rankings(again.runs["w"]) == after
+    assert after[1].pop("q6") == ("d24",)  # the fourth time that it was asked
+    assert after[0].pop("q8") == ("d8", "d24")
+    assert after == before
+
+
+def test_what_was_stopped_in_a_repeat_goes_on_with_the_rankings_that_it_had(tmp_path):
+    whole = rankings(run(DATA, {"w": Wavering()}, repeats=3, warmup=0, measures=["mrr"]).runs["w"])
+    system = Wavering()
+    calls = iter(range(100))
+
+    def stopped(query, k):
+        if next(calls) == 20:
+            raise KeyboardInterrupt
+        return system(query, k)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(DATA, {"w": stopped}, repeats=3, warmup=0, out=tmp_path, measures=["mrr"])
+    run(DATA, {"w": stopped}, repeats=3, warmup=0, out=tmp_path, measures=["mrr"])
+    assert [dict(sorted(one.items())) for one in rankings(runs_folder.read(tmp_path / "w"))] == [
+        dict(sorted(one.items())) for one in whole
+    ]
+
+
+def test_a_folder_without_its_repeats_is_asked_for_them(tmp_path):
+    run(DATA, {"w": Wavering()}, repeats=2, warmup=0, out=tmp_path, measures=["mrr"])
+    (tmp_path / "w" / "repeats.parquet").unlink()
+    with pytest.raises(MissingEvidence, match="only its first rankings were kept"):
+        reliability(tmp_path / "w")
+    again = run(DATA, {"w": Wavering()}, repeats=2, warmup=0, out=tmp_path, measures=["mrr"], reuse=True)
+    assert "w: 12 queries whose ranking was not saved were run again" in again.notes
+    assert len(runs_folder.read(tmp_path / "w").trials()) == 2
+
+
+def test_an_experiment_is_a_set_of_trials():
+    found = run(DATA, {"w": Wavering(), "sure": lambda q, k: [f"d{q.removeprefix('word')}"]}, repeats=3, warmup=0)
+    both = reliability(found)
+    assert both["sure"].pass_all[3].value == 1.0
+    assert both["w"].always == ["q0", "q6"]
+    assert both["w"].pass_at[1].value == pytest.approx((12 + 6 + 4) / 36)
+
+
+def test_reliability_measure_beyond_k_is_an_error_with_its_reason(tmp_path):
+    run(DATA, {"w": Wavering()}, repeats=2, warmup=0, out=tmp_path, k=1, measures=["mrr@1"])
+    reason = "no query of w has a value of hit_rate@5: hit_rate@5 is undefined: the run was made with k=1"
+    with pytest.raises(MissingEvidence, match=reason):
+        reliability(tmp_path / "w")
+
+
+def test_a_real_collection_agrees_with_counting_by_hand(shared, tmp_path):
+    folder = shared("cranfield") / "beir"
+    data = ragauge.load(folder)
+    rng = np.random.default_rng(7)
+    ids = [one.id for one in data.documents]
+    grades = data.judgments.nested
+    by_text = {text: query for query, text in data.queries.items()}
+
+    def lossy(query, k):
+        known = [doc for doc, grade in grades[by_text[query]].items() if grade > 0 and rng.random() > 0.8]
+        return (rng.choice(ids, 4).tolist() + known)[:k]
+
+    run(data, {"lossy": lossy}, repeats=4, warmup=0, out=tmp_path)
+    found = reliability(tmp_path / "lossy")
+    hits = dict.fromkeys(data.queries, 0)
+    for trial in runs_folder.read(tmp_path / "lossy").trials():
+        table = trial.table.filter(pl.col("rank") <= 5)
+        for query in data.queries:
+            docs = table.filter(pl.col("query") == query)["doc"].to_list()
+            hits[query] += any(grades[query].get(doc, 0) > 0 for doc in docs)
+    assert {query: c for query, (_, c) in found.counts.items()} == hits
+    subsets = [list(combinations([True] * c + [False] * (4 - c), 3)) for c in hits.values()]
+    assert found.pass_all[3].value == pytest.approx(np.mean([np.mean([all(one) for one in many]) for many in subsets]))
+    assert found.pass_at[3].value == pytest.approx(np.mean([np.mean([any(one) for one in many]) for many in subsets]))
+
+
+# The command line
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(command_line(), ["reliability", *map(str, arguments)])
+
+
+def test_folders_of_an_experiment_give_one_table(tmp_path):
+    sure = lambda q, k: [f"d{q.removeprefix('word')}"]  # noqa: E731
+    run(DATA, {"w": Wavering(), "sure": sure}, repeats=3, warmup=0, out=tmp_path, measures=["mrr"])
+    shown = invoke(tmp_path)
+    assert shown.exit_code == 0
+    rows = [line.split() for line in shown.stdout.splitlines()]
+    assert rows[1][:3] == ["w", "1", "0.6111"]
+    assert rows[4][:2] == ["sure", "1"]
+    assert ["q4", "2", "of", "3", "3", "of", "3", "word4"] in rows
+    assert "a success is hit_rate@5 >= 1" in shown.stderr
+    assert "--flaky" not in shown.stderr
+    assert "10 tasks are flaky; --flaky 10 shows them all" in invoke(tmp_path, "--flaky", 2).stderr
+
+
+def test_runs_of_one_name_are_trials(tmp_path):
+    (tmp_path / "qrels").write_text("q1 0 a 1\nq2 0 b 1\n")
+    (tmp_path / "1.run").write_text("q1 Q0 a 1 1.0 x\nq2 Q0 b 1 1.0 x\n")
+    (tmp_path / "2.run").write_text("q1 Q0 a 1 1.0 x\n")
+    files = [tmp_path / "qrels", f"s={tmp_path / '1.run'}", f"s={tmp_path / '2.run'}"]
+    shown = invoke(*files, "--json", "-k", "2")
+    found = json.loads(shown.stdout)
+    assert found["success"] == "hit_rate@5 >= 1"
+    assert found["systems"]["s"]["pass"][0]["pass_all"] == 0.5
+    assert found["systems"]["s"]["flaky"] == [{"task": "q2", "n": 2, "c": 1}]
+    told = "s, trial 2, does not have 1 of 2 judged queries: they count 0"
+    assert told in shown.stderr
+    assert told in found["systems"]["s"]["notes"]
+    twice = invoke(files[0], files[1], files[1])
+    assert (twice.exit_code, isinstance(twice.exception, BadInput)) == (1, True)
+    assert "the same run is given twice" in str(twice.exception)
+    once = invoke(files[0], files[1], "--json")
+    assert json.loads(once.stdout)["systems"]["s"]["agreement"] is None
+    assert "s: every task was tried once" in once.stderr
+
+
+def test_several_tables_are_several_systems(tmp_path):
+    (tmp_path / "a.csv").write_text("task,success\nx,1\nx,0\n")
+    (tmp_path / "b.csv").write_text("task,n,c\nx,2,2\n")
+    found = json.loads(invoke(f"first={tmp_path / 'a.csv'}", tmp_path / "b.csv", "--json").stdout)["systems"]
+    assert {name: one["success_rate"] for name, one in found.items()} == {"first": 0.5, "b": 1.0}
+
+
+def test_the_table_fits_80_columns_and_texts_stay_texts(tmp_path, monkeypatch):
+    name = "dense(embedder=minilm,store=faiss(kind=hnsw))"
+    texts = dict.fromkeys(QUERIES, "[bold]why[/bold]\x1b[31m " + "so " * 40)
+    data = Dataset("small", DOCUMENTS, texts, DATA.judgments)
+    calls = iter(range(36))
+
+    def half(query, k):
+        del query
+        return [one.id for one in DOCUMENTS[:k]] if next(calls) % 5 < 3 else []
+
+    run(data, {name: half}, repeats=3, warmup=0, workers=1, k=30, out=tmp_path)
+    from rich.console import Console
+
+    from ragauge.cli import console
+
+    monkeypatch.setattr(console, "data", lambda: Console(width=80, highlight=False, markup=False, emoji=False))
+    shown = invoke(tmp_path)
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    assert "[bold]why[/bold]\ufffd[31m so" in shown.stdout
+
+
+def test_names_from_a_file_do_not_reach_the_terminal_as_they_are(tmp_path):
+    rows = [
+        "task,system,success",
+        *(f'"t\x1b[2J{i}","s\x1b]0;x\x07{j}",{(i + j) % 2}' for i in (1, 2, 2) for j in (1, 2)),
+    ]
+    (tmp_path / "t.csv").write_text("\n".join([*rows, '"t\x1b[2J1","s\x1b]0;x\x071",1']) + "\n")
+    shown = invoke(tmp_path / "t.csv")
+    assert shown.exit_code == 0, shown.exception
+    assert "t\ufffd[2J1" in shown.stdout
+    assert "s\ufffd]0;x\ufffd1" in shown.stdout
+    assert not {"\x1b", "\x07"} & set(shown.stdout + shown.stderr)

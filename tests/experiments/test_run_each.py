@@ -1,0 +1,526 @@
+"""One experiment over several datasets: each in its own folder, one table of all, and a failure stops no other."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import math
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+from typer.testing import CliRunner
+
+import ragauge
+from ragauge.cli.app import command_line
+from ragauge.comparison.results import mean_ranks, ranks
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.core.records import Dataset, Judgments
+from ragauge.experiments import named_datasets, read_experiment, run, run_each
+from ragauge.reports import experiment_set as joint
+from ragauge.reports import overview
+from ragauge.runs.results import Study
+from ragauge.systems.builder import Workshop
+
+SMALL = "synthetic:needles(documents=60, queries=12)"
+HOPS = "synthetic:graph(documents=60, queries=12)"
+OTHER = "synthetic:duplicates(documents=80, queries=20)"
+TOML = f"""
+dataset = ["{SMALL}", "nothere", "{OTHER}"]
+measures = ["mrr", "recall@5"]
+baseline = "words"
+
+[systems.words]
+kind = "bm25"
+
+[systems.short]
+kind = "bm25"
+b = 0.0
+
+[systems.flat]
+kind = "bm25"
+k1 = 0.0
+"""
+FOLDERS = {SMALL: "synthetic_needles_documents=60_queries=12", OTHER: "synthetic_duplicates_documents=80_queries=20"}
+
+
+def command(*arguments, cwd):
+    """The command in this process, which has loaded everything already; mistakes are raised."""
+    with contextlib.chdir(cwd):
+        done = CliRunner().invoke(command_line(), list(arguments))
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+def small(name, right, n=6):
+    """A dataset of n words in which a document answers each query if it is `right`."""
+    documents = [Document(f"d{i}", f"word{i}") for i in range(n)]
+    queries = {f"q{i}": f"word{i}" for i in range(n)}
+    grades = {f"q{i}": {f"d{i if i < right else (i + 1) % n}": 1} for i in range(n)}
+    return Dataset(name, documents, queries, Judgments(grades))
+
+
+def found_by_word(query, k):
+    return [f"d{query.removeprefix('word')}"]
+
+
+def nothing_found(query, k):
+    return []
+
+
+# Python
+
+
+def test_each_dataset_is_an_experiment_of_its_own(tmp_path):
+    study = run_each(
+        [small("one", 6), small("two", 3)],
+        {"mine": found_by_word, "none": nothing_found},
+        measures=["recall@1"],
+        baseline="none",
+        out=tmp_path,
+    )
+    assert isinstance(study, Study)
+    means = {name: {one: s.means["recall@1"] for one, s in e.scores.items()} for name, e in study.experiments.items()}
+    assert means == {"one": {"mine": 1.0, "none": 0.0}, "two": {"mine": 0.5, "none": 0.0}}
+    assert study.experiments["two"].differences["mine"].wins == 3
+    assert {one.name for one in tmp_path.iterdir()} == {"one", "two"}
+    alone = ragauge.evaluate(tmp_path / "two", tmp_path / "two" / "mine", ["recall@1"])
+    assert alone.means["recall@1"] == 0.5
+
+
+def test_scores_are_of_the_first_trial_and_an_overview_is_over_all():
+    asked = Counter()
+
+    def first_time_right(query, k):
+        asked[query] += 1
+        return found_by_word(query, k) if asked[query] == 1 else []
+
+    study = run_each([small("one", 6)], {"mine": first_time_right}, measures=["recall@1"], repeats=4, warmup=0)
+    assert study.experiments["one"].scores["mine"].means == {"recall@1": 1.0}
+    assert overview(study.experiments["one"]).entries["mine"].means["recall@1"].value == 0.25
+
+
+def test_a_dataset_that_cannot_be_run_is_left_out_and_says_why(tmp_path):
+    datasets = {"good": small("one", 6), "bad": "nothere"}
+    with pytest.raises(UnknownName, match=r"^bad: no dataset is named `nothere`"):
+        run_each(datasets, {"mine": found_by_word})
+    study = run_each(datasets, {"mine": found_by_word}, out=tmp_path, allow_failures=True)
+    assert "bad: not run: bad: no dataset is named `nothere`" in repr(study)
+    assert list(study.experiments) == ["good"]
+    assert study.failures["bad"].message == "bad: no dataset is named `nothere`"
+    with pytest.raises(UnknownName, match=r"^nothere: no dataset is named `nothere`"):
+        run_each(["nothere", "nowhere"], {"mine": found_by_word})
+
+
+@pytest.mark.parametrize(
+    ("datasets", "message"),
+    [
+        ([], "there is no dataset to run on"),
+        (["pydocs", "pydocs"], "two datasets are called `pydocs`"),
+        (["a/x", "b/x"], "two datasets are called `x`"),
+        ({"a b": "pydocs", "a/b": "pydocs"}, "would share a folder"),
+        (["report.md"], "a dataset cannot be called `report.md`"),
+    ],
+)
+def test_datasets_that_cannot_be_told_apart_are_refused(datasets, message):
+    with pytest.raises(BadInput, match=message):
+        named_datasets(datasets)
+
+
+def test_datasets_are_called_as_they_are_named(tmp_path):
+    (tmp_path / "mine" / "beir").mkdir(parents=True)
+    given = ["pydocs", SMALL, tmp_path / "mine" / "beir", small("one", 6)]
+    assert list(named_datasets(given)) == ["pydocs", SMALL, "mine", "one"]
+    assert list(named_datasets("pydocs")) == ["pydocs"]
+
+
+# Measures that a dataset cannot tell
+
+
+def test_a_measure_that_the_judgments_cannot_tell_is_left_out_before_anything_runs():
+    asked = []
+
+    def search(query, k):
+        asked.append(query)
+        return found_by_word(query, k)
+
+    found = run(small("one", 6), {"mine": search}, measures=["dr@5", "mrr", "alpha_ndcg@5"], warmup=0)
+    assert found.measures == ["mrr"]
+    assert found.notes[:2] == [
+        "dr@5 is left out: dr needs a target map, which says what answers each document gives",
+        "alpha_ndcg@5 is left out: this measure needs subtopic judgments (topic subtopic document grade)",
+    ]
+    asked.clear()
+    with pytest.raises(MissingEvidence, match=r"^dr needs a target map"):
+        run(small("one", 6), {"mine": search}, measures=["dr@5"])
+    assert asked == []
+
+
+@pytest.mark.parametrize("convention", ["default", "trec10", "sklearn", "rig"])
+def test_measures_that_can_be_told_are_kept_under_every_convention(convention):
+    found = run(small("one", 6), {"mine": found_by_word}, measures=["recall@5", "mrr"], convention=convention)
+    assert len(found.measures) == 2
+    assert not any("left out" in note for note in found.notes)
+
+
+def test_the_target_map_is_kept_beside_the_judgments(tmp_path):
+    data = small("one", 6)
+    shared = {f"d{i}": ["low" if i < 3 else "high"] for i in range(6)}
+    grades = {query: {f"d{i}": 1 for i in range(6)} for query in data.queries}
+    mapped = Dataset("mapped", data.documents, data.queries, Judgments(grades, targets=shared))
+    found = run(mapped, {"mine": found_by_word}, measures=["dr@5", "recall@5"], out=tmp_path)
+    assert found.scores["mine"].means == {"dr@5": 0.5, "recall@5": pytest.approx(1 / 6)}
+    later = ragauge.evaluate(tmp_path, tmp_path / "mine", ["dr@5"])
+    assert later.means["dr@5"] == 0.5
+    assert overview([tmp_path]).entries["mine"].means["dr@5"].value == 0.5
+    assert ragauge.read_judgments(tmp_path).targets == shared
+    run(small("one", 6), {"mine": found_by_word}, out=tmp_path, fresh=True)
+    assert not (tmp_path / "targets.json").exists()
+
+
+# The joint table
+
+
+def seen_of(**columns):
+    """Overviews of datasets, with these values of `recall@1`: `{system: values of queries}`."""
+    overviews = {}
+    for name, systems in columns.items():
+        n = len(next(iter(systems.values())))
+        data = small(name, n, n)
+        named = {
+            system: lambda query, k, right=right: (
+                found_by_word(query, k) if right[int(query.removeprefix("word"))] else []
+            )
+            for system, right in systems.items()
+        }
+        overviews[name] = overview(run(data, named, measures=["recall@1"], baseline=next(iter(systems))), audited=False)
+    return overviews
+
+
+def test_mean_ranks_are_those_of_scipy():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        values = rng.integers(0, 4, 5).tolist()
+        assert ranks(values, lower=True) == rankdata(values).tolist()
+        assert ranks(values, lower=False) == rankdata([-value for value in values]).tolist()
+    seen = seen_of(
+        one={"a": [1, 1, 0, 0], "b": [1, 0, 0, 0], "c": [1, 1, 1, 1]},
+        two={"a": [1, 1, 0, 0], "b": [0, 1, 0, 1], "c": [0, 0, 0, 0]},
+    )
+    # By hand: in `one` c, a, b; in `two` a and b share the first two places.
+    assert mean_ranks(seen, "recall@1") == {"a": 1.75, "b": 2.25, "c": 2.0}
+    found = joint.joint(seen, "recall@1")
+    assert found.header == ["recall@1", "one", "two", "mean rank"]
+    assert found.rows == [
+        ["a", "0.5000", "0.5000", "1.75"],
+        ["b", "0.2500", "0.5000", "2.25"],
+        ["c", "1.0000", "0.0000", "2.00"],
+    ]
+    assert found.strong == {(2, 1), (0, 2), (1, 2), (0, 3)}
+    assert joint.headline(seen) == (
+        "a has the best mean rank by recall@1, 1.75; it is first on 1 of 2 datasets. "
+        "None of 4 differences from a is more than chance gives."
+    )
+    right, wrong = [1] * 30, [0] * 25 + [1] * 5
+    sure = seen_of(one={"a": wrong, "b": right}, two={"a": wrong, "b": wrong})
+    assert joint.headline(sure) == (
+        "b has the best mean rank by recall@1, 1.25; it is first on 1 of 2 datasets. "
+        "1 of 2 differences from a is more than chance gives."
+    )
+
+
+def test_a_system_that_a_dataset_lacks_has_a_dash_and_that_dataset_no_rank():
+    seen = seen_of(one={"a": [1, 1], "b": [1, 0]}, two={"a": [1, 0]}, three={"a": [0, 0], "b": [0, 1]})
+    found = joint.joint(seen, "recall@1")
+    assert found.rows == [["a", "1.0000", "0.5000", "0.0000", "1.50"], ["b", "0.5000", "-", "0.5000", "1.50"]]
+    assert mean_ranks({"one": seen["one"], "two": seen["two"]}, "recall@1") == {}
+    never = seen_of(one={"a": [1, 1]}, two={"b": [1, 0]})
+    assert mean_ranks(never, "recall@1") == {}
+    assert joint.joint(never, "recall@1").header == ["recall@1", "one", "two"]
+
+
+def test_stars_are_those_of_the_comparison():
+    right, wrong = [1] * 30, [0] * 25 + [1] * 5
+    seen = seen_of(one={"base": wrong, "far": right, "same": wrong})
+    row = ragauge.compare({name: seen["one"].entries[name].scores[0] for name in ("base", "far", "same")}, "base").find(
+        "far"
+    )
+    assert row.stars == "***"
+    found = joint.joint(seen, "recall@1")
+    assert [cells[1] for cells in found.rows] == ["0.1667", "1.0000 ***", "0.1667"]
+
+
+def test_the_first_measure_is_one_that_every_dataset_has():
+    plain = run(small("plain", 6), {"mine": found_by_word}, measures=["dr@5", "recall@5", "dr@1", "mrr"])
+    data = small("mapped", 6)
+    mapped = Dataset("mapped", data.documents, data.queries, data.judgments.with_targets({"d0": ["x"]}))
+    both = run(mapped, {"mine": found_by_word}, measures=["dr@5", "recall@5", "dr@1", "mrr"])
+    seen = {"plain": overview(plain, audited=False), "mapped": overview(both, audited=False)}
+    assert joint.measures(seen) == ["recall@5", "dr@5", "dr@1", "mrr"]
+    assert joint.joint(seen, "dr@5").rows == [["mine", "-", "1.0000"]]
+
+
+def test_a_narrow_terminal_does_without_the_last_datasets():
+    seen = seen_of(**{f"a-dataset-with-a-long-name-{i}": {"a": [1, 0], "b": [1, 1]} for i in range(5)})
+    (table,), left = joint.tables(seen, 80)
+    assert [str(column.header) for column in table.columns] == ["recall@1", *list(seen)[:2], "mean rank"]
+    assert sorted(left) == list(seen)[2:]
+
+
+# The command
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    place = tmp_path_factory.mktemp("each")
+    (place / "study.toml").write_text(TOML)
+    return place, command("run", "study.toml", cwd=place)
+
+
+def test_a_file_with_several_datasets_gives_a_folder_for_each_and_one_table(done):
+    place, told = done
+    out = place / "runs" / "study"
+    assert {one.name for one in out.iterdir()} == {"report.md", "report.html", "summary.csv", *FOLDERS.values()}
+    for folder in FOLDERS.values():
+        assert {"report.html", "report.md", "summary.csv", "scores.csv", "words", "short", "flat"} <= {
+            one.name for one in (out / folder).iterdir()
+        }
+    lines = [line.split() for line in told.stdout.splitlines()]
+    heads = [place for place, line in enumerate(lines) if line[-2:] == ["mean", "rank"]]
+    assert [lines[place][:3] for place in heads] == [
+        ["mrr", "synthetic:needles", "synthetic:duplicates"],
+        ["recall@5", "synthetic:needles", "synthetic:duplicates"],
+    ]
+    for name, folder in FOLDERS.items():
+        alone = ragauge.evaluate(out / folder, out / folder / "flat", ["mrr"]).means["mrr"]
+        column = 1 + list(FOLDERS).index(name)
+        shown = [word for word in lines[heads[0] + 3] if not set(word) <= {"*"}]
+        assert shown[0] == "flat"
+        assert shown[column] == f"{alone:.4f}"
+
+
+def test_a_dataset_that_is_not_there_is_told_at_the_end_and_stops_no_other(done):
+    _, told = done
+    assert told.exit_code == 2
+    assert told.stderr.splitlines()[-1].startswith("error: nothere: no dataset is named `nothere`")
+    assert "Traceback" not in told.stderr
+
+
+def test_the_summary_has_every_measure_with_its_difference_and_rank(done):
+    place, _ = done
+    rows = list(csv.DictReader((place / "runs" / "study" / "summary.csv").read_text().splitlines()))
+    assert len(rows) == 2 * 3 * 2
+    for folder, name in ((folder, name) for name, folder in FOLDERS.items()):
+        found = ragauge.overview([place / "runs" / "study" / folder], audited=False)
+        for row in (one for one in rows if one["dataset"] == name):
+            mean = found.entries[row["system"]].means[row["measure"]]
+            assert (float(row["value"]), int(row["n"])) == (mean.value, mean.n)
+            gap = found.difference(row["system"], row["measure"])
+            assert (row["difference"] == "") is (row["system"] == "words")
+            if gap is not None:
+                assert float(row["difference"]) == gap.difference
+                assert math.isclose(float(row["p_corrected"]), gap.p_corrected)
+        for measure in ("mrr", "recall@5"):
+            mine = [one for one in rows if (one["dataset"], one["measure"]) == (name, measure)]
+            wanted = rankdata([-float(one["value"]) for one in mine]).tolist()
+            assert [float(one["rank"]) for one in mine] == wanted
+
+
+def test_the_page_in_markdown_links_to_the_datasets(done):
+    place, _ = done
+    text = (place / "runs" / "study" / "report.md").read_text()
+    for name, folder in FOLDERS.items():
+        assert f"- [{name}]({folder}/report.md)" in text
+    assert "- nothere could not be run: no dataset is named" in text
+    assert "mean rank" in (place / "runs" / "study" / "report.html").read_text()
+
+
+def test_the_same_command_keeps_what_is_there_and_json_has_all_of_it(done):
+    place, _ = done
+    again = command("run", "study.toml", "--json", cwd=place)
+    told = json.loads(again.stdout)
+    assert list(told) == ["datasets", "failures"]
+    assert list(told["datasets"]) == list(FOLDERS)
+    assert all(one["schema"] == "ragauge-report/2" for one in told["datasets"].values())
+    assert list(told["failures"]) == ["nothere"]
+    kept = [line.partition(": reused; made ")[0] for line in again.stderr.splitlines() if ": reused; made " in line]
+    names = sorted(name for line in kept for name in line.removeprefix("note: ").split(", "))
+    assert names == sorted(2 * ["words", "short", "flat"])
+
+
+def test_datasets_on_the_command_line_take_the_place_of_those_in_the_file(done):
+    place, _ = done
+    once = command("run", "study.toml", "-d", SMALL, "-o", "one", "-s", "words", cwd=place)
+    assert once.exit_code == 0, once.stderr
+    assert {one.name for one in (place / "one").iterdir() if one.is_dir()} == {FOLDERS[SMALL]}
+    with pytest.raises(BadInput, match="--dataset goes with an experiment file"):
+        command("run", "pydocs", "-d", SMALL, "-s", "bm25", cwd=place)
+
+
+def test_what_one_dataset_lacks_fails_for_that_dataset_only(tmp_path):
+    system = "pagerank(graph=field(field=entity))"
+    (tmp_path / "names.toml").write_text(
+        f'systems = ["bm25", "{system}"]\n[dataset]\na = "{SMALL}"\nb = "synthetic:nothing"\nc = "{HOPS}"\n'
+    )
+    told = command("run", "names.toml", "-m", "mrr", cwd=tmp_path)
+    assert told.exit_code == 2
+    assert (tmp_path / "runs" / "names" / "c" / "report.md").exists()
+    failed = [line for line in told.stderr.splitlines() if line.startswith("error: ")]
+    assert [line[:50] for line in failed] == [
+        f"error: a: {system}: no document has a value"[:50],
+        "error: b: no synthetic dataset is named `nothing` (there are"[:50],
+        f"error: c: {system}: no document has a value"[:50],
+    ]
+
+
+def test_a_dataset_without_the_tag_is_not_split_and_a_note_says_so(tmp_path):
+    (tmp_path / "tags.toml").write_text(f'systems = ["bm25"]\n[dataset]\na = "{SMALL}"\nb = "{HOPS}"\n')
+    told = command("run", "tags.toml", "-m", "mrr", "--by", "hops", cwd=tmp_path)
+    assert told.exit_code == 0, told.stderr
+    assert told.stdout.count("mrr by hops") == 1
+    note = "not split by hops: the queries have no such tag (there are answers, complexity"
+    assert told.stderr.count(f"note: {note}") == 1
+    written = {name: (tmp_path / "runs" / "tags" / name / "report.md").read_text() for name in "ab"}
+    assert {name: note in text for name, text in written.items()} == {"a": True, "b": False}
+    assert "mrr by hops" in written["b"]
+
+
+def test_a_tag_that_no_dataset_has_is_a_mistake(tmp_path):
+    (tmp_path / "tags.toml").write_text(f'systems = ["bm25"]\n[dataset]\na = "{SMALL}"\nb = "{HOPS}"\n')
+    told = command("run", "tags.toml", "-m", "mrr", "--by", "hop", cwd=tmp_path)
+    assert told.exit_code == 2
+    last = told.stderr.splitlines()[-1]
+    assert last.startswith("error: no tag is named `hop` (did you mean `hops`? there are answers, complexity, hops")
+    assert (tmp_path / "runs" / "tags" / "a" / "report.md").exists()
+
+
+def test_the_command_that_says_more_can_be_pasted_into_a_shell(tmp_path):
+    told = command("run", SMALL, "-s", "bm25", "-s", "bm25(b=0)", "-b", "bm25(b=0)", "-o", "my runs/it's", cwd=tmp_path)
+    (line,) = [one for one in told.stderr.splitlines() if "says more" in one]
+    words = shlex.split(line.split("`")[1])
+    assert words == ["ragauge", "compare", "my runs/it's", "-b", "bm25(b=0)"]
+    done = command(*words[1:], cwd=tmp_path)
+    assert done.exit_code == 0, done.stderr
+    plain = command("run", SMALL, "-s", "bm25", "-s", "flat=bm25(b=0)", "-b", "bm25", "-o", "out", cwd=tmp_path)
+    assert "`ragauge compare out -b bm25` says more" in plain.stderr
+
+
+def test_when_no_dataset_can_be_run_the_first_reason_is_raised(tmp_path):
+    (tmp_path / "none.toml").write_text('systems = ["bm25"]\ndataset = ["synthetic:nothing", "nothere"]\n')
+    with pytest.raises(UnknownName, match=r"^synthetic:nothing: no synthetic dataset is named"):
+        command("run", "none.toml", cwd=tmp_path)
+
+
+def test_after_ctrl_c_in_the_second_dataset_the_same_command_goes_on(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        "import time\n"
+        "def search(query, k):\n"
+        "    with open('log', 'a') as log:\n"
+        "        log.write(query + '\\n')\n"
+        "    time.sleep(0.02)\n"
+        "    return ['d00001']\n"
+    )
+    (tmp_path / "study.toml").write_text(TOML.replace('"nothere", ', "") + "[systems.own]\nkind = 'bm25'\n")
+    arguments = ["run", "study.toml", "-s", "own=mine:search", "-b", "own"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ragauge", *arguments], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    journal = tmp_path / "runs" / "study" / FOLDERS[OTHER] / "own" / "journal.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and (not journal.exists() or journal.read_bytes().count(b"\n") < 4):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, talk = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on from there" in talk
+    assert (tmp_path / "runs" / "study" / FOLDERS[SMALL] / "report.md").exists()
+    monkeypatch.syspath_prepend(tmp_path)
+    told = command(*arguments, cwd=tmp_path)
+    assert told.exit_code == 0, told.stderr
+    asked = len((tmp_path / "log").read_text().splitlines())
+    # 12 and 20 queries, 5 to warm up for each time that there is something to ask, and the one in flight.
+    assert asked in (12 + 20 + 3 * 5, 12 + 20 + 3 * 5 + 1)
+    assert (tmp_path / "runs" / "study" / "summary.csv").exists()
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    ("dataset", "message"),
+    [
+        ("3", "`dataset` is 3, not str or list or dict"),
+        ('["pydocs", 3]', "`dataset` is ['pydocs', 3], not a list of names"),
+        ("{ a = 3 }", "`dataset` is {'a': 3}, not a list of names"),
+    ],
+)
+def test_datasets_of_a_file_are_names(tmp_path, dataset, message):
+    path = tmp_path / "x.toml"
+    path.write_text(f'dataset = {dataset}\nsystems = ["bm25"]')
+    with pytest.raises(BadInput) as caught:
+        read_experiment(str(path))
+    assert caught.value.message == f"{path}: {message}"
+
+
+def test_a_folder_beside_the_file_is_a_dataset(tmp_path):
+    (tmp_path / "mine").mkdir()
+    path = tmp_path / "x.toml"
+    path.write_text('dataset = ["mine", "pydocs"]\nsystems = ["bm25"]')
+    assert read_experiment(str(path))["dataset"] == [str(tmp_path / "mine"), "pydocs"]
+    path.write_text('systems = ["bm25"]\n[dataset]\na = "mine"\nb = "pydocs"')
+    assert read_experiment(str(path))["dataset"] == {"a": str(tmp_path / "mine"), "b": "pydocs"}
+
+
+NESTED = """
+dataset = "synthetic:multihop(documents=60, queries=6)"
+
+[systems.walk]
+kind = "swarm"
+embedder = { kind = "wordllama", dimensions = 64 }
+graph = ["links", { kind = "knn", neighbours = 4 }]
+agents = 5
+
+[systems.plain]
+kind = "dense"
+
+[systems.reranked]
+kind = "pipeline"
+of = { kind = "dense", store = { kind = "exact" } }
+reranker = { kind = "swarm", graph = ["knn"], agents = 5 }
+depth = 20
+
+[systems.named]
+kind = "pipeline"
+of = "plain"
+reranker = { kind = "swarm", graph = "knn", agents = 5 }
+"""
+
+
+def test_tables_of_systems_may_hold_lists_tables_and_names_of_others(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text(NESTED)
+    systems = read_experiment(str(path))["systems"]
+    shop = Workshop([], systems)
+    told = {name: shop.identity(name)["description"] for name in systems}
+    assert told == {
+        "walk": "swarm(embedder=wordllama(dimensions=64), graph=links+knn(neighbours=4), agents=5)",
+        "plain": "dense",
+        "reranked": "pipeline(of=dense(store=exact), reranker=swarm(graph=knn, agents=5), depth=20)",
+        "named": "pipeline(of=dense, reranker=swarm(graph=knn, agents=5))",
+    }
+    for name in systems:
+        shop.check(name)
+    found = run(read_experiment(str(path))["dataset"], systems, measures=["recall@10"])
+    assert list(found.runs) == list(systems)
+    parts = found.runs["named"].manifest["evidence"]["parts"]
+    assert list(parts[1]["graph"]["kinds"]) == ["knn(neighbours=8)"]

@@ -1,0 +1,390 @@
+"""What `run` tells beside its numbers: trials, graphs without links, chance, what else is there, and mistakes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import ragauge
+from ragauge.cli.app import command_line
+from ragauge.core.composition import check
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.graphs import Links
+from ragauge.core.randomness import generator
+from ragauge.core.records import Dataset, Judgments
+from ragauge.core.specs import Spec
+from ragauge.experiments import run
+from ragauge.runs.folder import circumstance
+from ragauge.systems.builder import Workshop
+
+N = 12
+
+
+def words(links=None, **metadata):
+    """A dataset in which the document dI answers the query qI."""
+    documents = [
+        Document(f"d{i}", f"word{i} and word{i + 1}", metadata={**metadata, **({"links": links(i)} if links else {})})
+        for i in range(N)
+    ]
+    queries = {f"q{i}": f"word{i}" for i in range(N)}
+    grades = {f"q{i}": {f"d{i}": 1} for i in range(N)}
+    tags = {f"q{i}": {"half": "first" if i < N // 2 else "second"} for i in range(N)}
+    return Dataset("words", documents, queries, Judgments(grades), tags=tags)
+
+
+def lucky(query, k):
+    """The right document, behind none, one or two others; how many is chance."""
+    others = [f"x{i}" for i in range(int(generator(0, query).integers(0, 3)))]
+    return [*others, f"d{query.removeprefix('word')}"][:k]
+
+
+def second(query, k):
+    return ["x0", f"d{query.removeprefix('word')}"][:k]
+
+
+def command(*arguments, cwd):
+    """The command in this process; mistakes are raised."""
+    with contextlib.chdir(cwd):
+        done = CliRunner().invoke(command_line(), list(arguments))
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+# Trials
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    place = tmp_path_factory.mktemp("runs") / "words"
+    systems = {"second": second, "lucky": lucky}
+    return run(words(), systems, measures=["mrr@5"], baseline="second", repeats=5, out=place)
+
+
+def by_hand(found):
+    """The reciprocal rank in every trial and query, read from the rankings."""
+    rows = []
+    for trial in found.runs["lucky"].trials():
+        ranks = {
+            query: rank for query, doc, rank in trial.table.select("query", "doc", "rank").iter_rows() if doc[0] == "d"
+        }
+        rows.append([1 / ranks[f"q{i}"] for i in range(N)])
+    return np.array(rows)
+
+
+def test_differences_in_memory_are_those_of_the_folder_over_all_trials(drawn):
+    values = by_hand(drawn)
+    assert values.mean() != pytest.approx(values[0].mean())  # or this would show nothing
+    row, on_disk = drawn.differences["lucky"], ragauge.compare(str(drawn.folder), baseline="second").find("lucky")
+    assert row.difference == pytest.approx(values.mean() - 0.5)
+    assert row == on_disk
+    assert ragauge.compare(drawn).find("lucky") == on_disk
+
+
+def test_what_is_printed_is_over_all_trials_and_scores_are_of_the_first(drawn):
+    values = by_hand(drawn)
+    assert drawn.scores["lucky"].means["mrr@5"] == pytest.approx(values[0].mean())
+    assert f"mrr@5 {values.mean():.4f} (n={N})) over 5 trials" in repr(drawn)
+    assert "mrr@5 0.5000 (n=12))\n" in repr(drawn)  # the other has none that differ
+    assert drawn.strata("half")["first"][1]["lucky"] == pytest.approx(values[:, : N // 2].mean())
+
+
+def test_a_measure_of_ones_own_has_its_trials_in_an_overview():
+    def found_first(judged):
+        return float(judged.ranks[:1] == [1])
+
+    found = run(words(), {"lucky": lucky}, measures=[found_first], repeats=5)
+    seen = ragauge.overview(found, audited=False)
+    assert seen.entries["lucky"].means["found_first"].value == pytest.approx((by_hand(found) == 1).mean())
+
+
+# Graphs and chance
+
+
+class Letters:
+    """A vector for each text: how often each letter and figure is in it."""
+
+    name = "letters"
+
+    def embed(self, texts):
+        signs = "abcdefghijklmnopqrstuvwxyz0123456789"
+        return np.array([[text.count(sign) + 0.1 for sign in signs] for text in texts], np.float32)
+
+
+def swarm(**options):
+    return Spec("swarm", {"embedder": Letters(), "agents": 2, "rounds": 2, **options})
+
+
+@pytest.mark.parametrize(
+    ("links", "graph", "notes"),
+    [
+        (None, ["links"], ["the graph has no links, so that walks go nowhere; `ragauge graph` says more"]),
+        (
+            lambda i: [f"D{i}"],
+            ["links"],
+            [
+                "12 links of the graph name no document, 0 do; `ragauge graph` says more",
+                "the graph has no links, so that walks go nowhere; `ragauge graph` says more",
+            ],
+        ),
+        (
+            lambda i: [f"d{i + 1}", "gone"],  # the last one's d12 is none either
+            ["links"],
+            ["13 links of the graph name no document, 11 do; `ragauge graph` says more"],
+        ),
+        (None, ["links", "knn"], ["links links nothing here: the graph is of knn(neighbours=8) alone"]),
+        (lambda i: [f"d{(i + 1) % N}"], ["links", "knn"], []),
+    ],
+)
+def test_a_graph_that_lacks_links_is_told(links, graph, notes):
+    found = run(words(links), {"mine": swarm(graph=graph)}, repeats=2)
+    told = [note for note in found.notes if "graph" in note]
+    assert told == [f"mine: {note}" for note in notes]
+
+
+def test_the_graph_of_a_reranker_is_looked_at_too():
+    reranked = Spec("pipeline", {"of": "bm25", "reranker": swarm(graph=["links"])})
+    found = run(words(), {"reranked": reranked}, repeats=2)
+    assert "reranked: the graph has no links, so that walks go nowhere; `ragauge graph` says more" in found.notes
+
+
+def test_one_trial_of_a_system_that_draws_is_told_and_several_are_not():
+    note = "mine: chance has a part in it, and one trial does not say how much (--repeats 5)"
+    linked = words(lambda i: [f"d{(i + 1) % N}"])
+    assert note in run(linked, {"mine": swarm(graph=["links"])}).notes
+    assert note not in run(linked, {"mine": swarm(graph=["links"])}, repeats=2).notes
+    steady = Spec("pagerank", {"embedder": Letters(), "graph": ["links"]})
+    assert note not in run(linked, {"mine": steady}).notes
+    assert note not in run(linked, {"mine": second}).notes
+
+
+def test_what_is_to_be_said_of_several_systems_is_said_once(tmp_path):
+    systems = ["-s", "swarm(graph=knn)", "-s", "graphflow(graph=knn)"]
+    done = command("run", "synthetic:needles(documents=40, queries=5)", *systems, "-o", "x", cwd=tmp_path)
+    told = [line for line in done.stderr.splitlines() if "--repeats 5" in line]
+    assert told == [
+        "note: swarm(graph=knn), graphflow(graph=knn): chance has a part in it, "
+        "and one trial does not say how much (--repeats 5)"
+    ]
+
+
+# What is in the folder
+
+
+def test_runs_that_the_report_leaves_out_are_told(tmp_path):
+    data = "synthetic:needles(documents=40, queries=5)"
+    first = command("run", data, "-s", "bm25", "-s", "b=bm25(b=0.1)", "-o", "x y", cwd=tmp_path)
+    assert "shows all" not in first.stderr
+    again = command("run", data, "-s", "c=bm25(k1=2)", "-o", "x y", cwd=tmp_path)
+    note = "note: the report is of c alone; x y also has b, bm25: `ragauge report 'x y'` shows all"
+    assert note in again.stderr.splitlines()
+    both = command("report", "x y", "-o", "all.csv", cwd=tmp_path)
+    assert both.exit_code == 0
+    assert {line.split(",")[0] for line in (tmp_path / "all.csv").read_text().splitlines()[1:]} == {"b", "bm25", "c"}
+
+
+def test_what_cannot_be_built_leaves_no_folder(tmp_path):
+    systems = {"agents=0": swarm(agents=0), "prior": swarm(prior="citations")}
+    with pytest.raises(BadInput, match="agents"):
+        run(words(), systems, out=tmp_path / "x")
+    assert list(tmp_path.iterdir()) == []
+    found = run(words(), {"second": second, **systems}, out=tmp_path / "x", allow_failures=True)
+    assert list(found.failures) == ["agents=0", "prior"]
+    assert sorted(one.name for one in (tmp_path / "x").iterdir() if one.is_dir()) == ["second"]
+
+
+def test_what_was_answered_before_a_failure_stays(tmp_path):
+    asked = []
+
+    def stops(query, k):
+        asked.append(query)
+        if len(asked) == 4:
+            raise KeyboardInterrupt
+        return second(query, k)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(words(), {"stops": stops}, out=tmp_path, warmup=0)
+    run(words(), {"stops": stops}, out=tmp_path, warmup=0)
+    assert len(asked) == N + 1
+
+
+# What building takes
+
+
+def test_parts_that_systems_share_count_for_all_of_them(monkeypatch):
+    """A clock that goes by hand: embedding the documents takes 100, linking 10, and nothing else anything."""
+    clock = [0.0]
+    monkeypatch.setattr("ragauge.systems.builder.time.perf_counter", lambda: clock[0])
+
+    class Slow(Letters):
+        def embed(self, texts):
+            clock[0] += 100 if len(texts) > 1 else 0
+            return super().embed(texts)
+
+    class Linking:
+        name = "linking"
+
+        def link(self, documents, vectors):
+            clock[0] += 10
+            return Links(np.arange(N - 1), np.arange(1, N), np.ones(N - 1))
+
+    shared = {"embedder": Slow(), "graph": [Linking()]}
+    walker = Spec("swarm", shared)
+    systems = {
+        "first": walker,
+        "second": Spec("graphflow", shared),
+        "reranked": Spec("pipeline", {"of": Spec("pagerank", shared), "reranker": walker}),
+        "bm25": Spec("bm25"),
+    }
+    shop = Workshop(words().documents, systems)
+
+    async def built():
+        for name in systems:
+            async with shop.opened(name):
+                pass
+
+    asyncio.run(built())
+    assert {name: shop.seconds(name) for name in systems} == {"first": 110, "second": 110, "reranked": 110, "bm25": 0}
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("family", "description", "message", "hint"),
+    [
+        (
+            "retrievers",
+            "swarm(agnets=5)",
+            "`swarm` has no option `agnets`",
+            "did you mean `agents`? options: embedder, ",
+        ),
+        ("graphs", "knn(neighbors=8)", "`knn` has no option `neighbors`", "did you mean `neighbours`? options: neigh"),
+        ("retrievers", "swarm(zzz=5)", "`swarm` has no option `zzz`", "options: embedder, graph, seeds, "),
+        ("retrievers", "swarm(terrain=5)", "`swarm` has no option `terrain`", "options: embedder, graph, seeds, "),
+        (
+            "retrievers",
+            "pipeline(reranker=swarm(agnets=5))",
+            "`swarm` has no option `agnets`",
+            "did you mean `agents`?",
+        ),
+        ("retrievers", "swarm(explore=yes)", "`swarm(explore=yes)`: explore is yes, not a number", ""),
+    ],
+)
+def test_an_option_that_is_wrong_is_named_before_anything_is_built(family, description, message, hint):
+    with pytest.raises(BadInput) as error:
+        check(family, description)
+    assert error.value.message == message
+    assert (error.value.hint or "").startswith(hint)
+
+
+def test_a_system_is_not_named_twice_in_an_error(tmp_path):
+    with pytest.raises(BadInput) as error:
+        command("run", "synthetic:needles", "-s", "swarm(explore=yes)", cwd=tmp_path)
+    assert error.value.message == "`swarm(explore=yes)`: explore is yes, not a number"
+
+
+def test_a_prior_that_is_text_is_said_to_be_no_number():
+    with pytest.raises(BadInput, match="a number called `kind` in its metadata: 'tool' is none"):
+        run(words(kind="tool"), {"mine": swarm(prior="kind")})
+
+
+# Experiment files
+
+
+STUDY = """
+dataset = ["synthetic:duplicates(documents=40, queries=5)", "synthetic:duplicates(documents=50, queries=5)"]
+measures = ["mrr", "recall@5", "hit_rate@5", "ndcg@5"]
+baseline = "words"
+repeats = 2
+
+[systems.words]
+kind = "bm25"
+
+[systems.words-flat]
+kind = "bm25"
+b = 0.0
+
+[systems.walks]
+kind = "graphflow"
+graph = "knn"
+"""
+
+
+@pytest.fixture
+def study(tmp_path):
+    (tmp_path / "study.toml").write_text(STUDY)
+    return tmp_path
+
+
+def test_without_the_baseline_of_the_file_there_is_none_and_a_note_says_so(study):
+    done = command("run", "study.toml", "-s", "words-flat", cwd=study)
+    assert done.exit_code == 0
+    assert "note: there is no baseline: the file's, words, is not among the systems (-s words)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message", "hint"),
+    [
+        (
+            ["-s", "words-flta"],
+            UnknownName,
+            "no system is named `words-flta`",
+            "did you mean `words-flat`? the file has ",
+        ),
+        (
+            ["-s", "bm26"],
+            UnknownName,
+            "no system is named `bm26`",
+            "did you mean `bm25`? the file has words, words-flat",
+        ),
+        (["-b", "wrods"], UnknownName, "no system is named `wrods`", "did you mean `words`? the baseline is one of"),
+        (
+            ["-s", "words-flat", "-b", "words"],
+            BadInput,
+            "the baseline `words` is in the file, but not among the systems to run",
+            "-s words beside the others",
+        ),
+    ],
+)
+def test_names_that_a_file_does_not_have_are_told_before_anything_runs(study, arguments, kind, message, hint):
+    with pytest.raises(kind) as error:
+        command("run", "study.toml", *arguments, cwd=study)
+    assert error.value.message == message
+    assert error.value.hint.startswith(hint)
+    assert not (study / "runs").exists()
+
+
+def test_a_system_of_the_file_brings_those_that_it_is_made_of(tmp_path):
+    made_of = """
+        dataset = "synthetic:needles(documents=40, queries=5)"
+        [systems]
+        words = "bm25(b=0.1)"
+        both = "hybrid(of=words+bm25)"
+        reranked = "pipeline(of=both, reranker=mmr(embedder=words))"
+        round = "filtered(of=about, a=b)"
+        about = "filtered(of=round, a=b)"
+    """
+    (tmp_path / "made.toml").write_text(made_of)
+    done = command("run", "made.toml", "-s", "reranked", cwd=tmp_path)
+    assert done.exit_code == 0
+    about = circumstance(tmp_path / "runs" / "made" / "reranked", "system")
+    whole = "hybrid(of=bm25(b=0.1)+bm25)"
+    assert about["description"] == f"pipeline(of={whole}, reranker=mmr(embedder=words))"
+    again = command("run", "made.toml", "-s", "words", "-s", "both", "-s", "reranked", cwd=tmp_path)
+    assert "note: reranked: reused; made " in again.stderr  # it is the same, whoever else runs
+    with pytest.raises(BadInput, match="made of itself"):
+        command("run", "made.toml", "-s", "round", cwd=tmp_path)
+
+
+def test_a_study_explains_its_columns_once_and_names_the_measures_that_it_does_not_show(study):
+    done = command("run", "study.toml", cwd=study)
+    assert done.exit_code == 0
+    assert done.stdout.count("mrr over trials") == 2
+    assert done.stderr.count("note: over trials: ") == done.stderr.count("note: error: the standard error") == 1
+    assert "note: summary.csv and report.md also have hit_rate@5, ndcg@5\n" in done.stderr

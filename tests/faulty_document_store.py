@@ -1,0 +1,211 @@
+"""A keeper that does everything wrong that it is told to, and everything else right: a journal of JSON lines.
+
+`Faulty(path, dimension, fault="drop", at=7)`: the fault befalls the seventh document that is put in.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+from ragauge.core.documents import Document, Hit
+
+
+class Faulty:
+    """A dictionary with a journal; `commit` writes what was put in since the last one, and syncs it."""
+
+    def __init__(self, path, dimension, fault="", at=0, word=""):
+        self.fault, self.at, self.word = fault, at, word
+        self.kept: dict[str, Document] = {}
+        self.vectors: dict[str, np.ndarray] = {}
+        self.count = 0
+        self.extra: list[str] = []
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.journal = folder / "journal.jsonl"
+        self.reopened = self.journal.exists()
+        self.uncommitted: list[str] = []
+        self.deaf = False
+        self.searched = 0
+        self.replaced = False
+        if fault == "other words when reopened":
+            self.searches = "words"
+        if fault == "keeps what nobody knows":
+            self.keeps = ("texts",)
+        if fault == "searches by what nobody knows":
+            self.searches = "vector"
+        if self.reopened:
+            for line in self.journal.read_text().splitlines():
+                row = json.loads(line)
+                vector = np.frombuffer(base64.b64decode(row["vector"]), np.float32)
+                self._keep(Document(row["id"], row["text"], row["title"], row["metadata"]), vector)
+            clean = (folder / "closed").exists()
+            (folder / "closed").unlink(missing_ok=True)
+            if fault == "refuses to reopen" and self.count >= at:
+                raise RuntimeError(f"header says {self.count} records,\n  the table of contents another number")
+            if fault == "drop on reopening" and clean:
+                self._forget(at)
+            self.deaf = fault == "takes nothing in once killed" and not clean
+            if fault == "drop when killed" and not clean:
+                self._forget(at)
+            if fault == "torn when killed" and not clean:
+                self._change(at, lambda one: one._replace(text=one.text[: len(one.text) // 2]))
+
+    def _keep(self, document, vector):
+        self.count += document.id not in self.kept
+        self.kept[document.id], self.vectors[document.id] = document, vector
+
+    def _name(self, place):
+        return list(self.kept)[place - 1] if 0 < place <= len(self.kept) else None
+
+    def _forget(self, place):
+        name = self._name(place)
+        if name is not None:
+            self.kept.pop(name)
+            self.vectors.pop(name)
+
+    def _change(self, place, how):
+        name = self._name(place)
+        if name is not None:
+            self.kept[name] = how(self.kept[name])
+
+    def put(self, documents, vectors):
+        for document, vector in zip(documents, vectors, strict=True):
+            before = self.count
+            self.replaced = self.replaced or document.id in self.kept
+            if self.fault == "never replaces" and document.id in self.kept:
+                continue
+            self._keep(document, np.asarray(vector, np.float32))
+            row = {"id": document.id, "text": document.text, "title": document.title}
+            row |= {"metadata": dict(document.metadata), "vector": base64.b64encode(vector.tobytes()).decode()}
+            self.uncommitted.append(json.dumps(row))
+            if self.count == self.at and before < self.at:
+                self._befall(document)
+            if self.fault == "raise on a word" and self.word in document.text:
+                raise ValueError(f"cannot tokenise {document.id!r}:\n\tunexpected  {self.word}")
+        if self.fault == "eager and slow":  # no fault: what was not promised yet may be there
+            self._write()
+            time.sleep(0.15)
+
+    def _is_first(self):
+        """Whether no store had the fault before: a file that outlives the store says so."""
+        first = not Path(self.word).exists()
+        Path(self.word).touch()
+        return first
+
+    def _run(self):
+        """Count the stores that came to the fault, in a file that outlives them: a byte each."""
+        with Path(self.word).open("ab") as runs:
+            runs.write(b".")
+        return Path(self.word).stat().st_size
+
+    def _befall(self, document):
+        if self.fault.startswith("raise in runs ") and str(self._run()) in self.fault.split():
+            raise OSError("database is locked")
+        if self.fault == "raise once" and self._is_first():
+            raise OSError("database is locked")
+        if self.fault == "drop once" and self._is_first():
+            self._forget(self.at)
+        if self.fault == "raise":
+            raise OSError(f"Embedded WAL is corrupted at offset {78_000 + self.count}: wal record checksum mismatch")
+        if self.fault == "exit":
+            os.write(2, b"free(): invalid pointer\n")
+            os._exit(134)
+        if self.fault == "hang":
+            time.sleep(3_600)
+        if self.fault == "drop":
+            self._forget(self.at)
+        if self.fault == "flip":
+            self._change(
+                self.at, lambda one: one._replace(text=one.text[:5] + chr(ord(one.text[5]) ^ 1) + one.text[6:])
+            )
+        if self.fault == "title":
+            self._change(self.at, lambda one: one._replace(title=one.title + " "))
+        if self.fault == "metadata":
+            self._change(self.at, lambda one: one._replace(metadata={**one.metadata, "place": "1"}))
+        if self.fault == "swap":
+            other = self.kept[self._name(self.at - 1)]
+            self._change(self.at - 1, lambda one: one._replace(text=document.text))
+            self._change(self.at, lambda one: one._replace(text=other.text))
+        if self.fault == "twice":
+            self.extra.append(document.id)
+        if self.fault == "unknown":
+            self.extra.append("nobody")
+
+    def commit(self):
+        if self.fault == "raise in commit" and self.count >= self.at:
+            raise RuntimeError("disk quota exceeded")
+        if self.fault != "commits when it is closed" and not self.deaf:
+            self._write()
+
+    def _write(self):
+        with self.journal.open("a") as out:
+            out.write("".join(f"{line}\n" for line in self.uncommitted))
+            out.flush()
+            os.fsync(out.fileno())
+        self.uncommitted = []
+
+    def get(self, ids):
+        if self.fault == "gives nothing" and len(ids) == 1:
+            return []
+        found = [self.kept.get(name) for name in ids]
+        if self.fault == "gives a dict":
+            return [one._asdict() for one in found]
+        if self.fault == "gives a number for a text":
+            return [one._replace(text=int(one.text)) if one.text.isdigit() else one for one in found]
+        if self.fault == "gives None for a text":
+            return [one._replace(text=None) if one.text == "None" else one for one in found]
+        return found
+
+    def ids(self):
+        return [*self.kept, *self.extra]
+
+    def search(self, text, vector, k):
+        names = list(self.kept)
+        cosines = np.array([_cosine(self.vectors[name], vector) for name in names])
+        best = np.argsort(-cosines, kind="stable")[:k]
+        hits = [Hit(names[one], float(cosines[one])) for one in best]
+        self.searched += 1
+        missed = [Hit(names[one], float(cosines[one])) for one in np.argsort(-cosines, kind="stable")[1 : k + 1]]
+        if self.fault == "misses when reopened" and self.reopened and not self.replaced:
+            return missed if self.searched <= self.at else hits
+        if self.fault == "misses when replaced" and self.replaced:
+            return missed if self.searched <= self.at else hits
+        if self.count < self.at:
+            return hits
+        if self.fault == "scores out of order":
+            return hits[::-1]
+        if self.fault == "wrong order":
+            return [hit._replace(score=good.score) for hit, good in zip(hits[::-1], hits, strict=True)]
+        if self.fault in ("other when reopened", "other words when reopened") and self.reopened:
+            return [Hit(names[one], float(cosines[one])) for one in np.argsort(cosines, kind="stable")[::-1][1 : k + 1]]
+        if self.fault == "hit twice":
+            return [hits[0], *hits[:-1]]
+        if self.fault == "no hits":
+            return []
+        if self.fault == "few hits":
+            return hits[:2]
+        if self.fault == "the farthest":
+            return [Hit(names[one], float(cosines[one])) for one in np.argsort(-cosines, kind="stable")[-k:]]
+        if self.fault == "another text":
+            return [hit._replace(text="of somebody else") for hit in hits]
+        if self.fault == "a hit is a pair":
+            return [(hit.id, hit.score) for hit in hits]
+        return hits
+
+    def describe(self):
+        return {"engine": "faulty", "version": "1", "fault": self.fault}
+
+    def close(self):
+        if self.fault == "commits when it is closed":
+            self._write()
+        (self.journal.parent / "closed").touch()
+
+
+def _cosine(one, other):
+    return float(one @ other / ((np.linalg.norm(one) * np.linalg.norm(other)) or 1))

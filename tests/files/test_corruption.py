@@ -1,0 +1,182 @@
+"""Corrupt and ambiguous input: refused with file and line, never scored as something else."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+
+import polars as pl
+import pytest
+
+import ragauge
+from ragauge.core.errors import BadInput
+from ragauge.experiments import run
+from ragauge.files.parquet import read_parquet, write_parquet
+from ragauge.files.readers import read_judgments, read_run
+from ragauge.files.samples import read_samples
+from ragauge.files.table_rows import read_tags
+from ragauge.runs import folder
+from result_folders import DATA, ranked
+
+FLIPS = 2_000
+
+
+def written(path, text):
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("run.json", '{\n"q1": {"a": 1},\n"q1": {"b": 1}}', 3),
+        ("run.json", '{"q1": {"a": 1,\n "b": [{"x": 1}, 2],\n "a": 2}}', 3),
+        (
+            "run.jsonl",
+            '{"query": "q1", "doc": "a", "score": 1}\n{"query": "q1", "doc": "a", "doc": "b", "score": 1}\n',
+            2,
+        ),
+        (
+            "run.jsonl",
+            '{"query": "q1", "doc": "a", "score": 1}\n{"query": "q1", "d\\u006fc": "a", "doc": "b", "score": 1}\n',
+            2,
+        ),
+    ],
+)
+def test_read_run_refuses_a_duplicate_key_with_its_line(tmp_path, name, text, line):
+    with pytest.raises(BadInput, match=rf"{name}:{line}: .*duplicate key `"):
+        read_run(written(tmp_path / name, text))
+
+
+def test_read_judgments_refuses_a_duplicate_key_with_its_line(tmp_path):
+    rig = '{"query_id": "q1", "relevant_docs": ["a"]}\n{"query_id": "q2", "relevant_docs": {"a": 1, "a": 0}}\n'
+    with pytest.raises(BadInput, match=r"rig.jsonl:2: .*duplicate key `a`"):
+        read_judgments(written(tmp_path / "rig.jsonl", rig))
+    samples = '{"question": "Why?", "answer": "So.", "answer": "Not so."}\n'
+    with pytest.raises(BadInput, match=r"samples.jsonl:1: .*duplicate key `answer`"):
+        read_samples(written(tmp_path / "samples.jsonl", samples))
+
+
+def test_read_run_accepts_a_value_that_is_the_name_of_a_key(tmp_path):
+    text = '{"query": "doc", "doc": "query", "score": 1}\n{"query": "doc", "doc": "score", "score": 0.5}\n'
+    assert read_run(written(tmp_path / "run.jsonl", text)).nested == {"doc": {"query": 1.0, "score": 0.5}}
+
+
+@pytest.mark.parametrize("header", ["query,doc,score,score", "query,doc,score,Score", "query,doc, score ,score"])
+def test_read_run_refuses_a_duplicate_column(tmp_path, header):
+    with pytest.raises(BadInput, match=r"run.csv:1: duplicate column `"):
+        read_run(written(tmp_path / "run.csv", f"{header}\nq1,a,1,2\n"))
+
+
+def test_other_tables_refuse_a_duplicate_column(tmp_path):
+    for name, mark in (("t.csv", ","), ("t.tsv", "\t")):
+        with pytest.raises(BadInput, match=rf"{name}:1: duplicate column `topic`"):
+            read_tags(written(tmp_path / name, mark.join(["query", "topic", "topic"]) + "\n" + mark.join("qab") + "\n"))
+    (tmp_path / "qrels").mkdir()
+    beir = "query-id\tcorpus-id\tcorpus-id\tscore\nq1\ta\tb\t1\n"
+    with pytest.raises(BadInput, match=r"test.tsv:1: duplicate column `corpus-id`"):
+        read_judgments(written(tmp_path / "qrels" / "test.tsv", beir))
+
+
+def test_parquet_with_one_flipped_bit_is_never_read_as_something_else():
+    table = pl.DataFrame(
+        {
+            "query": [f"q{i // 9}" for i in range(900)],
+            "doc": [f"d{i % 70}" for i in range(900)],
+            "score": [i / 7 for i in range(900)],
+        }
+    )
+    whole = io.BytesIO()
+    write_parquet(table, whole)
+    assert read_parquet(whole.getvalue()).equals(table)
+    chance = random.Random(1)
+    refused = 0
+    for _ in range(FLIPS):
+        place = chance.randrange(8 * len(whole.getvalue()))
+        corrupt = bytearray(whole.getvalue())
+        corrupt[place // 8] ^= 1 << (place % 8)
+        try:
+            assert read_parquet(bytes(corrupt)).equals(table), f"bit {place}"  # a flip where nothing is stored
+        except BadInput:
+            refused += 1
+    assert refused > 0.9 * FLIPS
+
+
+def test_own_parquet_files_are_checked_by_every_reader(tmp_path):
+    run(DATA, {"good": ranked([1] * 30)}, measures=["mrr@10"], out=tmp_path, warmup=0)
+    for name in ("good/run.parquet", "good/timings.parquet", "judgments.parquet", "queries.parquet"):
+        path = tmp_path / name
+        before = path.read_bytes()
+        corrupt = bytearray(before)
+        corrupt[40] ^= 1
+        path.write_bytes(bytes(corrupt))
+        with pytest.raises(BadInput, match=rf"{path.name}.*checksum does not match"):
+            ragauge.gate(tmp_path / "good", "mrr@10 >= 0.5")
+        path.write_bytes(before)
+    assert ragauge.gate(tmp_path / "good", "mrr@10 >= 0.5")
+
+
+def system(calls, stop=None):
+    """A system that returns the relevant document, notes every query, and stops the process at one of them."""
+    right = ranked([1] * 30)
+
+    def search(query, k):
+        calls.append(query.strip())
+        if query.strip() == stop:
+            raise KeyboardInterrupt
+        return right(query, k)
+
+    return search
+
+
+def interrupted(folder):
+    """Run half of the queries; return the journal."""
+    with pytest.raises(KeyboardInterrupt):
+        run(DATA, {"mine": system([], "word15")}, out=folder, warmup=0)
+    return folder / "mine" / "journal.jsonl"
+
+
+@pytest.mark.parametrize("first", ["{broken\n", "[1]\n", '{"purpose": 5}\n', ""])
+def test_a_corrupt_first_journal_line_keeps_the_answers(tmp_path, first):
+    journal = interrupted(tmp_path)
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join([first, *lines[1:]]))
+    before = journal.read_bytes()
+    with pytest.raises(BadInput, match=r"journal.jsonl:1: .* is corrupt or missing, and 15 answers follow it"):
+        run(DATA, {"mine": system([])}, out=tmp_path, warmup=0)
+    assert journal.read_bytes() == before
+    assert run(DATA, {"mine": system([])}, out=tmp_path, warmup=0, fresh=True).scores["mine"].n["ndcg@10"] == 30
+
+
+def test_a_corrupt_later_journal_line_is_run_again_and_noted(tmp_path):
+    journal = interrupted(tmp_path)
+    lines = journal.read_text().splitlines(keepends=True)
+    lines[4] = lines[4][:20] + "\n"
+    journal.write_text("".join(lines))
+    calls = []
+    found = run(DATA, {"mine": system(calls)}, out=tmp_path, warmup=0)
+    assert len(calls) == 16
+    assert any("corrupt lines in journal.jsonl (5); their queries were run again" in note for note in found.notes)
+    assert found.scores["mine"].n["ndcg@10"] == 30
+
+
+@pytest.mark.parametrize("part", [7, "text", ["k", 10]])
+def test_a_journal_whose_plan_is_of_another_kind_is_refused(tmp_path, part):
+    journal = interrupted(tmp_path)
+    lines = journal.read_text().splitlines(keepends=True)
+    purpose = json.loads(lines[0])
+    purpose["purpose"]["plan"] = part
+    journal.write_text("".join([json.dumps(purpose) + "\n", *lines[1:]]))
+    before = journal.read_bytes()
+    with pytest.raises(BadInput, match="an unfinished run"):
+        run(DATA, {"mine": system([])}, out=tmp_path, warmup=0)
+    assert journal.read_bytes() == before
+
+
+def test_timings_without_a_required_column_are_refused_by_name(tmp_path):
+    run(DATA, {"mine": system([])}, out=tmp_path, warmup=0)
+    path = tmp_path / "mine" / "timings.parquet"
+    pl.read_parquet(path).drop("error").write_parquet(path)
+    with pytest.raises(BadInput, match="error"):
+        folder.read(tmp_path / "mine")

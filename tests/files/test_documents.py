@@ -1,0 +1,112 @@
+"""Reading a corpus that is not in order: what is lost is told with its line, and the rest is there."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import polars as pl
+import pytest
+
+from ragauge.core.errors import BadInput
+from ragauge.datasets.folders import read_documents
+from ragauge.files.documents import Flaw, Names, Reading, read_files
+from ragauge.files.json_files import IDS, TEXTS
+
+
+def read(path, text: str | bytes, names: Names | None = None) -> Reading:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_files(path.name, [path], names or Names())
+
+
+@pytest.mark.parametrize(("ending", "mark"), [("csv", ","), ("tsv", "\t")])
+def test_a_row_with_more_cells_than_the_header_is_told_and_never_cut(ending, mark, tmp_path):
+    rows = [["id", "text"], ["a", "Hello", " world"], ["b", "plain"], ["c", "with an empty cell", ""]]
+    found = read(tmp_path / f"c.{ending}", "".join(mark.join(row) + "\n" for row in rows))
+    assert found.flaws == [Flaw("unreadable", f"c.{ending}:2", "3 cells, the header has 2")]
+    assert (found.ids, found.texts) == (["b", "c"], ["plain", "with an empty cell"])
+
+
+def test_a_row_that_ends_before_its_text_is_told_and_one_that_ends_after_it_is_read(tmp_path):
+    found = read(tmp_path / "c.csv", "id,text,source\na,one\nb\nc,two,here\n")
+    assert found.flaws == [Flaw("unreadable", "c.csv:3", "1 cell, the header has 3")]
+    assert found.texts == ["one", "two"]
+
+
+def test_without_a_header_the_first_line_says_how_many_cells_there_are(tmp_path):
+    found = read(tmp_path / "c.csv", "a,one\nb,two, and more\nc,three\n")
+    assert found.flaws == [Flaw("unreadable", "c.csv:2", "3 cells, the first line has 2")]
+    assert found.ids == ["a", "c"]
+
+
+OPEN = "a quote opens here and is not closed"
+BROKEN = {
+    "closed by the quotes of the next row": ('a,"one\nb,"two"\nc,three\n', 2, OPEN, ["b", "c"]),
+    "never closed": ('a,one\nb,"two\nc,three\nd,four\n', 3, OPEN, ["a", "c", "d"]),
+    "closed by an inch": ('a,"one\nb,two\nc,three\nd,a pipe of 6"\ne,five\n', 2, OPEN, ["b", "c", "d", "e"]),
+    "not doubled": ('a,"one "two" three"\nb,two\n', 2, "a quote within a cell is not doubled", ["b"]),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_an_open_quote_costs_its_own_row_and_no_other(how, tmp_path):
+    text, line, said, kept = BROKEN[how]
+    found = read(tmp_path / "c.csv", f"id,text\n{text}")
+    assert found.flaws == [Flaw("unreadable", f"c.csv:{line}", said)]
+    assert found.ids == kept
+    assert found.places[-1].startswith("c.csv:")
+
+
+def test_a_cell_of_many_lines_is_one_text(tmp_path):
+    poem = "Roses, they say, are red\nViolets are blue\nSugar, too\nAnd so on, and on"
+    found = read(tmp_path / "c.csv", f'id,text\na,"{poem}"\nb,"one ""two"" three"\n')
+    assert found.flaws == []
+    assert found.texts == [poem, 'one "two" three']
+    assert found.places == ["c.csv:2", "c.csv:6"]
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "parquet"])
+def test_names_of_columns_may_be_written_in_any_case(form, tmp_path):
+    path = tmp_path / f"c.{form}"
+    if form == "parquet":
+        pl.DataFrame({"ID": ["a"], "Text": ["one"], "TITLE": ["First"]}).write_parquet(path)
+        found = read_files("c", [path], Names())
+    else:
+        mark = "," if form == "csv" else "\t"
+        found = read(path, f"ID{mark}Text{mark}TITLE\na{mark}one{mark}First\n")
+    assert (found.ids, found.texts, found.flaws) == (["a"], ["First one"], [])
+
+
+def test_names_that_are_given_may_be_written_in_any_case_too(tmp_path):
+    assert read(tmp_path / "c.csv", "Key,Words\na,one\n", Names("key", "words")).ids == ["a"]
+
+
+@pytest.mark.parametrize(("mark", "called"), [(";", "`;`"), ("\t", "tabs"), ("|", "`|`")])
+def test_another_separator_is_told_and_the_table_is_read(mark, called, tmp_path):
+    found = read(tmp_path / "c.csv", f'id{mark}text\na{mark}"one, two"\n')
+    assert found.flaws == [Flaw("separator", "c.csv:1", f"the cells are separated by {called}, not by commas")]
+    assert (found.ids, found.texts) == (["a"], ["one, two"])
+
+
+@pytest.mark.parametrize("name", ["c.jsonl.gz", "c.csv.gz", "c.gz"])
+def test_a_small_torn_archive_is_told_like_a_large_one(name, tmp_path):
+    whole = gzip.compress(json.dumps({"id": "a", "text": "one"}).encode())
+    found = read(tmp_path / name, whole[:-9])
+    assert [one.kind for one in found.flaws] == ["unreadable"]
+    assert "ended before the end-of-stream marker" in found.flaws[0].said
+
+
+def test_a_file_that_is_not_there_is_an_error_all_the_same(tmp_path):
+    with pytest.raises(BadInput, match="cannot be read"):
+        read_files("c", [tmp_path / "c.jsonl"], Names())
+
+
+def test_documents_have_the_same_names_of_fields_wherever_they_are_read(tmp_path):
+    rows = [{name: f"d{i}", "text": "words"} for i, name in enumerate(IDS)]
+    rows += [{"id": name, name: "words"} for name in TEXTS]
+    path = tmp_path / "c.jsonl"
+    found = read(path, "".join(json.dumps(row) + "\n" for row in rows))
+    documents = read_documents(path)
+    assert found.flaws == []
+    assert [one.id for one in documents] == found.ids
+    assert [one.text for one in documents] == found.texts == ["words"] * len(rows)

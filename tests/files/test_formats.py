@@ -1,0 +1,324 @@
+"""Every format in and out, what trec_eval reads legally, and what is said about what nobody can read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+
+import polars as pl
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragauge import BadInput, evaluate, read_judgments, read_run
+from ragauge.files import trec
+from ragauge.files.readers import read_targets
+from ragauge.files.source import Source
+from ragauge.files.workspace import whole_file
+from ragauge.files.writers import write_judgments, write_run
+
+QRELS = {"q1": {"d1": 2.0, "d2": 0.0}, "q2": {"d#3": 1.0}}
+RUN = {"q1": {"d2": 2.5, "d1": 1.0}, "q2": {"d#3": -0.5}}
+QRELS_TEXT = "q1 0 d1 2\nq1 0 d2 0\nq2 0 d#3 1\n"
+RUN_TEXT = "q1 Q0 d2 1 2.5 tag\nq1 Q0 d1 2 1.0 tag\nq2 Q0 d#3 1 -0.5 tag\n"
+
+
+def write(path, text):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t,
+        lambda t: t.replace(" ", "\t"),
+        lambda t: t.replace(" ", "   "),
+        lambda t: t.replace("\n", "\r\n"),
+        lambda t: t.replace("\n", " \n"),
+        lambda t: "  " + t.replace("\n", "\n \t"),
+        lambda t: "# a comment\n" + t.replace("\n", "\n# another\n", 1),
+        lambda t: t.replace("\n", "\n\n"),
+        lambda t: t.removesuffix("\n"),
+    ],
+    ids=["plain", "tabs", "runs of spaces", "CRLF", "trailing", "leading", "comments", "blank lines", "no last end"],
+)
+def test_what_trec_eval_reads_is_read(tmp_path, change):
+    assert read_judgments(write(tmp_path / "q.txt", change(QRELS_TEXT))).nested == QRELS
+    assert read_run(write(tmp_path / "r.txt", change(RUN_TEXT))).nested == RUN
+
+
+def test_fields_after_the_tag_are_ignored(tmp_path):
+    assert read_run(write(tmp_path / "r", RUN_TEXT.replace("tag\n", "tag and more\n"))).nested == RUN
+
+
+def test_the_rank_column_may_hold_anything(tmp_path):
+    assert read_run(write(tmp_path / "r", "q1 Q0 d1 first 0.5 t\n")).nested == {"q1": {"d1": 0.5}}
+
+
+@pytest.mark.parametrize("score", ["1e-3", "+2.5", "-.5", "3.", "1E5", "inf", "-inf", "0001"])
+def test_scores_are_read_as_c_reads_them(tmp_path, score):
+    assert read_run(write(tmp_path / "r", f"q Q0 d 1 {score} t\n")).nested == {"q": {"d": float(score)}}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("q Q0 d 1 0.5 t\nq Q0 e 2 high t\n", r"r\.txt:2: the score is `high`, not a number"),
+        ("q Q0 d 1 0.5 t\n\n# x\nq\tQ0\te\t2\tnan\tt\n", r"r\.txt:4: the score is `nan`, not a number"),
+        ("q Q0 d 1 0.5 t\nq Q0 e 2\n", r"r\.txt:2: expected 6 fields .* found 4"),
+        ("q Q0 d 1 0.5 t\nq Q0 \xe9 2 0.1 t\n".encode("latin-1"), r"r\.txt:2: the line is not UTF-8|r\.txt:2"),
+        ("", r"r\.txt: no rows"),
+        ("# nothing\n", r"r\.txt: no rows"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(tmp_path, text, complaint):
+    path = write(tmp_path / "r.txt", text)
+    with pytest.raises(BadInput, match=complaint):
+        evaluate({"q": {"d": 1}}, path, ["mrr"])
+
+
+def test_a_line_far_into_a_large_file_is_named_by_its_number(tmp_path, monkeypatch):
+    rows = [f"q{i // 10} Q0 d{i} 1 {i / 7:.4f} t\n" for i in range(5000)]
+    rows[4321] = "q432 Q0 d4321 1 x t\n"
+    path = write(tmp_path / "r.txt", "".join(rows))
+    monkeypatch.setattr(Source.blocks, "__defaults__", (1000,))
+    with pytest.raises(BadInput, match=r"r\.txt:4322: the score is `x`") as error:
+        evaluate({"q1": {"d1": 1}}, path, ["mrr"])
+    assert (error.value.file, error.value.line) == (str(path), 4322)
+
+
+def test_blocks_of_any_size_give_the_same_run(tmp_path, monkeypatch):
+    rows = "".join(f"q{i // 37} Q0 d{i} 1 {(i * 7) % 11} t\n" for i in range(500))
+    path = write(tmp_path / "r.txt", rows)
+    qrels = {f"q{q}": {f"d{q * 37 + i}": 1 for i in range(0, 37, 5)} for q in range(13)}
+    whole = evaluate(qrels, path, ["all_trec"]).means
+    for size in (1, 100, 1111):
+        monkeypatch.setattr(Source.blocks, "__defaults__", (size,))
+        assert evaluate(qrels, path, ["all_trec"]).means == whole
+
+
+LINES = st.lists(
+    st.one_of(
+        st.just("q 0 d 1"),
+        st.lists(st.sampled_from(["a", "b", "1", "0.5", "#", " ", "\t", ""]), max_size=7).map(" ".join),
+    ),
+    max_size=5,
+)
+
+
+@given(LINES, st.sampled_from(["", "\n"]))
+def test_the_quick_reader_reads_what_splitting_lines_would(tmp_path_factory, lines, end):
+    """Whatever the bytes: the rows are those of the lines, or the file is refused."""
+    path = tmp_path_factory.mktemp("trec") / "qrels.txt"
+    path.write_text("\n".join(lines) + end)
+    rows = [line.split() for line in lines if line.split() and not line.split()[0].startswith("#")]
+    sound = bool(rows) and all(len(row) == 4 and row[3] in ("1", "0.5") for row in rows)
+    try:
+        found = trec.read_qrels(Source(str(path)))
+    except BadInput:
+        assert not sound
+        return
+    assert sound
+    assert found.select("query", "doc").rows() == [(row[0], row[2]) for row in rows]
+    assert found["grade"].to_list() == [float(row[3]) for row in rows]
+
+
+def test_compressed_files_are_read_whatever_their_name(tmp_path):
+    assert read_run(write(tmp_path / "r.gz", gzip.compress(RUN_TEXT.encode()))).nested == RUN
+    assert read_run(write(tmp_path / "r.trec.zst", zstandard.compress(RUN_TEXT.encode()))).nested == RUN
+    assert read_run(write(tmp_path / "plain.name", gzip.compress(RUN_TEXT.encode()))).nested == RUN
+
+
+def test_a_broken_archive_is_not_half_read(tmp_path):
+    broken = gzip.compress((RUN_TEXT * 1000).encode())[:-20]
+    with pytest.raises(BadInput, match="cannot be read to its end"):
+        evaluate(QRELS, write(tmp_path / "r.gz", broken), ["mrr"])
+
+
+def test_standard_input_is_a_dash(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(RUN_TEXT.encode())))
+    assert read_run("-").nested == RUN
+
+
+def test_a_file_that_is_not_there_is_named_with_its_neighbours(tmp_path):
+    write(tmp_path / "run.txt", RUN_TEXT)
+    with pytest.raises(BadInput, match="No such file") as error:
+        read_run(tmp_path / "runs.txt")
+    assert "run.txt" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\nq2\td#3\t1\n",
+        "q1\td1\t2\nq1\td2\t0\nq2\td#3\t1\n",
+        "q1\t0\td1\t2\nq1\t0\td2\t0\nq2\t0\td#3\t1\n",
+        "query-id\tQ0\tcorpus-id\tscore\nq1\tQ0\td1\t2\nq1\tQ0\td2\t0\nq2\tQ0\td#3\t1\n",
+    ],
+    ids=["3 with header", "3 without", "4 without", "4 with header"],
+)
+def test_beir_judgments_of_three_or_four_columns(tmp_path, text):
+    (tmp_path / "qrels").mkdir()
+    write(tmp_path / "qrels" / "test.tsv", text)
+    assert read_judgments(tmp_path).nested == QRELS
+    assert read_judgments(tmp_path / "qrels" / "test.tsv").nested == QRELS
+
+
+def test_a_folder_without_judgments_says_what_it_has(tmp_path):
+    (tmp_path / "qrels").mkdir()
+    write(tmp_path / "qrels" / "train.tsv", "q\td\t1\n")
+    write(tmp_path / "qrels" / "other.tsv", "q\td\t1\n")
+    with pytest.raises(BadInput, match=r"no qrels/test.tsv") as error:
+        read_judgments(tmp_path)
+    assert "other, train" in str(error.value)
+    assert read_judgments(tmp_path, split="train").nested == {"q": {"d": 1.0}}
+
+
+def test_rig_lines_with_grades_or_lists(tmp_path):
+    lines = [
+        {"query_id": "q1", "query": "?", "relevant_docs": {"d1": 2, "d2": 0}, "reference_answer": "!"},
+        {"query_id": "q2", "query": "?", "relevant_docs": ["d#3"]},
+    ]
+    path = write(tmp_path / "q.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    assert read_judgments(path).nested == QRELS
+    write(path, '{"query_id": "q1", "relevant_docs": {"a": 1}}\n{"query_id": "q2", "relevant_docs": 7}\n')
+    with pytest.raises(BadInput, match=r"q\.jsonl:2: relevant_docs is neither"):
+        read_judgments(path)
+    write(path, '{"query_id": "q1", "relevant_docs": {"a": 1}}\n{oops\n')
+    with pytest.raises(BadInput, match=r"q\.jsonl:2: the JSON cannot be read"):
+        read_judgments(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("r.csv", "query_id,doc_id,score\nq1,d2,2.5\nq1,d1,1.0\nq2,d#3,-0.5\n"),
+        ("r.tsv", "qid\tdocno\tsim\nq1\td2\t2.5\nq1\td1\t1.0\nq2\td#3\t-0.5\n"),
+        (
+            "r.jsonl",
+            '{"qid":"q1","docid":"d2","score":2.5}\n{"qid":"q1","docid":"d1","score":1}\n{"qid":"q2","docid":"d#3","score":-0.5}\n',
+        ),
+        ("r.json", '{"q1": {"d2": 2.5, "d1": 1.0}, "q2": {"d#3": -0.5}}'),
+        ("r.csv", "query_id,doc_id,distance\nq1,d2,-2.5\nq1,d1,-1.0\nq2,d#3,0.5\n"),
+    ],
+)
+def test_runs_with_named_columns(tmp_path, name, text):
+    assert read_run(write(tmp_path / name, text)).nested == RUN
+
+
+def test_a_number_that_is_none_in_a_table_is_named_with_its_line(tmp_path):
+    path = write(tmp_path / "r.csv", "query_id,doc_id,score\nq1,d2,2.5\nq1,d1,much\n")
+    with pytest.raises(BadInput, match=r"r\.csv:3: the score of row 2 is not a number"):
+        read_run(path)
+    with pytest.raises(BadInput, match="a run needs a query, a document, and a score"):
+        read_run(write(tmp_path / "s.csv", "query_id,doc_id,title\nq1,d2,x\n"))
+
+
+def test_ranked_lists_and_pgvectordb_datasets_in_json(tmp_path):
+    path = write(tmp_path / "p.json", '{"q1": ["d2", "d1", "d2"]}')
+    assert read_run(path).table["doc"].to_list() == ["d2", "d1", "d2"]
+    path = write(tmp_path / "t.json", '{"queries": ["how?"], "ground_truth": [["1", "2", "2"]], "metadata": {}}')
+    assert read_judgments(path).nested == {"how?": {"1": 1, "2": 1}}
+
+
+def test_the_same_judgment_twice_is_one_and_two_grades_are_refused(tmp_path):
+    path = write(tmp_path / "q.txt", "q 0 a 1\nq 0 b 1\nq 0 a 1\n")
+    assert read_judgments(path).nested == {"q": {"a": 1.0, "b": 1.0}}
+    with pytest.raises(BadInput, match="document `a` of query `q` has the grades 1, 0"):
+        read_judgments(write(path, "q 0 a 1\nq 0 a 0\n"))
+
+
+def test_judgments_whose_queries_are_mixed_are_put_together(tmp_path):
+    path = write(tmp_path / "q.txt", "q1 0 a 1\nq2 0 b 1\nq1 0 c 2\n")
+    assert read_judgments(path).nested == {"q1": {"a": 1.0, "c": 2.0}, "q2": {"b": 1.0}}
+    assert evaluate(path, {"q1": ["c"], "q2": ["b"]}, ["num_rel"]).means["num_rel"] == 3
+
+
+ids = st.text(alphabet="abcXYZ019-_.:#é", min_size=1, max_size=6).filter(lambda t: not t.startswith("#"))
+numbers = st.floats(-1e9, 1e9, allow_nan=False).map(lambda x: round(x, 6))
+WRITTEN = ["trec", "csv", "tsv", "jsonl", "json", "parquet"]
+
+
+@pytest.mark.parametrize("form", [*WRITTEN, "beir", "rig"])
+@given(
+    nested=st.dictionaries(
+        ids, st.dictionaries(ids, st.integers(-2, 5), min_size=1, max_size=5), min_size=1, max_size=5
+    )
+)
+def test_judgments_come_back_as_they_were_written(tmp_path_factory, form, nested):
+    path = tmp_path_factory.mktemp("out") / ("q.jsonl" if form == "rig" else f"q.{form}")
+    write_judgments(read_judgments(nested), str(path), form)
+    assert read_judgments(path, format=form).nested == nested
+
+
+@pytest.mark.parametrize("form", WRITTEN)
+@given(nested=st.dictionaries(ids, st.dictionaries(ids, numbers, min_size=1, max_size=5), min_size=1, max_size=5))
+def test_runs_come_back_as_they_were_written(tmp_path_factory, form, nested):
+    path = tmp_path_factory.mktemp("out") / f"r.{form}"
+    write_run(read_run(nested), str(path), form)
+    assert read_run(path, format=form).nested == nested
+
+
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path):
+    with pytest.raises(BadInput, match="these judgments have no subtopics"):
+        write_judgments(read_judgments(QRELS), str(tmp_path / "q.txt"), "subtopics")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_compressed_output_reads_back(tmp_path):
+    for name in ("r.trec.gz", "r.csv.zst"):
+        write_run(read_run(RUN), str(tmp_path / name))
+        assert read_run(tmp_path / name).nested == RUN
+
+
+def test_parquet_is_read_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr("ragauge.files.table_files.ROWS", 2)
+    frame = pl.DataFrame({"query_id": [1, 1, 1, 2], "doc_id": [10, 11, 12, 10], "score": [0.3, 0.2, 0.1, 0.9]})
+    frame.write_parquet(tmp_path / "r.parquet")
+    found = evaluate({"1": {"12": 1}, "2": {"10": 1}}, tmp_path / "r.parquet", ["mrr"])
+    assert found.means["mrr"] == pytest.approx((1 / 3 + 1) / 2)
+
+
+def test_target_maps_from_text_and_json(tmp_path):
+    assert read_targets(write(tmp_path / "t.tsv", "doc target\na A\na B\n# x\nb\tB\n")) == {"a": ["A", "B"], "b": ["B"]}
+    assert read_targets(write(tmp_path / "t.json", '{"a": ["A", "B"], "b": "B"}')) == {"a": ["A", "B"], "b": ["B"]}
+    with pytest.raises(BadInput, match=r"u\.tsv:1: expected a document and its targets"):
+        read_targets(write(tmp_path / "u.tsv", "alone\n"))
+
+
+def test_an_unknown_format_is_named():
+    with pytest.raises(LookupError, match="no format is named `trek`"):
+        read_run("x", format="trek")
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "hint"),
+    [
+        (read_judgments, "q1 Q0 d1 1 0.5 t\n", "this looks like a run"),
+        (read_run, "q1 0 d1 1\n", "these look like judgments"),
+        (read_run, "model,score,set\n", "this looks like a CSV"),
+    ],
+)
+def test_a_file_in_the_wrong_place_is_told_what_it_looks_like(tmp_path, read, text, hint):
+    path = tmp_path / "file.txt"
+    path.write_text(text)
+    with pytest.raises(BadInput) as told:
+        read(str(path))
+    assert hint in str(told.value.hint)
+
+
+@pytest.mark.parametrize("place", [".", "file.txt/x.xml"])
+def test_what_cannot_be_written_is_said(tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file.txt").write_text("")
+    with pytest.raises(BadInput, match=r"is a folder|cannot be written"), whole_file(place):
+        pass
+
+
+def test_targets_with_a_carriage_return_are_refused_with_their_line(tmp_path):
+    (tmp_path / "targets.csv").write_bytes(b"d0,A\nd1,A\rd2,B\r")
+    with pytest.raises(BadInput, match=r"targets\.csv:2: the line contains a carriage return"):
+        read_targets(tmp_path / "targets.csv")

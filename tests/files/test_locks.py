@@ -1,0 +1,101 @@
+"""Locks of working folders: every command that writes into a folder holds its lock, `--fresh` included."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import ragauge
+from ragauge.core.errors import BadInput
+from ragauge.experiments import run
+from ragauge.files.workspace import LOCK, hold_folder
+from ragauge.judging import judge
+from result_folders import DATA, ranked
+
+BUSY = "another process is working in this folder"
+GOOD = ranked([1] * 30)
+HOLD = """
+import sys
+from ragauge.files.workspace import hold_folder
+with hold_folder(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def other_process():
+    """A function that lets another process hold the lock of a folder; gives the process back."""
+    started = []
+
+    def hold(folder):
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        assert process.stdout.readline() == "held\n"
+        return process
+
+    yield hold
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_hold_folder_refuses_a_second_process_until_the_first_is_killed(tmp_path, other_process):
+    process = other_process(tmp_path / "F")
+    with pytest.raises(BadInput, match=BUSY), hold_folder(tmp_path / "F"):
+        pass
+    process.kill()
+    process.wait()
+    with hold_folder(tmp_path / "F"):
+        assert (tmp_path / "F" / LOCK).exists()
+    assert not (tmp_path / "F" / LOCK).exists()
+
+
+def test_hold_folder_shared_excludes_only_exclusive_holders(tmp_path):
+    with hold_folder(tmp_path, shared=True):
+        with hold_folder(tmp_path, shared=True):
+            pass
+        with pytest.raises(BadInput, match=BUSY), hold_folder(tmp_path):
+            pass
+    with hold_folder(tmp_path), pytest.raises(BadInput, match=BUSY), hold_folder(tmp_path, shared=True):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_hold_folder_removes_a_folder_that_stays_empty(tmp_path):
+    with hold_folder(tmp_path / "new"):
+        pass
+    assert not (tmp_path / "new").exists()
+
+
+def test_run_fresh_respects_the_lock_of_another_process(tmp_path, other_process):
+    place = tmp_path / "good"
+    place.mkdir()
+    (place / "journal.jsonl").write_text('{"purpose": {}}\n')
+    other_process(place)
+    for fresh in (True, False):
+        with pytest.raises(BadInput, match=BUSY):
+            run(DATA, {"good": GOOD}, out=tmp_path, warmup=0, fresh=fresh)
+    assert (place / "journal.jsonl").read_text() == '{"purpose": {}}\n'
+    found = run(DATA, {"other": GOOD}, out=tmp_path, warmup=0)  # another system may be run meanwhile
+    assert list(found.scores) == ["other"]
+
+
+def test_embedders_and_run_respect_the_lock_of_another_process(tmp_path, other_process):
+    other_process(tmp_path)
+    with pytest.raises(BadInput, match=BUSY):
+        ragauge.embedders("synthetic:needles", ["words"], out=tmp_path, baselines=False)
+    with pytest.raises(BadInput, match=BUSY):
+        run(DATA, {"good": GOOD}, out=tmp_path, warmup=0)
+    assert [path.name for path in tmp_path.iterdir()] == [LOCK]
+
+
+def test_judge_respects_the_lock_of_another_process(tmp_path, other_process):
+    other_process(tmp_path / "F")
+    samples = [{"id": "s1", "question": "How high?", "answer": "330 m.", "contexts": ["It is 330 m high."]}]
+    with pytest.raises(BadInput, match=BUSY):
+        judge(samples, ["faithfulness"], folder=tmp_path / "F")

@@ -1,0 +1,65 @@
+"""Arrays of neighbour ids, in files and in memory, are scored against the exact ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ragauge
+from command import command_in
+from ragauge.core.errors import BadInput
+from ragauge.files.vectors import write_vectors
+
+
+def made(rows=30, depth=100, k=10):
+    """Exact neighbours, found ones with some misses and gaps, and recall@k of each query by hand."""
+    random = np.random.default_rng(3)
+    true = np.array([random.permutation(5_000)[:depth] for _ in range(rows)], np.int32)
+    found = true[:, :k].copy()
+    found[::2, k - 1] = 77_777
+    found[3, 5:] = -1
+    found[4, 0] = true[4, 50]  # a true neighbour, but not one of the k nearest
+    share = [len(set(mine.tolist()) & set(right[:k].tolist())) / k for mine, right in zip(found, true, strict=True)]
+    return true, found, np.array(share)
+
+
+def test_neighbour_arrays_are_scored_by_recall_of_k():
+    true, found, share = made()
+    scores = ragauge.evaluate(true, found)
+    assert list(scores.means) == ["recall(of=k)@1", "recall(of=k)@10"]
+    assert scores.values["recall(of=k)@10"].tolist() == pytest.approx(share.tolist())
+    named = [[f"d{one}" if one >= 0 else None for one in row] for row in found.tolist()]
+    texts = np.array([[f"d{one}" for one in row] for row in true.tolist()])
+    again = ragauge.evaluate(texts, np.array(named, dtype=object))
+    assert again.means == scores.means
+    several = ragauge.evaluate(true, {"mine": found, "best": true}, ["recall@100"])
+    assert several["best"].means == {"recall@100": 1.0}
+
+
+@pytest.mark.parametrize("ending", ["ivecs", "ibin", "npy", "ivecs.gz"])
+def test_neighbour_files_are_scored_on_the_command_line(tmp_path, ending):
+    true, found, share = made()
+    write_vectors(tmp_path / f"gt.{ending}", true)
+    write_vectors(tmp_path / f"found.{ending}", found)
+    run = command_in(tmp_path)
+    done = run("evaluate", f"gt.{ending}", f"found.{ending}")
+    assert done.stdout.splitlines()[2].split() == ["recall(of=k)@10", f"{share.mean():.4f}", "30"]
+    means = ragauge.evaluate(tmp_path / f"gt.{ending}", str(tmp_path / f"found.{ending}"), "recall(of=k)@10").means
+    assert means["recall(of=k)@10"] == pytest.approx(share.mean())
+    assert (
+        "recall(of=k)@10" in run("compare", f"gt.{ending}", f"found.{ending}", f"best=gt.{ending}", "-b", "best").stdout
+    )
+
+
+def test_neighbour_arrays_that_do_not_fit_are_refused(tmp_path):
+    true, found, _ = made()
+    with pytest.raises(BadInput, match="expected 30 rows, got 20"):
+        ragauge.evaluate(true, found[:20])
+    write_vectors(tmp_path / "gt.npy", true)
+    write_vectors(tmp_path / "found.npy", found.astype(np.float32))
+    with pytest.raises(BadInput, match="holds vectors, not neighbours; expected whole numbers, got float32"):
+        ragauge.evaluate(tmp_path / "gt.npy", tmp_path / "found.npy")
+    found[2, 1] = found[2, 0]
+    with pytest.raises(BadInput, match="query `2`"):
+        ragauge.evaluate(true, found)
+    assert ragauge.evaluate(true, found, convention="ann").means["recall(of=k)@10"] < 1

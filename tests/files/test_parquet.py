@@ -1,0 +1,114 @@
+"""Corrupt Parquet files: refused with their name, before polars aborts the process or panics."""
+
+from __future__ import annotations
+
+import io
+
+import polars as pl
+import pytest
+
+from ragauge.core.errors import BadInput
+from ragauge.files.parquet import check_structure, parquet_columns, read_parquet, scan_parquet
+from ragauge.files.readers import read_judgments, read_run
+
+
+@pytest.fixture
+def data():
+    """Write a small file with texts and numbers of which some are missing."""
+    table = pl.DataFrame({"query": [f"q{i // 5}" for i in range(40)], "score": [i or None for i in range(40)]})
+    out = io.BytesIO()
+    table.write_parquet(out)
+    return out.getvalue()
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    return data[: bit // 8] + bytes([data[bit // 8] ^ 1 << bit % 8]) + data[bit // 8 + 1 :]
+
+
+def test_valid_files_of_several_writers_pass(tmp_path, data):
+    check_structure(data, "a")
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = arrow.table(
+        {"a": list(range(3000)), "b": [[i] * (i % 3) for i in range(3000)], "c": ["x" * (i % 9) for i in range(3000)]}
+    )
+    for version in ("1.0", "2.0"):
+        for compression in ("snappy", "zstd", "none"):
+            parquet.write_table(
+                table, tmp_path / "a.parquet", data_page_version=version, compression=compression, data_page_size=500
+            )
+            assert read_parquet(tmp_path / "a.parquet").height == 3000
+    parquet.write_table(table.slice(0, 0), tmp_path / "empty.parquet")
+    assert read_parquet(tmp_path / "empty.parquet").height == 0
+
+
+def test_headers_that_do_not_fit_are_refused_before_polars_reads_them(data):
+    told = set()
+    for bit in range(len(data) * 8):
+        try:
+            check_structure(flipped(data, bit), "a.parquet")
+        except BadInput as error:
+            told.add(error.message)
+    assert any("the number of values of a page is -" in one for one in told), "this is what makes polars abort"
+    assert all(one.startswith("a.parquet: the Parquet file is corrupt or incomplete (") for one in told)
+
+
+def test_any_bit_may_be_wrong_and_only_our_errors_come_out(data):
+    refused = 0
+    for bit in range(0, len(data) * 8, 7):
+        try:
+            read_parquet(flipped(data, bit), "a.parquet")
+        except BadInput:
+            refused += 1
+    assert refused > 100
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"PAR1", b"PAR1PAR1", b"\xff" * 50, b"PAR1" + b"\x00" * 8 + b"\xff\xff\xff\x00PAR1"]
+)
+def test_what_is_no_parquet_file_is_named(content, tmp_path):
+    path = tmp_path / "a.parquet"
+    path.write_bytes(content)
+    for read in (read_parquet, parquet_columns, read_judgments, read_run):
+        with pytest.raises(BadInput, match=r"a\.parquet"):
+            read(str(path))
+    with pytest.raises(BadInput, match=r"none\.parquet: cannot be read"):
+        scan_parquet(tmp_path / "none.parquet")
+
+
+def test_columns_of_another_kind_or_without_values_are_refused(tmp_path, data):
+    assert read_parquet(data, columns={"query": "text"}).height == 40
+    for columns, told in (
+        ({"doc": "text"}, "has no column `doc`; its columns: query, score"),
+        ({"query": "number"}, "column `query` must hold numbers, got String"),
+        ({"score": "number"}, "column `score` lacks values"),
+    ):
+        with pytest.raises(BadInput, match=told):
+            read_parquet(data, "a.parquet", columns=columns)
+
+
+@pytest.mark.parametrize("name", ["query_id", "doc_id", "score"])
+def test_nested_columns_are_refused_in_runs_and_judgments(name, tmp_path):
+    table = pl.DataFrame({"query_id": ["q"], "doc_id": ["d"], "score": [1.0]}).with_columns(
+        pl.struct(pl.col(name)).alias(name)
+    )
+    table.write_parquet(tmp_path / "a.parquet")
+    for read in (read_judgments, read_run):
+        with pytest.raises(BadInput, match=f"column `{name}` must hold texts or numbers"):
+            read(str(tmp_path / "a.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"q1\td1\t1\nq2\td2\t1\t0\n", "expected 3 fields, found 4"),
+        (b"q1\td1\t1\nq\xff\td2\t1\n", "the line is not UTF-8"),
+        (b"query-id\tcorpus-id\tscore\nq\xff\td2\t1\n", "the line is not UTF-8"),
+        (b"query-id\tcorpus-id\tscore\nq2\td2\t1\t5\n", "expected 3 fields, found 4"),
+    ],
+)
+def test_tables_of_judgments_name_the_line_that_cannot_be_read(content, told, tmp_path):
+    (tmp_path / "qrels.tsv").write_bytes(content)
+    with pytest.raises(BadInput, match=rf"qrels\.tsv:2: {told}"):
+        read_judgments(str(tmp_path / "qrels.tsv"), format="beir")

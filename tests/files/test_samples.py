@@ -1,0 +1,474 @@
+"""Samples: read under the names of every tool, written so that each reads them again, refused where they are none."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import sys
+from collections import namedtuple
+from dataclasses import dataclass
+from types import MappingProxyType, SimpleNamespace
+
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from ragauge.cli.app import command_line
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.samples import Sample
+from ragauge.evaluation.validation import findings
+from ragauge.files.samples import FORMS, is_samples, read_samples, samples_of, write_samples
+
+FULL = Sample(
+    "s1",
+    "When was it begun?",
+    "In 1887 [1].",
+    ("It was begun in 1887.", "Café, «naïve»; it's [odd]\nand long"),
+    "1887",
+    ("d1", "d2"),
+    ("user: hello", "assistant: hello"),
+    {"faithfulness": 1.0},
+    {"topic": "towers", "reference_contexts": ["It was begun in 1887."]},
+)
+BARE = Sample("s2", "Who?", contexts=())
+
+
+def written(tmp_path, text, name="samples.jsonl"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "id question answer contexts reference",
+        "id user_input response retrieved_contexts reference",
+        "id question answer contexts ground_truth",
+        "name input actual_output retrieval_context expected_output",
+        "name input actualOutput retrievalContext expectedOutput",
+        "query_id query output chunks expected_answer",
+        "Sample-ID Question Answer Contexts Reference-Answer",
+    ],
+)
+def test_the_names_of_other_tools_are_understood(names):
+    row = dict(zip(names.split(), ("x", "When?", "1887.", ["a", "b"], "In 1887."), strict=True))
+    assert samples_of([row]) == [Sample("x", "When?", "1887.", ("a", "b"), "In 1887.")]
+
+
+def test_a_list_of_one_reference_is_that_reference():
+    assert samples_of([{"question": "?", "ground_truths": ["In 1887."]}])[0].reference == "In 1887."
+
+
+def test_what_is_no_field_is_kept_as_metadata():
+    (one,) = samples_of(
+        [{"question": "?", "answer": "!", "topic": "t", "reference_contexts": ["r"], "metadata": {"a": 1}}]
+    )
+    assert one.metadata == {"topic": "t", "reference_contexts": ["r"], "a": 1}
+
+
+def test_the_context_of_deepeval_is_not_what_was_retrieved():
+    """There it is what should have been; taking it for retrieved would make any retriever perfect."""
+    (golden,) = samples_of([{"input": "?", "expected_output": "!", "context": ["ideal"]}])
+    assert golden.contexts is None
+    assert golden.metadata == {"context": ["ideal"]}
+    (plain,) = samples_of([{"question": "?", "answer": "!", "context": "given"}])
+    assert plain.contexts == ("given",)
+
+
+def test_contexts_may_be_objects_with_ids():
+    chunks = [{"page_content": "one", "id": 7}, {"text": "two", "document_id": "d2", "title": "Title"}]
+    (one,) = samples_of([{"question": "?", "contexts": chunks}])
+    assert (one.contexts, one.context_ids) == (("one", "Title two"), ("7", "d2"))
+    document = SimpleNamespace(page_content="three", metadata={})
+    (one,) = samples_of([{"question": "?", "contexts": [document]}])
+    assert (one.contexts, one.context_ids) == (("three",), ())
+
+
+def test_empty_contexts_are_not_missing_ones(tmp_path):
+    path = written(
+        tmp_path, '{"question": "?", "answer": "!", "contexts": []}\n{"question": "?", "answer": "!", "contexts": null}'
+    )
+    assert [one.contexts for one in read_samples(path)] == [(), None]
+    table = written(tmp_path, "question,answer,contexts\n?,!,[]\n?,!,\n", "samples.csv")
+    assert [one.contexts for one in read_samples(table)] == [(), None]
+
+
+def test_a_conversation_becomes_history_and_question():
+    turns = [
+        {"content": "hi", "type": "human"},
+        {"content": "hello", "type": "ai"},
+        {"content": "When?", "type": "human"},
+    ]
+    (one,) = samples_of([{"user_input": turns, "response": "1887."}])
+    assert (one.history, one.question, one.answer) == (("user: hi", "assistant: hello"), "When?", "1887.")
+    (one,) = samples_of([{"user_input": [*turns, {"content": "1887.", "type": "ai"}], "reference": "1887"}])
+    assert (one.question, one.answer) == ("When?", "1887.")
+    spoken = [
+        {"speaker": "user", "text": "hi"},
+        {"speaker": "agent", "text": "hello"},
+        {"speaker": "user", "text": "When?"},
+    ]
+    (one,) = samples_of([{"input": spoken}])
+    assert (one.history, one.question) == (("user: hi", "assistant: hello"), "When?")
+
+
+def test_a_label_is_of_faithfulness_and_labels_are_of_what_they_say():
+    one, other = samples_of(
+        [
+            {"question": "?", "answer": "!", "label": 1},
+            {"question": "?", "answer": "!", "labels": {"context_recall": 0.5}},
+        ]
+    )
+    assert (one.labels, other.labels) == ({"faithfulness": 1.0}, {"context_recall": 0.5})
+
+
+# Files
+
+
+@pytest.mark.parametrize("name", ["s.jsonl", "s.json", "s.csv", "s.tsv", "s.parquet", "s.jsonl.gz", "s.ndjson", "s"])
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_written_is_read_again(name, form, tmp_path):
+    path = str(tmp_path / name)
+    if form == "deepeval" and name in ("s.csv", "s.tsv"):
+        with pytest.raises(BadInput, match="semicolon"):
+            write_samples([FULL, BARE], path, form)
+        return
+    write_samples([FULL, BARE], path, form)
+    assert read_samples(path) == [FULL, BARE]
+
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+sample = st.builds(
+    Sample,
+    st.text("abc-_0", min_size=1, max_size=4),
+    text,
+    text | st.none(),
+    st.none() | st.lists(text, max_size=3).map(tuple),
+    text,
+    history=st.lists(text, max_size=2).map(tuple),
+    labels=st.dictionaries(st.sampled_from(["faithfulness", "context_recall"]), st.floats(0, 1)),
+    metadata=st.dictionaries(st.sampled_from(["topic", "reference_contexts"]), text),
+)
+
+
+@given(st.lists(sample, min_size=1, max_size=3, unique_by=lambda one: one.id), st.sampled_from(sorted(FORMS)))
+def test_any_text_survives_in_any_form(samples, form):
+    rows = [json.loads(json.dumps(FORMS[form](one))) for one in samples]
+    assert samples_of(rows) == samples
+
+
+def test_ragas_reads_what_is_written_for_it(tmp_path):
+    """Names and kinds of ragas 0.4.3's SingleTurnSample, which its `from_jsonl` was seen to read."""
+    path = tmp_path / "samples.jsonl"
+    write_samples([FULL, BARE], str(path), "ragas")
+    first, second = (json.loads(line) for line in path.read_text().splitlines())
+    assert first["user_input"] == FULL.question
+    assert first["retrieved_contexts"] == list(FULL.contexts)
+    assert (first["response"], first["reference"]) == (FULL.answer, FULL.reference)
+    assert first["reference_contexts"] == ["It was begun in 1887."]
+    assert second == {"id": "s2", "user_input": "Who?", "retrieved_contexts": []}
+
+
+def test_deepeval_reads_what_is_written_for_it(tmp_path):
+    """Names of DeepEval 4.3.1's LLMTestCase; `add_test_cases_from_json_file` wants the answer's name in every row."""
+    path = tmp_path / "samples.json"
+    write_samples([FULL, BARE], str(path), "deepeval")
+    first, second = json.loads(path.read_text())
+    assert (first["input"], first["actual_output"]) == (FULL.question, FULL.answer)
+    assert (first["expected_output"], first["retrieval_context"]) == (FULL.reference, list(FULL.contexts))
+    assert second == {"name": "s2", "input": "Who?", "retrieval_context": [], "actual_output": None}
+
+
+def test_lists_in_cells_are_read_as_json_or_as_csv_writers_leave_them(tmp_path):
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["user_input", "retrieved_contexts", "response"])
+    writer.writerow(["When?", str(["it's 1887", 'a "b"']), "1887"])  # what ragas's own to_csv writes
+    writer.writerow(["When?", json.dumps(["it's 1887", 'a "b"']), "1887"])
+    writer.writerow(["When?", "one plain text", "1887"])
+    path = written(tmp_path, out.getvalue(), "samples.csv")
+    assert [one.contexts for one in read_samples(path)] == [
+        ("it's 1887", 'a "b"'),
+        ("it's 1887", 'a "b"'),
+        ("one plain text",),
+    ]
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        [{"question": "When?", "answer": "1887."}],
+        {"samples": [{"question": "When?", "answer": "1887."}]},
+        {"test_cases": [{"input": "When?", "actual_output": "1887."}], "goldens": []},
+        {"test_cases": [], "goldens": [{"input": "When?", "actual_output": "1887."}]},
+        {"question": ["When?"], "answer": ["1887."]},
+        {"question": "When?", "answer": "1887."},
+    ],
+)
+def test_json_may_be_a_list_or_hold_one_or_have_columns(thing, tmp_path):
+    path = written(tmp_path, json.dumps(thing), "samples.json")
+    assert read_samples(path) == samples_of(thing) == [Sample("1", "When?", "1887.")]
+
+
+def test_samples_without_ids_are_called_by_their_line(tmp_path):
+    path = written(tmp_path, '\n{"question": "?", "answer": "!"}\n\n{"question": "?", "answer": "!"}\n')
+    assert [one.id for one in read_samples(path)] == ["2", "4"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"question": "When?", "answer": "1887."}\n',
+        '[{"question": "When?", "answer": "1887."}]',
+        '{\n "samples": [{"question": "When?", "answer": "1887."}]}',
+        "question,answer\nWhen?,1887.\n",
+        "question\tanswer\nWhen?\t1887.\n",
+    ],
+)
+def test_standard_input_is_known_by_its_first_line(text, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(gzip.compress(text.encode()))))
+    assert [(one.question, one.answer) for one in read_samples("-")] == [("When?", "1887.")]
+
+
+# Objects
+
+
+@dataclass
+class Row:
+    question: str
+    answer: str
+
+
+class Model:
+    """What a pydantic record looks like from outside."""
+
+    model_fields = MappingProxyType(dict.fromkeys(["user_input", "response", "retrieved_contexts", "flaky"]))
+
+    def __init__(self, **values):
+        self.__dict__ |= dict.fromkeys(self.model_fields) | {"flaky": False} | values
+
+    def model_dump(self):
+        raise AssertionError("dumping could change what is inside")
+
+
+def test_objects_and_datasets_of_other_libraries_are_samples():
+    known = [Sample("1", "When?", "1887.")]
+    assert samples_of([Row("When?", "1887.")]) == known
+    assert samples_of([namedtuple("Pair", "question answer")("When?", "1887.")]) == known
+    model = Model(user_input="When?", response="1887.")
+    assert samples_of(model) == samples_of([model]) == samples_of(iter([model])) == known
+    assert samples_of(SimpleNamespace(samples=[model])) == known
+    assert samples_of(SimpleNamespace(test_cases=[], goldens=[model])) == known
+    assert samples_of(known) == samples_of(known[0]) == known
+
+
+def test_frames_are_samples():
+    frame = {"question": ["When?", "Who?"], "answer": ["1887.", None], "contexts": [["a"], []]}
+    known = [Sample("1", "When?", "1887.", ("a",)), Sample("2", "Who?", None, ())]
+    assert samples_of(pl.DataFrame(frame)) == known
+    assert samples_of(pl.DataFrame(frame).lazy()) == known
+    assert samples_of(pd.DataFrame(frame)) == known
+    assert samples_of(pd.DataFrame({"question": ["When?"], "answer": [float("nan")], "contexts": ["['a']"]})) == [
+        Sample("1", "When?", None, ("a",))
+    ]
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"question": "?", "answer": "a", "response": "b"}', "`answer` and `response` both give the answer"),
+        ('{"question": "?", "answer": true}', "the answer is `true`, not a text"),
+        ('{"question": "?", "answer": ["a"]}', "not a text"),
+        ('{"question": "?", "contexts": {"a": 1}}', "not a list of texts"),
+        ('{"question": "?", "contexts": ["a", 7]}', "context 2 is `7`, not a text"),
+        ('{"question": "?", "contexts": ["a", null]}', "context 2 is `null`"),
+        ('{"question": "?", "contexts": ["a"], "context_ids": ["x", "y"]}', "2 context_ids and 1 contexts"),
+        ('{"question": "?", "answer": "!", "context_ids": ["x"]}', "1 context_ids and none contexts"),
+        ('{"question": "?", "ground_truths": ["a", "b"]}', "there are 2 references"),
+        ('{"question": "?", "answer": "!", "labels": {"faithfulness": 3}}', "the label of faithfulness is `3`"),
+        ('{"question": "?", "answer": "!", "label": "yes"}', "the label of faithfulness is"),
+        ('{"question": "?", "answer": "!", "labels": 1}', "labels is `1`, not an object"),
+        ('{"question": "?", "answer": "!", "id": ["x"]}', "the id is"),
+        ('{"question": "?", "answer": "!", "id": " "}', "the id is empty"),
+        ('{"user_input": [{"content": "hi", "type": "ai"}], "reference": "x"}', "does not end with a question"),
+        ('{"user_input": [7], "reference": "x"}', "a turn of the conversation is"),
+        ('{"question": "?", "answer": "!", "id": "first"}', "the id `first` comes twice"),
+        ('{"documents": ["a"]}', "this is no sample: it has documents"),
+        ('["question"]', "expected an object"),
+        ('{"question": "?"', "the JSON cannot be read"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(line, words, tmp_path):
+    path = written(tmp_path, f'{{"id": "first", "question": "?", "answer": "!"}}\n\n{line}\n')
+    with pytest.raises(BadInput) as caught:
+        read_samples(path)
+    assert str(caught.value).startswith(f"{path}:3: ")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "words"), [("", "is empty"), (" ", "is ' '"), (" a", "begins or ends"), (7, "is 7")])
+def test_an_id_that_no_file_gives_back_is_refused(name, words):
+    with pytest.raises(BadInput, match=rf"sample 2: the id .*{words}"):
+        samples_of([Sample("a", "When?", "Now."), Sample(name, "When?", "Now.")])
+
+
+def test_two_names_that_say_the_same_are_one():
+    assert samples_of([{"question": "?", "query": "?", "answer": "!"}]) == [Sample("1", "?", "!")]
+
+
+def test_a_list_that_a_spreadsheet_cut_off_does_not_pass_for_a_text(tmp_path):
+    path = written(tmp_path, 'question,contexts\n?,"[""one"", ""tw"\n', "samples.csv")
+    with pytest.raises(BadInput, match=r"samples.csv:2: .* cannot be read as JSON"):
+        read_samples(path)
+
+
+def test_a_file_that_is_not_there_is_missed_whatever_it_ends_with(tmp_path):
+    for ending in ("jsonl", "json", "csv", "parquet"):
+        with pytest.raises(BadInput, match=rf"^{tmp_path}/none.{ending}: .*(cannot be read|No such file)"):
+            read_samples(str(tmp_path / f"none.{ending}"))
+
+
+def test_nothing_is_no_samples(tmp_path):
+    for name, text in (("a.jsonl", "\n"), ("a.json", "[]"), ("a.csv", "question,answer\n")):
+        with pytest.raises(BadInput, match="no samples are here"):
+            read_samples(written(tmp_path, text, name))
+    with pytest.raises(BadInput, match="these are no samples"):
+        read_samples(written(tmp_path, "q1 0 a 1\n", "qrels.txt"))
+    with pytest.raises(BadInput, match="a int holds no samples"):
+        samples_of(7)
+    with pytest.raises(BadInput, match="sample 1: a int is no sample"):
+        samples_of([7])
+    with pytest.raises(UnknownName, match="form of samples"):
+        write_samples([BARE], str(tmp_path / "x"), "trulens")
+
+
+def test_the_columns_of_json_are_equally_long(tmp_path):
+    path = written(tmp_path, '{"question": ["a", "b"], "answer": ["c"]}', "samples.json")
+    with pytest.raises(BadInput, match="not equally long"):
+        read_samples(path)
+
+
+def test_judgments_and_runs_are_not_taken_for_samples(tmp_path):
+    assert is_samples(written(tmp_path, '{"question": "?", "answer": "!"}'))
+    for text in (
+        '{"query_id": "q", "doc_id": "d", "score": 1}',
+        '{"query": "q", "query_id": "1", "relevant_docs": {}, "reference_answer": "x"}',
+    ):
+        assert not is_samples(written(tmp_path, text))
+    assert not is_samples(written(tmp_path, "query_id,doc_id,label\nq,d,1\n", "qrels.csv"))
+    assert not is_samples(written(tmp_path, "q1 0 a 1\n", "qrels.txt"))
+    assert not is_samples(str(tmp_path))
+
+
+# Real ones
+
+
+def test_real_tasks_with_conversations_are_read(shared, tmp_path):
+    path = shared("rag_mtrag_un") / "mtragun_reference.jsonl.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        tasks = [json.loads(line) for line in lines][:50]
+    rows = [{"id": one["task_id"], "input": one["input"], "contexts": one["contexts"]} for one in tasks]
+    samples = samples_of(rows)
+    assert len(samples) == 50
+    assert any(one.history for one in samples)
+    assert all(one.question for one in samples)
+    write_samples(samples, str(tmp_path / "s.csv"))
+    again = read_samples(str(tmp_path / "s.csv"))
+    assert [one.context_ids for one in again] == [one.context_ids for one in samples]
+
+
+# The command line
+
+
+def test_samples_are_converted_by_name_or_by_ending(tmp_path):
+    path = str(tmp_path / "samples.jsonl")
+    write_samples([FULL, BARE], path)
+    for target, more in (("a.jsonl", ["--to", "ragas"]), ("a.json", ["--to", "deepeval"]), ("a.csv", [])):
+        done = CliRunner().invoke(command_line(), ["convert", path, str(tmp_path / target), *more])
+        assert done.exit_code == 0, done.output
+        assert read_samples(str(tmp_path / target)) == [FULL, BARE]
+    assert '"user_input"' in (tmp_path / "a.jsonl").read_text()
+    refused = CliRunner().invoke(command_line(), ["convert", path, "-", "--to", "csv"])
+    assert "samples cannot be written as csv" in str(refused.exception)
+
+
+def test_measures_of_answers_are_listed_and_explained():
+    listed = json.loads(CliRunner().invoke(command_line(), ["measures", "--json"]).output)
+    assert {"name": "faithfulness", "of": "answers"}.items() <= next(
+        r for r in listed if r["name"] == "faithfulness"
+    ).items()
+    told = CliRunner().invoke(command_line(), ["measures", "answer_relevancy"]).output
+    assert told.startswith("answer_relevance\n")
+    assert "needs: question, answer" in told
+    assert "map(of=found)" in CliRunner().invoke(command_line(), ["measures", "context_precision@5"]).output
+    assert "faithfulness" in CliRunner().invoke(command_line(), ["measures"]).output
+    lost = CliRunner().invoke(command_line(), ["measures", "faithfulnes"])
+    assert "did you mean `faithfulness`" in str(lost.exception)
+
+
+def test_fields_that_are_not_read_are_listed_and_are_a_problem_where_something_is_missing():
+    rows = [{"query": "How high?", "response": "High.", "retrieved": ["It is high."], "topic": "size"}]
+    rows.append({"query": "How old?", "response": "Old.", "retrieved": ["It is old."], "reference_contexts": ["x"]})
+    (found,) = (one for one in findings("x", samples_of(rows)) if one.what == "unread fields")
+    assert found.problem
+    said = "fields that are not read, but kept as metadata: retrieved, topic (1); contexts may be called contexts, "
+    assert found.message.startswith(said)
+    whole = {
+        "question": "How high?",
+        "answer": "High.",
+        "contexts": ["It is high."],
+        "reference": "High.",
+        "topic": "x",
+    }
+    (found,) = (one for one in findings("x", samples_of([whole])) if one.what == "unread fields")
+    assert (found.problem, found.message) == (False, "fields that are not read, but kept as metadata: topic")
+
+
+def test_odd_samples_are_found_before_they_are_judged(tmp_path):
+    samples = [
+        FULL,
+        BARE,
+        Sample("s3", "What?", "", ("a", "a", " ")),
+        Sample("s4", "What?", "See [4].", ("a",), "See [4]."),
+        Sample("s5", "What?", "See [4].", ("a",)),
+    ]
+    found = {one.what: (one.problem, one.count) for one in findings("x", samples)}
+    assert found == {
+        "samples": (False, 5),
+        "contexts": (False, 7),
+        "unread fields": (False, 1),
+        "labels": (False, 1),
+        "without answers": (True, 1),
+        "without references": (True, 3),
+        "empty answers": (True, 1),
+        "empty contexts": (True, 1),
+        "blank contexts": (True, 1),
+        "repeated contexts": (True, 1),
+        "repeated samples": (True, 2),
+        "dangling citations": (True, 2),
+        "answers that are references": (False, 1),
+    }
+    (empty,) = (one for one in findings("x", [Sample("s", "What?", "So.", ())]) if one.what == "empty contexts")
+    assert empty.message == "samples with an empty list of contexts: 1"
+    path = str(tmp_path / "samples.jsonl")
+    write_samples(samples, path)
+    done = CliRunner().invoke(command_line(), ["validate", path, "--strict"])
+    assert done.exit_code == 2
+    assert "answers that cite a chunk that is not there: 2 (s4, s5)" in done.output
+
+
+def test_sound_samples_raise_no_alarm():
+    sound = [Sample(str(at), f"{at}?", f"{at}!", ("a", "b"), "r") for at in range(3)]
+    assert not [one for one in findings("x", sound) if one.problem]

@@ -1,0 +1,475 @@
+"""Scores that somebody has already: tables of many shapes and rig's reports, and what is refused in them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import ragauge
+from ragauge.cli.app import command_line
+from ragauge.core.errors import BadInput, Incomparable
+from ragauge.evaluation.directions import is_lower_better
+from ragauge.experiments.reliability_files import is_trials
+from ragauge.files.scores import holds_scores, read_scores
+from ragauge.files.source import Source
+from ragauge.files.table_files import header
+from ragauge.files.table_rows import read_tags
+from ragauge.measures.answers import ANSWERS
+from ragauge.measures.names import parse
+from ragauge.measures.registry import TABLE
+
+SWARM = """Hit@1,MRR,DR@20,latency,method,query_id,gt_count,seed,query_complexity
+1,1.0,0.5,0.01,GraphFlow,1,2,42,simple
+0,0.5,0.25,0.02,GraphFlow,2,7,42,complex
+1,1.0,0.5,0.01,GraphFlow,1,2,43,simple
+0,0.25,0.25,0.02,GraphFlow,2,7,43,complex
+1,1.0,1.0,0.03,Swarm,1,2,42,simple
+1,1.0,0.75,0.04,Swarm,2,7,42,complex
+0,0.5,1.0,0.03,Swarm,1,2,43,simple
+1,1.0,0.75,0.04,Swarm,2,7,43,complex
+"""
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(command_line(), list(map(str, arguments)))
+
+
+def written(path, text):
+    path.write_text(text)
+    return str(path)
+
+
+def message_of(path):
+    with pytest.raises(BadInput) as told:
+        read_scores(str(path))
+    return str(told.value)
+
+
+# What is read
+
+
+def test_the_swarm_notebooks_table_is_compared_over_queries_and_seeds(tmp_path):
+    path = written(tmp_path / "swarm.csv", SWARM)
+    assert holds_scores(path)
+    found = ragauge.compare(path, baseline="GraphFlow", by="complexity")
+    assert found.measures == ["Hit@1", "MRR", "DR@20", "latency"]
+    row = found.find("Swarm", "MRR")
+    assert row.seeds is not None
+    assert list(row.seeds.labels) == ["42", "43"]
+    assert list(row.seeds.differences) == pytest.approx([0.25, 0.125])
+    assert found.find("Swarm", "latency").lower_is_better
+    assert (found.find("Swarm", "latency").wins, found.find("Swarm", "latency").losses) == (0, 2)
+    assert {one.stratum for one in found.strata} == {"complexity=simple", "complexity=complex"}
+
+
+def test_what_evaluate_writes_is_read_back(tmp_path):
+    qrels = written(tmp_path / "qrels", "q1 0 a 1\nq2 0 b 1\n")
+    old = written(tmp_path / "old.run", "q1 Q0 x 1 2 t\nq1 Q0 a 2 1 t\nq2 Q0 x 1 1 t\n")
+    new = written(tmp_path / "new.run", "q1 Q0 a 1 2 t\nq2 Q0 b 1 1 t\n")
+    names = ["mrr", "unjudged@2"]
+    done = invoke("evaluate", qrels, old, new, "--csv", "-q", *(f"-m{name}" for name in names))
+    known, tags = read_scores(written(tmp_path / "scores.csv", done.stdout))
+    fresh = ragauge.evaluate(qrels, {"old": old, "new": new}, names)
+    assert tags == {}
+    for name in ("old", "new"):
+        assert known[name].queries == ["q1", "q2"]
+        assert dict(known[name].means) == pytest.approx(dict(fresh[name].means))
+        assert known[name].lower_is_better == fresh[name].lower_is_better == {"unjudged@2"}
+
+
+WIDE = pl.DataFrame({"system": ["a", "a", "b", "b"], "qid": [1, 2, 1, 2], "ndcg": [0.5, None, 0.25, 1.0]})
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "ndjson", "parquet"])
+def test_every_kind_of_table_says_the_same(tmp_path, ending):
+    path = tmp_path / f"t.{ending}"
+    if ending == "parquet":
+        WIDE.write_parquet(path)
+    elif ending.endswith("json") or ending == "jsonl":
+        WIDE.write_ndjson(path)
+    else:
+        WIDE.write_csv(path, separator="\t" if ending == "tsv" else ",")
+    assert holds_scores(str(path))
+    known, _ = read_scores(str(path))
+    assert known["a"].queries == known["b"].queries == ["1", "2"]
+    np.testing.assert_array_equal(known["a"].values["ndcg"], [0.5, np.nan])
+    assert known["a"].unscored["ndcg"] == {"2": "no value in the file"}
+    assert known["b"].means["ndcg"] == 0.625
+
+
+def test_quotes_blanks_and_an_index_without_a_name_do_not_matter(tmp_path):
+    text = '"", "query_id", ndcg ,"said"\n0, q1 ,0.5,"a\nb"\n1,"q2",NaN,\n'
+    known, _ = read_scores(written(tmp_path / "t.csv", text))
+    assert known["t"].queries == ["q1", "q2"]
+    assert known["t"].measures == ["ndcg"]
+    assert known["t"].per_query["ndcg"] == {"q1": 0.5}
+
+
+def test_a_very_long_cell_is_a_cell(tmp_path):
+    known, _ = read_scores(written(tmp_path / "t.csv", f"query,answer,mrr\nq1,{'so ' * 100_000},1\n"))
+    assert known["t"].means["mrr"] == 1.0
+
+
+def test_blank_lines_are_no_rows(tmp_path):
+    csv = written(tmp_path / "t.csv", "\nquery,mrr\n\nq1,1\n  \n,\nq2,0\n\n")
+    jsonl = written(tmp_path / "t.jsonl", '\n{"query": "q1", "mrr": 1}\n\n{"query": "q2", "mrr": 0}\n\n')
+    for path in (csv, jsonl):
+        known, _ = read_scores(path)
+        assert known["t"].per_query["mrr"] == {"q1": 1.0, "q2": 0.0}
+
+
+# Which way is better
+
+
+def test_direction_of_costs_follows_from_the_unit_in_the_name():
+    less = ["latency", "p95_ms", "Latency (s)", "query latency", "build_seconds", "t_ns", "index_bytes", "wait_sec"]
+    more = ["recall_second_stage", "ndcg_msmarco", "translatency", "mrr", "ms", "ndcg_ms_marco"]
+    assert [name for name in (*less, *more) if is_lower_better(name)] == less
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_direction_of_every_ranking_measure_is_known_by_name(name):
+    cutoff = {"rank": "@10", "rank?": "@10", "level": "@0.5"}.get(TABLE[name].cutoff, "")
+    measure = str(parse(f"{name}{cutoff}"))
+    assert is_lower_better(measure) is TABLE[name].lower_is_better
+    assert is_lower_better(name) is TABLE[name].lower_is_better
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_direction_of_every_answer_measure_is_known_by_name(name):
+    assert is_lower_better(name) is ANSWERS[name].lower_is_better
+
+
+def test_direction_of_an_unknown_name_is_none():
+    assert [is_lower_better(name) for name in ("wer", "cost", "error_rate", "score")] == [None] * 4
+
+
+def liars(tmp_path, measure, header="run,query,measure,value", state=""):
+    """Two tables of scores: `honest` has 0.1 and `liar` 0.9 of a measure, on 12 queries."""
+    tables = {"honest": 0.1, "liar": 0.9}
+    return [
+        written(
+            tmp_path / f"{name}.csv",
+            "\n".join([header, *(f"{name},q{i},{measure},{value + i / 1000}{state}" for i in range(12)), ""]),
+        )
+        for name, value in tables.items()
+    ]
+
+
+@pytest.mark.parametrize("measure", ["hallucination", "contradiction", "noise_sensitivity(chunks=relevant)"])
+def test_gate_and_compare_know_answer_measures_in_a_table(tmp_path, measure):
+    header = "run;query;measure;value".replace(";", ",")
+    honest, liar = liars(tmp_path, f'"{measure}"', header)
+    for rule in ("not worse", "rise <= 0.05", "non-inferior by 0.05"):
+        done = invoke("gate", liar, "-b", honest, "-r", f"{measure} {rule}")
+        assert done.exit_code == 1, done.output
+        assert invoke("gate", honest, "-b", liar, "-r", f"{measure} {rule}").exit_code == 0
+    done = invoke("compare", honest, liar, "-b", "honest")
+    assert f"{measure} against honest: worse: liar" in done.stderr.replace("\n", " ")
+    assert f"lower is better, judging by the name: {measure}" in done.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize("rule", ["wer not worse", "wer drop <= 0.1", "wer rise <= 0.1", "wer better"])
+def test_gate_refuses_an_unknown_direction_until_it_is_given(tmp_path, rule):
+    honest, liar = liars(tmp_path, "wer")
+    with pytest.raises(BadInput, match="the direction of `wer` is unknown") as refused:
+        ragauge.gate(liar, rule, baseline=honest)
+    assert "--lower-is-better wer" in str(refused.value)
+    assert invoke("gate", liar, "-b", honest, "-r", rule).exception.exit_code == 2
+
+
+def test_gate_goes_by_the_given_direction(tmp_path):
+    honest, liar = liars(tmp_path, "wer")
+    lower = ("--lower-is-better", "wer", "-r", "wer not worse")
+    assert invoke("gate", liar, "-b", honest, *lower).exit_code == 1
+    assert invoke("gate", honest, "-b", liar, *lower).exit_code == 0
+    assert invoke("gate", liar, "-b", honest, "--higher-is-better", "wer", "-r", "wer not worse").exit_code == 0
+    assert invoke("gate", honest, "-r", "wer <= 0.5").exit_code == 0  # a limit states what is good by itself
+    rules = written(tmp_path / "gate.toml", 'rules = ["wer not worse"]\nlower_is_better = ["wer"]\n')
+    assert invoke("gate", liar, "-b", honest, "--rules", rules).exit_code == 1
+    assert not ragauge.gate(liar, "wer rise <= 0.1", baseline=honest, lower_is_better=["wer"])
+
+
+def test_gate_goes_by_the_direction_that_a_table_states(tmp_path):
+    header = "run,query,measure,value,lower_is_better"
+    honest, liar = liars(tmp_path, "wer", header, ",true")
+    assert invoke("gate", liar, "-b", honest, "-r", "wer not worse").exit_code == 1
+    done = invoke("compare", honest, liar, "-b", "honest")
+    assert "wer against honest: worse: liar" in done.stderr
+    assert "direction unknown" not in done.stderr
+    honest, liar = liars(tmp_path, "hallucination", header, ",no")  # stated data outrank the name
+    assert invoke("gate", liar, "-b", honest, "-r", "hallucination not worse").exit_code == 0
+
+
+def test_compare_says_which_direction_it_assumed(tmp_path):
+    honest, liar = liars(tmp_path, "wer")
+    done = invoke("compare", honest, liar, "-b", "honest")
+    said = done.stderr.replace("\n", " ")
+    assert (
+        "direction unknown, higher assumed to be better: wer; if lower is better, add `--lower-is-better wer`" in said
+    )
+    assert "better: liar" in said
+    done = invoke("compare", honest, liar, "-b", "honest", "--lower-is-better", "wer")
+    assert "worse: liar" in done.stderr
+    assert "assumed" not in done.stderr
+    numbers = {name: {"wer": {f"q{i}": value + i / 100 for i in range(9)}} for name, value in (("a", 0.1), ("b", 0.9))}
+    assert ragauge.compare(numbers, "a", lower_is_better=["wer"]).find("b").better is False
+    assert "higher assumed to be better: wer" in " ".join(ragauge.compare(numbers, "a").notes)
+
+
+def test_report_ranks_by_the_given_direction(tmp_path):
+    tables = liars(tmp_path, "wer")
+    assert ragauge.report(tables, lower_is_better=["wer"]).ranked()[0] == "honest"
+    assert any("higher assumed to be better: wer" in note for note in ragauge.report(tables).notes)
+    with pytest.raises(ragauge.UnknownName, match="no measure is named `cer`"):
+        ragauge.report(tables[0], lower_is_better=["cer"])
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("query,measure,value,lower_is_better\nq1,wer,1,down\n", "t.csv:2: lower_is_better of wer: expected true or"),
+        ("query,measure,value,lower_is_better\nq1,wer,1,true\nq2,wer,1,false\n", "t.csv:3: lower_is_better of wer is"),
+        ("query,wer,lower_is_better\nq1,1,true\n", "column `lower_is_better` without a column `measure`"),
+    ],
+)
+def test_directions_that_cannot_be_read_are_refused(tmp_path, table, said):
+    assert said in message_of(written(tmp_path / "t.csv", table))
+
+
+def test_contradictory_directions_are_refused(tmp_path):
+    header = "run,query,measure,value,lower_is_better"
+    (tmp_path / "b").mkdir()
+    honest, _ = liars(tmp_path, "wer", header, ",true")
+    _, liar = liars(tmp_path / "b", "wer", header, ",false")
+    with pytest.raises(Incomparable, match="wer is lower-is-better in honest, but not in liar"):
+        ragauge.compare([honest, liar])
+    with pytest.raises(Incomparable, match="wer is lower-is-better in honest"):
+        ragauge.gate(honest, "wer not worse", baseline=liar)
+    with pytest.raises(BadInput, match="`wer` is a lower-is-better measure, but --higher-is-better names it"):
+        ragauge.gate(honest, "wer <= 1", higher_is_better=["wer"])
+    with pytest.raises(BadInput, match="named by --lower-is-better and by --higher-is-better"):
+        ragauge.compare([honest, liar], lower_is_better=["wer"], higher_is_better=["wer"])
+    with pytest.raises(ragauge.UnknownName, match="no measure is named `cer`"):
+        ragauge.gate(honest, "wer <= 1", lower_is_better=["cer"])
+    with pytest.raises(BadInput, match="the direction of `mrr` cannot be given here"):
+        ragauge.gate({"q": {"a": 1.0}}, "mrr >= 0.001", qrels={"q": {"a": 1}}, lower_is_better=["mrr"])
+
+
+def test_direction_of_an_own_measure_is_its_attribute(tmp_path):
+    def wer(query):
+        return float(len(query.ranks))
+
+    qrels, run = {"q1": {"a": 1}, "q2": {"b": 1}}, {"q1": {"a": 1.0}, "q2": {"x": 1.0}}
+    scores = ragauge.evaluate(qrels, run, [wer, "mrr"])
+    assert scores.is_lower_better("wer") is None
+    with pytest.raises(BadInput, match="direction of `wer` is unknown"):
+        ragauge.gate(scores, "wer not worse", baseline=replace(scores, run="old"))
+    wer.lower_is_better = True
+    scores = ragauge.evaluate(qrels, run, [wer, "mrr"])
+    assert scores.lower_is_better == {"wer"}
+    scores.to_polars().write_csv(tmp_path / "own.csv")
+    known, _ = read_scores(str(tmp_path / "own.csv"))
+    (again,) = known.values()
+    assert again.lower_is_better == {"wer"}
+    assert not again.direction_unstated
+
+
+# Judges and conventions
+
+
+def test_tables_of_other_judges_or_conventions_are_not_compared(tmp_path):
+    text = (
+        "system,query,measure,value,{column}\na,q1,mrr,1,{one}\na,q2,mrr,0,{one}\nb,q1,mrr,1,{two}\nb,q2,mrr,1,{two}\n"
+    )
+    for column, one, two in (("judge", "gpt", "claude"), ("Convention", "trec9", "beir"), ("judge", "gpt", "")):
+        path = written(tmp_path / "t.csv", text.format(column=column, one=one, two=two))
+        with pytest.raises(Incomparable, match=f"`{one}`"):
+            ragauge.compare(path, "a")
+        path = written(tmp_path / "t.csv", text.format(column=column, one=one, two=one))
+        assert ragauge.compare(path, "a").find("b").difference == 0.5
+
+
+def test_a_judge_is_its_name_and_its_fingerprint(tmp_path):
+    text = "query,judge,judge_fingerprint,convention,mrr\nq1,gpt,f00,rig,1\nq2,gpt,f00,rig,0\n"
+    known, _ = read_scores(written(tmp_path / "t.csv", text))
+    assert (known["t"].judge, known["t"].convention, known["t"].measures) == ("gpt f00", "rig", ["mrr"])
+
+
+def test_two_judges_of_one_system_are_a_mistake(tmp_path):
+    rows = "system,seed,query,mrr,judge\na,1,q1,1,gpt\na,1,q2,1,{}\n"
+    told = message_of(written(tmp_path / "t.csv", rows.format("claude")))
+    assert "t.csv:3: the judge of a is `gpt` above and `claude` here" in told
+    assert "t.csv:3: the judge of a is `gpt` above and blank here" in message_of(
+        written(tmp_path / "t.csv", rows.format(""))
+    )
+    unscored = written(tmp_path / "t.csv", "query,mrr,judge\nq1,1,gpt\nq2,,\n")
+    assert read_scores(unscored)[0]["t"].judge == "gpt"
+    by_seed = written(tmp_path / "t.csv", "system,seed,query,mrr,judge\na,1,q1,1,gpt\na,2,q1,1,claude\n")
+    assert [one.judge for one in read_scores(by_seed)[0]["a"].values()] == ["gpt", "claude"]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("run,query,measure,value\na,1,mrr,x\n", "s.csv:2: mrr is `x`, not a number"),
+        ("run,query,measure,value\na,1,mrr,1\na,1,mrr,0\n", "s.csv:3: mrr of query `1` of a comes twice"),
+        ("run,query,measure,value\na,1,mrr,inf\n", "s.csv:2: mrr is `inf`, not a finite number"),
+        ("run,query,measure,value\na,1,mrr,1\n\na,2,mrr,1e999\n", "s.csv:4: mrr is `1e999`, not a finite number"),
+        ("query,mrr\nq1,1\nq2,-Infinity\n", "s.csv:3: mrr is `-Infinity`, not a finite number"),
+        ("run,query,words\na,1,x\n", "no column holds numbers"),
+        ("query,mrr\n", "no rows"),
+        ("", "no rows"),
+        ("run,measure,value\na,mrr,1\n", "a query column is missing; found run, measure, value"),
+        ("query,mrr\nq1,1\n,1\n", "s.csv:3: the query is missing"),
+        ('query,mrr\nq1,1\n\n" ",1\n', "s.csv:4: the query is missing"),
+        ("query,system,mrr\nq1,a,1\nq2,,1\n", "s.csv:3: the system is missing"),
+        ("query,Seed,mrr\nq1,1,1\nq2,,1\n", "s.csv:3: the seed is missing"),
+        ("query,measure,value\nq1,mrr,1\nq2,,1\n", "s.csv:3: the measure is missing"),
+        ('query,said,mrr\nq1,"a\nb",1\nq1,c,1\n', "s.csv:4: mrr of query `q1` of s comes twice"),
+        ("query,mrr\nq1,1\nq2\n", "s.csv:3: there are 1 cells, and the header names 2 columns"),
+        ("query,mrr\nq1,0,5\n", "s.csv:2: there are 3 cells, and the header names 2 columns"),
+        ("query,mrr,mrr\nq1,1,0\n", "s.csv:1: duplicate column `mrr`"),
+        ('query,mrr\nq1,"1\n', "s.csv:2: the table cannot be read (unexpected end of data)"),
+    ],
+)
+def test_broken_tables_of_scores_are_told_with_their_line(tmp_path, text, message):
+    assert message in message_of(written(tmp_path / "s.csv", text))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"query": "q1", "mrr": 1}\n\n{"query": "", "mrr": 1}\n', "s.jsonl:3: the query is missing"),
+        ('{"query": "q1", "mrr": 1}\n\n{"mrr": 1}\n', "s.jsonl:3: the query is missing"),
+        (
+            '{"query": "q1", "mrr": 1}\n\n{"query": "q2", "mrr": 1e999}\n',
+            "s.jsonl:3: mrr is `inf`, not a finite number",
+        ),
+        ('\n{"query": "q1", "measure": "mrr", "value": true}\n', "s.jsonl:2: mrr is `True`, not a number"),
+        ('{"query": "q1", "mrr": 1}\n\n{"query": "q1", "mrr": 0}\n', "s.jsonl:3: mrr of query `q1` of s comes twice"),
+        ('{"query": "q1", "mrr": 1}\n[1]\n', "s.jsonl:2: expected an object"),
+    ],
+)
+def test_lines_of_jsonl_are_numbered_as_they_stand(tmp_path, text, message):
+    assert message in message_of(written(tmp_path / "s.jsonl", text))
+
+
+def test_rows_without_lines_are_numbered_by_themselves(tmp_path):
+    pl.DataFrame({"query": ["q1", None, None], "mrr": [1.0, None, 0.5]}).write_parquet(tmp_path / "t.parquet")
+    assert "t.parquet: the query of row 3 is missing" in message_of(tmp_path / "t.parquet")
+
+
+def test_what_is_no_table_is_told_and_no_riddle(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder.csv").mkdir()
+    text = written(tmp_path / "t.txt", "query,mrr\nq1,1\n")
+    for path in (tmp_path / "folder", text, "-", "no" * 3000):
+        assert "this is no table of scores" in message_of(path)
+        assert not holds_scores(str(path))
+    assert "cannot be read (Is a directory)" in message_of(tmp_path / "folder.csv")
+    assert not holds_scores(str(tmp_path / "folder.csv"))
+    (tmp_path / "torn.parquet").write_bytes(b"PAR1")
+    for read in (holds_scores, read_scores):
+        with pytest.raises(BadInput, match="cannot be read"):
+            read(str(tmp_path / "torn.parquet"))
+
+
+def test_a_text_in_another_encoding_is_told(tmp_path):
+    (tmp_path / "t.csv").write_bytes("query,mrr\nqü,1\n".encode("latin-1"))
+    assert "t.csv:2: the table cannot be read ('utf-8' codec" in message_of(tmp_path / "t.csv")
+
+
+# Headers
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns"),
+    [
+        ("t.csv", '"task","success"\na,1\n', ["task", "success"]),
+        ("t.csv", 'task, "success, or not"\na,1\n', ["task", "success, or not"]),
+        ("t.tsv", '\n"task"\tsuccess\na\t1\n', ["task", "success"]),
+        ("t.jsonl", '\n{"task": {"doc": 1}, "su,cc:ess": 1}\n', ["task", "su,cc:ess"]),
+        ("t.jsonl", "no JSON\n", []),
+        ("t.jsonl", "[1]\n", []),
+        ("t.csv", 'a,"b', []),
+        ("t.csv", "", []),
+    ],
+)
+def test_headers_are_read_as_the_table_is(tmp_path, name, text, columns):
+    source = Source(written(tmp_path / name, text))
+    assert header(source, source.ending.removeprefix(".")) == columns
+
+
+def test_quoted_headers_and_nested_objects_do_not_deceive(tmp_path):
+    assert is_trials(written(tmp_path / "a.csv", '"task","success"\n"a",1\n'))
+    assert holds_scores(written(tmp_path / "b.csv", '"query_id","ndcg@10"\n"a",1\n'))
+    assert holds_scores(written(tmp_path / "c.jsonl", '{"mrr": 1, "top": {"doc": "d1"}, "query": "q1"}\n'))
+    assert not holds_scores(written(tmp_path / "d.jsonl", '{"said": "query: 1", "mrr": 1}\n'))
+    assert not holds_scores(written(tmp_path / "e.csv", '"query","doc","score"\nq,d,1\n'))
+    assert not is_trials(written(tmp_path / "e.csv", '"query","doc","score"\nq,d,1\n'))
+
+
+def test_tags_are_read_by_the_same_rules(tmp_path):
+    path = written(tmp_path / "tags.csv", '"query","kind"\n\nq1,easy\nq2,\n')
+    assert read_tags(path) == {"q1": {"kind": "easy"}, "q2": {}}
+    with pytest.raises(BadInput, match=r"tags\.csv:4: the query is missing"):
+        read_tags(written(tmp_path / "tags.csv", "query,kind\nq1,easy\n\n,hard\n"))
+
+
+# Reports of rig
+
+
+def report(path, per_query, **more):
+    text = {"judge_fingerprint": "gpt", "metrics": [{"metric": "recall@10", "n": 5, "per_query": per_query}], **more}
+    return written(path, json.dumps(text, indent=1))
+
+
+def test_rigs_reports_are_compared_and_their_judges_too(tmp_path):
+    def made(name, shift, judge="gpt"):
+        return report(
+            tmp_path / f"{name}.json", [[f"q{i}", 0.1 * i + shift] for i in range(5)], judge_fingerprint=judge
+        )
+
+    old, new, other = made("old", 0.0), made("new", 0.05), made("other", 0.0, "claude")
+    done = invoke("compare", old, new, "-b", "old", "--json")
+    assert json.loads(done.stdout)["comparisons"][0]["difference"] == pytest.approx(0.05)
+    done = invoke("compare", old, other, "-b", "old")
+    assert isinstance(done.exception, Incomparable)
+    assert "judged by `gpt`, other by `claude`" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("per_query", "message"),
+    [
+        ([["q1", 1], ["q1", 0]], "r.json: recall@10 of query `q1` comes twice"),
+        ([["q1", float("inf")]], "r.json: recall@10 of query `q1` is `inf`, not a finite number"),
+        ([["q1", "x"]], "r.json: recall@10 of query `q1` is `x`, not a number"),
+        ([["", 1]], "r.json: a query of recall@10 is missing"),
+        ([[None, 1]], "r.json: a query of recall@10 is missing"),
+        ([["q1"]], "r.json: this is no report of rig"),
+        ({"q1": 1}, "r.json: this is no report of rig"),
+        (["q1"], "r.json: this is no report of rig"),
+    ],
+)
+def test_broken_reports_of_rig_are_told(tmp_path, per_query, message):
+    assert message in message_of(report(tmp_path / "r.json", per_query))
+
+
+def test_a_metric_twice_is_refused_and_a_missing_value_is_none(tmp_path):
+    twice = [{"metric": "mrr", "per_query": [["q1", 1]]}, {"metric": "mrr", "per_query": [["q2", 1]]}]
+    assert "r.json: mrr comes twice" in message_of(report(tmp_path / "r.json", [], metrics=twice))
+    assert "this is no report of rig" in message_of(report(tmp_path / "r.json", [], metrics=[]))
+    assert "this is no report of rig" in message_of(written(tmp_path / "r.json", '["per_query"]'))
+    path = report(tmp_path / "r.json", [["q1", None], ["q2", float("nan")], ["q3", 0.5]], convention="rig")
+    known, _ = read_scores(path)
+    assert known["r"].per_query["recall@10"] == {"q3": 0.5}
+    assert (known["r"].judge, known["r"].convention) == ("gpt", "rig")

@@ -1,0 +1,265 @@
+"""Vectors in files: what is written is read again, what is broken is named, and a subset reads no more than itself."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as some
+
+from ragauge.core.errors import BadInput, MissingExtra, UnknownName
+from ragauge.files.vectors import ENDINGS, read_vectors, write_vectors
+from ragauge.store_benchmarks.ann_benchmarks_hdf5 import read_hdf5, write_hdf5
+from ragauge.store_benchmarks.results import Truth, VectorSet
+
+KINDS = {".fvecs": "f4", ".ivecs": "i4", ".bvecs": "u1", ".fbin": "f4", ".ibin": "i4", ".u8bin": "u1", ".i8bin": "i1"}
+SHAPES = st.tuples(st.integers(1, 8), st.integers(1, 6))
+
+
+def arrays(kind: str):
+    return SHAPES.flatmap(
+        lambda shape: some.arrays(
+            kind,
+            shape,
+            elements={"allow_nan": False, "allow_infinity": False} if kind.startswith("f") else None,
+        )
+    )
+
+
+@pytest.mark.parametrize("packed", ["", ".gz"])
+@pytest.mark.parametrize("ending", [*KINDS, ".npy"])
+@given(data=st.data())
+def test_what_is_written_is_read_again_whole_and_in_part(tmp_path_factory, ending, packed, data):
+    matrix = data.draw(arrays(KINDS.get(ending, data.draw(st.sampled_from(["f2", "f4", "f8", "i8", "u1"])))))
+    path = tmp_path_factory.mktemp("vectors") / f"some{ending}{packed}"
+    write_vectors(path, matrix)
+    found = read_vectors(path)
+    assert found.vectors.dtype == matrix.dtype
+    assert found.ids == ()
+    np.testing.assert_array_equal(found.vectors, matrix)
+    few = data.draw(st.integers(1, len(matrix) + 2))
+    np.testing.assert_array_equal(read_vectors(path, limit=few).vectors, matrix[:few])
+
+
+@given(matrix=arrays("f4"), named=st.booleans())
+def test_parquet_keeps_vectors_and_ids(tmp_path_factory, matrix, named):
+    path = tmp_path_factory.mktemp("vectors") / "some.parquet"
+    ids = [f"d{i}" for i in range(len(matrix))] if named else []
+    write_vectors(path, matrix, ids)
+    found = read_vectors(path)
+    np.testing.assert_array_equal(found.vectors, matrix)
+    assert list(found.ids) == ids
+    assert len(read_vectors(path, limit=1).vectors) == 1
+
+
+def test_the_bytes_are_those_of_the_formats_by_hand(tmp_path):
+    rows = np.array([[1, 2], [3, 4], [5, 6]])
+    write_vectors(tmp_path / "a.fvecs", rows)
+    assert (tmp_path / "a.fvecs").read_bytes() == b"".join(struct.pack("<iff", 2, *row) for row in rows.tolist())
+    write_vectors(tmp_path / "a.bvecs", rows)
+    assert (tmp_path / "a.bvecs").read_bytes() == b"".join(struct.pack("<iBB", 2, *row) for row in rows.tolist())
+    write_vectors(tmp_path / "a.i8bin", rows)
+    assert (tmp_path / "a.i8bin").read_bytes() == struct.pack("<II6b", 3, 2, *rows.ravel().tolist())
+
+
+def test_a_number_that_looks_like_a_mark_of_text_is_a_number(tmp_path):
+    path = tmp_path / "many.u8bin"
+    path.write_bytes(b"\xef\xbb\xbf\x00" + struct.pack("<I", 2) + bytes(range(8)))
+    assert read_vectors(path, limit=3).vectors.tolist() == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_lists_of_neighbours_may_have_their_distances_behind_them(tmp_path):
+    near = np.array([[1, 0], [0, 1]], "<i4")
+    (tmp_path / "gt.ibin").write_bytes(struct.pack("<II", 2, 2) + near.tobytes() + np.ones((2, 2), "<f4").tobytes())
+    assert read_vectors(tmp_path / "gt.ibin").vectors.tolist() == near.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "words"),
+    [
+        ("a.fvecs", b"", "is empty"),
+        ("a.fvecs", struct.pack("<iff", 2, 1, 2)[:-1], r"ends in the middle of row 0 \(byte 11\)"),
+        ("a.fvecs", struct.pack("<iffi", 2, 1, 2, 2), r"ends in the middle of row 1 \(byte 16\)"),
+        ("a.bvecs", struct.pack("<iBBiBB", 2, 1, 2, 3, 1, 2), r"row 1 \(byte 6\) has 3 dimensions, the first has 2"),
+        ("a.fvecs", b"PAR1 and more", "first row would have 827474256 dimensions"),
+        ("a.ivecs", struct.pack("<i", -1), "would have -1 dimensions"),
+        ("a.fvecs", struct.pack("<iffiff", 2, 1, 2, 2, 1, float("nan")), "row 1 has a NaN"),
+        ("a.fbin", b"\x01\x00", r"ends in its header \(byte 2\)"),
+        ("a.fbin", struct.pack("<IIff", 2, 2, 1, 2), r"ends in row 1 \(byte 16\) of the 2"),
+        ("a.fbin", struct.pack("<IIff", 1, 1, 1, 2), "goes on for 4 bytes after its last row"),
+        ("a.fbin", struct.pack("<II", 5, 0), "5 rows of 0 dimensions"),
+        ("a.npy", b"no such thing", "does not begin like an .npy file"),
+        ("a.npy", b"\x93NUMPY\x01\x00", "cannot be read as an .npy file"),
+        ("a.parquet", b"PAR1", "cannot be read as Parquet"),
+        ("a.fvecs.gz", gzip.compress(struct.pack("<iff", 2, 1, 2), mtime=0)[:-6], "cannot be read to its end"),
+    ],
+)
+def test_what_is_broken_is_named_with_its_place(tmp_path, name, body, words):
+    (tmp_path / name).write_bytes(body)
+    with pytest.raises(BadInput, match=words) as caught:
+        read_vectors(tmp_path / name)
+    assert name in str(caught.value)
+    assert "\n\n" not in caught.value.message
+
+
+def test_a_subset_reads_no_further_than_itself(tmp_path):
+    whole, torn = tmp_path / "a.fvecs", tmp_path / "torn.fvecs"
+    write_vectors(whole, np.arange(20).reshape(10, 2))
+    torn.write_bytes(whole.read_bytes()[:-3])
+    assert len(read_vectors(torn, limit=9).vectors) == 9
+    (tmp_path / "torn.fvecs.gz").write_bytes(gzip.compress(whole.read_bytes())[:-9])
+    assert read_vectors(tmp_path / "torn.fvecs.gz", limit=1).vectors.tolist() == [[0, 1]]
+    with pytest.raises(BadInput, match="1 or more"):
+        read_vectors(whole, limit=0)
+
+
+def test_arrays_that_are_no_vectors_are_refused_and_no_code_is_loaded(tmp_path):
+    for array in (np.zeros(3), np.zeros((2, 3, 4)), np.zeros((2, 0)), np.array([["a"]])):
+        np.save(tmp_path / "a.npy", array)
+        with pytest.raises(BadInput, match="holds an array of shape"):
+            read_vectors(tmp_path / "a.npy")
+    np.save(tmp_path / "code.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(BadInput, match=r"cannot be read as an \.npy file"):
+        read_vectors(tmp_path / "code.npy")
+
+
+def test_an_npy_file_is_not_read_before_it_is_needed(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((4, 3), np.float32))
+    assert isinstance(read_vectors(tmp_path / "a.npy", limit=2).vectors.base, np.memmap)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"v": [[1.0, 2.0], [1.0]]}, "row 1 of the column 'v' has 1 dimensions, the first has 2"),
+        ({"v": [[1.0, 2.0], None]}, "row 1 of the column 'v' has nothing"),
+        ({"v": [[], []]}, "no column holds|has nothing"),
+        ({"v": [[1.0, None]]}, "row 0 of the column 'v' has an empty place"),
+        ({"v": [[1.0, float("inf")]]}, "row 0 has a NaN or an infinity"),
+        ({"a": [[1.0]], "b": [[2.0]]}, "several columns hold vectors: 'a', 'b'"),
+        ({"a": [1.0]}, "no column holds lists of numbers"),
+        ({"v": [[1.0], [2.0]], "id": ["x", "x"]}, "row 1 has the id 'x' of an earlier row"),
+        ({"v": [[1.0], [2.0]], "id": ["x", None]}, "row 1 has no id"),
+    ],
+)
+def test_parquet_that_holds_something_else_is_refused(tmp_path, columns, words):
+    pl.DataFrame(columns).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(BadInput, match=words):
+        read_vectors(tmp_path / "a.parquet")
+
+
+def test_of_several_columns_the_named_one_is_read(tmp_path):
+    pl.DataFrame({"a": [[1.0]], "embedding": [[2.0]], "b": [[3.0]]}).write_parquet(tmp_path / "a.parquet")
+    assert read_vectors(tmp_path / "a.parquet").vectors.tolist() == [[2]]
+    assert read_vectors(tmp_path / "a.parquet", column="b").vectors.tolist() == [[3]]
+    with pytest.raises(BadInput, match="'c' holds no vectors"):
+        read_vectors(tmp_path / "a.parquet", column="c")
+
+
+def test_what_a_format_cannot_hold_is_not_written(tmp_path):
+    for name, matrix, words in (
+        ("a.bvecs", [[1, 256]], "row 0 has a number that uint8 does not hold"),
+        ("a.bvecs", [[1, 2], [0.5, 1]], "row 1"),
+        ("a.fvecs", [[1e300]], "float32"),
+        ("a.npy", [1.0], "shape"),
+        ("a.fvecs", np.zeros((2, 0)), "no dimension"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            write_vectors(tmp_path / name, matrix)
+        assert not (tmp_path / name).exists()
+    with pytest.raises(BadInput, match="ids cannot be kept"):
+        write_vectors(tmp_path / "a.npy", [[1.0]], ["a"])
+    for do in (lambda: write_vectors(tmp_path / "a.fvec", [[1.0]]), lambda: read_vectors(_made(tmp_path / "a.fvec"))):
+        with pytest.raises(UnknownName, match=r"did you mean `\.fvecs`"):
+            do()
+    with pytest.raises(BadInput, match="cannot be read"):
+        read_vectors(tmp_path / "nowhere.fvecs")
+
+
+def _made(path):
+    path.write_bytes(b"1")
+    return path
+
+
+def test_every_format_is_told_of():
+    assert set(KINDS) | {".npy", ".parquet"} == set(ENDINGS)
+
+
+@pytest.fixture
+def hdf5(tmp_path):
+    h5py = pytest.importorskip("h5py")
+
+    def write(name="a.hdf5", distance="euclidean", **tables):
+        with h5py.File(tmp_path / name, "w") as file:
+            if distance is not None:
+                file.attrs["distance"] = distance
+            for key, table in tables.items():
+                file[key] = table
+        return tmp_path / name
+
+    return write
+
+
+BASE = np.array([[0, 0], [0, 1], [5, 5]], np.float32)
+
+
+@pytest.mark.parametrize(("distance", "metric"), [("euclidean", "l2"), ("angular", "cosine"), ("dot", "ip")])
+def test_a_file_of_ann_benchmarks_is_written_and_read(tmp_path, distance, metric):
+    h5py = pytest.importorskip("h5py")
+    near, far = np.array([[0, 1]]), np.array([[0.0, 1.0]])
+    data = VectorSet("made", BASE, BASE[:1], metric)
+    write_hdf5(tmp_path / "a.hdf5", data, Truth(near, far, metric, "numpy"))
+    with h5py.File(tmp_path / "a.hdf5") as file:
+        assert file.attrs["distance"] == distance
+        assert set(file) == {"train", "test", "neighbors", "distances"}
+    found = read_hdf5(tmp_path / "a.hdf5")
+    assert (found.name, found.metric) == ("a", metric)
+    np.testing.assert_array_equal(found.base, BASE)
+    np.testing.assert_array_equal(found.neighbours, near)
+    assert found.neighbours.dtype == np.int64
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.hdf5"]
+
+
+def test_neighbours_of_more_vectors_or_of_another_metric_are_left_out(hdf5):
+    path = hdf5(train=BASE, test=BASE, neighbors=np.zeros((3, 2), int))
+    assert read_hdf5(path).neighbours.shape == (3, 2)
+    assert read_hdf5(path, queries=2).neighbours.shape == (2, 2)
+    assert read_hdf5(path, limit=2).neighbours is None
+    assert read_hdf5(path, limit=2).base.shape == (2, 2)
+    assert read_hdf5(path, metric="cosine").neighbours is None
+
+
+def test_the_metric_may_stand_in_the_name_of_the_file(hdf5):
+    assert read_hdf5(hdf5("x-2-angular.hdf5", None, train=BASE, test=BASE)).metric == "cosine"
+    with pytest.raises(BadInput, match="does not say its distance"):
+        read_hdf5(hdf5("x.hdf5", None, train=BASE, test=BASE))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"train": BASE}, "has no `test`, but train"),
+        ({"distance": "jaccard", "train": BASE, "test": BASE}, "its distance is 'jaccard'"),
+        ({"train": BASE, "test": BASE[:, :1]}, "2 dimensions and `test` has 1"),
+        ({"train": BASE[0], "test": BASE}, "`train` is no table"),
+        ({"train": BASE * np.nan, "test": BASE}, "row 0 of `train` has a NaN"),
+    ],
+)
+def test_other_hdf5_files_are_refused(hdf5, options, words):
+    with pytest.raises(BadInput, match=words):
+        read_hdf5(hdf5(**options))
+
+
+def test_what_is_no_hdf5_is_named(tmp_path, monkeypatch):
+    pytest.importorskip("h5py")
+    (tmp_path / "a.h5").write_bytes(b"no")
+    with pytest.raises(BadInput, match="cannot be read as HDF5"):
+        read_hdf5(tmp_path / "a.h5")
+    monkeypatch.setitem(__import__("sys").modules, "h5py", None)
+    with pytest.raises(MissingExtra, match=r"pip install .*\[hdf5\]"):
+        read_hdf5(tmp_path / "a.h5")

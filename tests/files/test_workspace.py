@@ -1,0 +1,155 @@
+"""Atomic replacement of files under concurrent writers and kills, and removal of orphaned temporary files."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from ragauge.core.errors import BadInput
+from ragauge.files import workspace
+from ragauge.files.workspace import create_temporary_folder, replace_file, temporary_folder, whole_file
+
+WRITERS = 20
+WRITER = """
+import sys
+from ragauge.files.workspace import whole_file
+
+path, letter = sys.argv[1:]
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(20):
+    with whole_file(path) as out:
+        for _ in range(100):
+            out.write(letter.encode() * 1000)
+            out.flush()
+"""
+KILLED = """
+import os, signal, sys
+from ragauge.files.workspace import create_temporary_folder, replace_file
+from pathlib import Path
+
+print(create_temporary_folder("test"), flush=True)
+with replace_file(Path(sys.argv[1])) as path:
+    path.write_bytes(b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def start(code: str, *arguments: object) -> subprocess.Popen[str]:
+    words = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("name", ["result.txt", "result.txt.gz"])
+def test_whole_file_20_concurrent_writers_leave_one_whole_file(tmp_path, name):
+    path = tmp_path / name
+    writers = [start(WRITER, path, chr(ord("a") + number)) for number in range(WRITERS)]
+    for writer in writers:
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        writer.stdin.write("\n")
+        writer.stdin.flush()
+    ends = [(writer.communicate()[1], writer.returncode) for writer in writers]
+    assert ends == [("", 0)] * WRITERS
+    content = gzip.decompress(path.read_bytes()) if name.endswith(".gz") else path.read_bytes()
+    assert len(content) == 100_000
+    assert len(set(content)) == 1
+    assert [one.name for one in tmp_path.iterdir()] == [name]
+
+
+def test_replace_file_failure_keeps_the_old_file_and_no_temporary(tmp_path):
+    path = tmp_path / "a"
+    path.write_text("old")
+    with pytest.raises(RuntimeError), replace_file(path) as temporary:  # noqa: PT012
+        temporary.write_text("new")
+        raise RuntimeError
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_replace_file_gives_the_permissions_of_an_ordinary_file(tmp_path):
+    before = os.umask(0o027)
+    try:
+        with replace_file(tmp_path / "a") as temporary:
+            temporary.write_text("new")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+
+
+def test_replace_file_accepts_the_longest_name_of_a_file_system(tmp_path):
+    path = tmp_path / ("é" * 127)
+    with replace_file(path) as temporary:
+        temporary.write_text("new")
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+
+
+def test_temporary_files_of_killed_processes_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    path = tmp_path / "out" / "a"
+    killed = start(KILLED, path)
+    out, _ = killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+    folder = Path(out.strip())
+    assert folder.is_dir()
+    (orphan,) = path.parent.iterdir()
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(workspace, "_swept", set())
+    with replace_file(path) as temporary:
+        temporary.write_text("whole")
+    assert not orphan.exists()
+    with temporary_folder("test") as made:
+        assert not folder.exists()
+        assert made.is_dir()
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_temporary_files_of_living_processes_and_other_hosts_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    mine = create_temporary_folder("test")
+    elsewhere = tmp_path / "ragauge-test-000000-999999999-01234567"
+    elsewhere.mkdir()
+    (tmp_path / "ragauge-test").mkdir()
+    monkeypatch.setattr(workspace, "_swept", set())
+    with temporary_folder("test"):
+        assert {one.name for one in tmp_path.iterdir()} >= {mine.name, elsewhere.name, "ragauge-test"}
+
+
+def test_whole_file_writes_to_a_pipe_without_replacing_it(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
+    with whole_file(str(pipe)) as out:
+        out.write(b"through the pipe")
+    assert reader.communicate()[0] == b"through the pipe"
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_whole_file_folder_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="is a folder"), whole_file(str(tmp_path)):
+        pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_cli_terminated_command_removes_its_temporary_folder(tmp_path, number):
+    (tmp_path / "tmp").mkdir()
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    # Under nohup SIGHUP is ignored, and child processes inherit that.
+    code = f"import signal; signal.signal({int(number)}, signal.SIG_DFL); from ragauge.cli import main; main()"
+    words = [sys.executable, "-c", code, "stress", "-s", "sqlite-vec", "-d", "pydocs", "--way", "one by one"]
+    command = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while command.poll() is None and not list((tmp_path / "tmp").glob("ragauge-stress-*/work")):
+        pass
+    command.send_signal(number)
+    assert command.wait() == 128 + number
+    assert list((tmp_path / "tmp").iterdir()) == []

@@ -1,0 +1,609 @@
+"""Fusion: against ranx, by hand, and what must hold for any rankings."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+import subprocess
+import sys
+from itertools import permutations, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from command import forked
+from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.core.records import Run
+from ragauge.evaluation import evaluate
+from ragauge.files.readers import read_run
+from ragauge.fusion import fuse, tune
+from ragauge.fusion.methods import METHODS, default_norm, find_method, simplex
+from ragauge.fusion.normalisation import NORMALISATIONS
+from ragauge.fusion.query_fusion import fuse_query, fuse_runs, missing_queries, train
+from ragauge.fusion.tuning import cross_validated, split
+from strategies import names
+
+PLAIN = [name for name, row in METHODS.items() if row.training is None]
+LEARNING = [name for name, row in METHODS.items() if row.training is not None]
+RANX_NEEDS = {
+    "slidefuse": {"w": 2},
+    "gmnz": {"gamma": 0.7},
+    "logn_isr": {"sigma": 0.2},
+    "rbc": {"phi": 0.9},
+    "rrf": {"k": 17},
+}
+RANX_NEEDS |= {
+    name: {"weights": [0.4, 0.35, 0.25]} for name, row in METHODS.items() if name != "rrf" and "weights" in row.settings
+}
+
+
+def random_runs(seed: int, *, runs: int = 3, queries: int = 4, docs: int = 30):
+    """Runs without equal scores, the queries in ranx's order; each ranking has some of the documents."""
+    rng = random.Random(seed)
+    made = []
+    for _ in range(runs):
+        run = {}
+        for q in range(queries):
+            found = [f"d{i}" for i in range(docs) if rng.random() < 0.6] or ["d0"]
+            scores = rng.sample(range(1, 10**6), len(found))
+            run[f"q{q}"] = {doc: score / 1024 for doc, score in zip(found, scores, strict=True)}
+        made.append(run)
+    qrels = {f"q{q}": {f"d{i}": rng.randint(0, 2) for i in range(0, docs, 2)} | {"d1": 1} for q in range(queries)}
+    return made, qrels
+
+
+def transitive(run_count: int, docs: int, seed: int):
+    """Rankings of all documents that differ little, so that majorities agree on an order."""
+    rng = random.Random(seed)
+    lists = []
+    for _ in range(run_count):
+        order = list(range(docs))
+        at = rng.randrange(docs - 1)
+        order[at], order[at + 1] = order[at + 1], order[at]
+        lists.append({f"d{i}": float(docs - place) for place, i in enumerate(order)})
+    return lists
+
+
+# ranx is the oracle -----------------------------------------------------------------------------------------------
+
+SCALES = [None, "min-max", "max", "sum", "zmuv", "rank", "min-max-inverted", "borda"]
+ASKED = """
+import json, sys
+import ranx
+from ranx import fusion
+from ranx.normalization import norm_switch
+
+WORDS = {"bayesfuse": "log_odds", "mapfuse": "map_scores"}
+for line in sys.stdin:
+    job = json.loads(line)
+    params = job["params"]
+    if job["qrels"]:
+        scaled = norm_switch(job["norm"]) if job["norm"] else lambda run: run
+        past = [scaled(ranx.Run(run)) for run in job["past"]]
+        learned = getattr(fusion, job["method"] + "_train")(ranx.Qrels(job["qrels"]), past, **job["learning"])
+        params = params | {WORDS.get(job["method"], "probs"): learned}
+    runs = [ranx.Run(run) for run in job["runs"]]
+    fused = ranx.fuse(runs, norm=job["norm"], method=job["method"], params=params)
+    print(json.dumps({query: {d: float(s) for d, s in docs.items()} for query, docs in fused.run.items()}))
+"""
+
+
+def jobs():
+    """Every method with every normalisation on rankings without equal scores, for three runs and for two."""
+    for at, (method, scale, count) in enumerate(product(METHODS, SCALES, (3, 2))):
+        learns = METHODS[method].training is not None
+        if scale == "borda" and METHODS[method].sees != "scores":
+            continue  # after borda ranx takes ranks from the order of a set, which is another one each time
+        if "condorcet" in method:
+            if count == 2:
+                continue  # where votes are level ranx takes the order of a set, too
+            several = [transitive(3, 12, seed) for seed in range(at, at + 4)]
+            runs = [{f"q{q}": lists[i] for q, lists in enumerate(several)} for i in range(3)]
+        else:
+            runs, _ = random_runs(at, runs=count)
+        past, qrels = random_runs(1000 + at, runs=count, queries=6) if learns else (None, None)
+        params = {name: v[:count] if name == "weights" else v for name, v in RANX_NEEDS.get(method, {}).items()}
+        learning = {"n_segments": 7} if method == "probfuse" else {}
+        yield {
+            "method": method, "norm": scale, "runs": runs, "params": params,
+            "past": past, "qrels": qrels, "learning": learning,
+        }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ranx_says():
+    """What ranx answers."""
+    pytest.importorskip("ranx")
+    asked = list(jobs())
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ASKED],
+        input="".join(json.dumps(job) + "\n" for job in asked),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    return list(zip(asked, answers, strict=True))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_ranx_agrees_on_every_method_and_normalisation(method, ranx_says):
+    compared = 0
+    for job, theirs in ranx_says:
+        if job["method"] != method:
+            continue
+        scale = job["norm"] or "none"
+        trained = train(method, job["qrels"], job["past"], scale, **job["learning"]) if job["qrels"] else None
+        ours = fuse_runs(job["runs"], method, scale, trained=trained, **job["params"])
+        assert ours.keys() == theirs.keys()
+        for query in ours:
+            assert ours[query] == pytest.approx(theirs[query], abs=1e-9, rel=1e-9), (scale, query)
+            compared += 1
+    assert compared >= 28
+
+
+def test_names_and_number_of_methods_are_those_of_ranx():
+    assert len(METHODS) == 25
+    assert len(NORMALISATIONS) == 9  # those 7, `none`, and one for live hybrids
+    for name, row in METHODS.items():
+        assert find_method(name.replace("_", "-").upper()) is row
+    assert find_method("CombMNZ") is find_method("comb_mnz") is METHODS["mnz"]
+    assert fuse_query([{"a": 1.0}], "sum", "min_max") == fuse_query([{"a": 1.0}], "sum", "min-max")
+    with pytest.raises(UnknownName, match="did you mean `rrf`"):
+        fuse_query([{"a": 1.0}], "rff")
+    with pytest.raises(UnknownName, match="did you mean `zmuv`"):
+        fuse_query([{"a": 1.0}], "sum", "zmvu")
+    assert [default_norm(m) for m in ("rrf", "wsum", "segfuse", "posfuse")] == ["none", "min-max", "min-max", "none"]
+
+
+def test_every_method_and_normalisation_stands_in_the_docs_as_it_is_in_the_table():
+    page = (Path(__file__).parents[2] / "docs" / "fusion.md").read_text()
+    for name, row in METHODS.items():
+        line = next(line for line in page.splitlines() if line.startswith(f"| `{name}` | "))
+        assert row.says in line
+        assert row.paper in line
+        for setting, one in row.settings.items():
+            assert (f"`{setting}`" if one.default is None else f"`{setting}={one.default}`") in line
+    for name, scale in NORMALISATIONS.items():
+        assert f"| `{name}` | {scale.says} |" in page
+
+
+# By hand ----------------------------------------------------------------------------------------------------------
+
+BM25 = {"a": 12.0, "b": 9.0, "c": 4.0}
+DENSE = {"c": 0.9, "a": 0.8, "d": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "expected"),
+    [
+        ("rrf", {}, {"a": 1 / 61 + 1 / 62, "c": 1 / 63 + 1 / 61, "b": 1 / 62, "d": 1 / 63}),
+        ("rrf", {"k": 0, "weights": [2, 1]}, {"a": 2.5, "c": 2 / 3 + 1, "b": 1.0, "d": 1 / 3}),
+        ("wsum", {"weights": [0.6, 0.4]}, {"a": 0.6 + 0.4 * 0.75, "c": 0.4, "b": 0.6 * 0.625, "d": 0.0}),
+        ("sum", {}, {"a": 1.75, "c": 1.0, "b": 0.625, "d": 0.0}),
+        ("mnz", {}, {"a": 3.5, "c": 2.0, "b": 0.625, "d": 0.0}),
+        ("anz", {}, {"a": 0.875, "b": 0.625, "c": 0.5, "d": 0.0}),
+        ("med", {}, {"a": 0.875, "b": 0.625, "c": 0.5, "d": 0.0}),
+        ("max", {}, {"c": 1.0, "a": 1.0, "b": 0.625, "d": 0.0}),
+        ("min", {}, {"a": 0.75, "b": 0.625, "d": 0.0, "c": 0.0}),
+        ("isr", {}, {"a": 2 * (1 + 1 / 4), "c": 2 * (1 / 9 + 1), "b": 1 / 4, "d": 1 / 9}),
+        ("log_isr", {}, {"a": 1.25 * math.log(2), "c": (1 / 9 + 1) * math.log(2), "d": 0.0, "b": 0.0}),
+        # Four candidates; each ranking gives 4, 3, 2 and the document that it lacks the 1 that is left.
+        ("bordafuse", {}, {"a": 7.0, "c": 6.0, "b": 4.0, "d": 3.0}),
+        ("rbc", {"phi": 0.5}, {"a": 0.75, "c": 0.625, "b": 0.25, "d": 0.125}),
+        # a and c are level (1:1), both beat d; a beats b, c and b are level, b and d too.
+        ("condorcet", {}, {"a": 1 + 0.5 + 1 + 1, "c": 1 + 0.5 + 0.5 + 1, "b": 1 + 0.5 + 0.5, "d": 1 + 0.5}),
+    ],
+)
+def test_values_worked_by_hand(method, params, expected):
+    found = fuse_query([BM25, DENSE], method, **params)
+    assert found == pytest.approx(expected)
+    assert list(found) == list(expected)
+
+
+def test_condorcet_counts_victories_where_majorities_go_round():
+    circle = [{"a": 3.0, "b": 2.0, "c": 1.0}, {"b": 3.0, "c": 2.0, "a": 1.0}, {"c": 3.0, "a": 2.0, "b": 1.0}]
+    assert fuse_query(circle, "condorcet") == {"c": 2.0, "b": 2.0, "a": 2.0}
+    assert list(fuse_query(circle, "w_condorcet", weights=[0.5, 0.3, 0.1])) == ["a", "b", "c"]
+    # 0.1 + 0.2 is not 0.3 in floats, but these votes are level
+    two = {"a": 2.0, "b": 1.0}
+    assert fuse_query([two, two, {"b": 2.0, "a": 1.0}], "w_condorcet", weights=[0.1, 0.2, 0.3]) == {"b": 1.5, "a": 1.5}
+
+
+def test_condorcet_compares_many_documents_in_parts(monkeypatch):
+    from ragauge.fusion import untrained_methods
+
+    lists = [run["q0"] for run in random_runs(5, docs=50)[0]]
+    whole = fuse_query(lists, "condorcet")
+    monkeypatch.setattr(untrained_methods, "_CELLS", 60)
+    assert fuse_query(lists, "condorcet") == whole
+
+
+@pytest.mark.parametrize(
+    ("norm", "expected"),
+    [
+        ("none", {"a": 12.0, "b": 9.0, "c": 4.0}),
+        ("min-max", {"a": 1.0, "b": 0.625, "c": 0.0}),
+        ("min-max-inverted", {"c": 1.0, "b": 0.375, "a": 0.0}),
+        ("max", {"a": 1.0, "b": 0.75, "c": 1 / 3}),
+        ("sum", {"a": 8 / 13, "b": 5 / 13, "c": 0.0}),
+        ("rank", {"a": 1.0, "b": 2 / 3, "c": 1 / 3}),
+        ("borda", {"a": 1.0, "b": 2 / 3, "c": 1 / 3}),
+    ],
+)
+def test_normalisations_by_hand(norm, expected):
+    found = fuse_query([BM25], "sum", norm)
+    assert found == pytest.approx(expected)
+    assert list(found) == list(expected)
+
+
+def test_zmuv_has_zero_mean_and_unit_variance():
+    values = list(fuse_query([BM25], "sum", "zmuv").values())
+    assert (np.mean(values), np.std(values)) == pytest.approx((0, 1))
+
+
+@pytest.mark.parametrize("norm", ["min-max", "min-max-inverted", "sum", "zmuv"])
+def test_scores_that_are_all_alike_become_0(norm):
+    assert fuse_query([{"a": 0.1, "b": 0.1, "c": 0.1}], "sum", norm) == {"c": 0.0, "b": 0.0, "a": 0.0}
+    assert fuse_query([{"a": 7.0}], "sum", norm) == {"a": 0.0}
+
+
+# What must hold for any rankings ----------------------------------------------------------------------------------
+
+rankings = st.lists(
+    st.dictionaries(names("d", 9), st.sampled_from([-1.0, 0.0, 0.25, 0.5, 3.0]), max_size=10), min_size=1, max_size=4
+)
+
+
+def learned(method, runs):
+    qrels = {"q": {"d1": 1, "d2": 0, "d3": 2}}
+    return train(method, qrels, [{"q": run} for run in runs]) if METHODS[method].training else None
+
+
+@given(rankings, st.sampled_from(list(METHODS)), st.sampled_from([n for n in NORMALISATIONS if n != "max"]), st.data())
+def test_the_order_of_dictionaries_never_counts_and_inputs_stay_as_they_were(runs, method, norm, data):
+    trained = learned(method, runs)
+    before = copy.deepcopy(runs)
+    found = fuse_query(runs, method, norm, trained=trained)
+    assert runs == before
+    assert [list(run) for run in runs] == [list(run) for run in before]
+    shuffled = [dict(data.draw(st.permutations(list(run.items())))) for run in runs]
+    again = fuse_query(shuffled, method, norm, trained=trained)
+    assert list(again.items()) == list(found.items())
+    assert set(found) == {doc for run in runs for doc in run}
+    assert list(found.items()) == sorted(found.items(), key=lambda p: (p[1], p[0]), reverse=True)
+    assert all(type(value) is float and math.isfinite(value) for value in found.values())
+
+
+@given(rankings, st.sampled_from(PLAIN))
+def test_the_order_of_unweighted_runs_never_counts(runs, method):
+    found = list(fuse_query(runs, method).items())
+    for order in permutations(runs):
+        assert list(fuse_query(order, method).items()) == found
+
+
+def test_tied_scores_are_ranked_by_id_descending_as_trec_eval_does():
+    assert fuse_query([{"a": 1.0, "b": 1.0}], "isr") == {"b": 1.0, "a": 0.25}
+    assert list(fuse_query([{"a": 2.0, "x": 1.0}, {"b": 9.0, "y": 8.0}])) == ["b", "a", "y", "x"]
+    # as distances: the two nearest are level, so ids decide among them too
+    assert fuse_query([{"a": 1.0, "b": 1.0, "c": 5.0}], "isr", "min-max-inverted") == {"b": 1.0, "a": 0.25, "c": 1 / 9}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_empty_rankings_are_retrievers_that_found_nothing(method):
+    runs = [{"a": 2.0, "b": 1.0}, {}]
+    trained = learned(method, runs)
+    assert list(fuse_query(runs, method, trained=trained)) in (["a", "b"], ["b", "a"])
+    assert fuse_query([{}, {}], method, trained=trained) == {}
+    for norm in NORMALISATIONS:
+        assert set(fuse_query(runs, method, norm, trained=trained)) == {"a", "b"}
+    one = learned(method, runs[:1])
+    assert set(fuse_query(runs[:1], method, trained=one)) == {"a", "b"}
+    with pytest.raises(BadInput, match="nothing to fuse"):
+        fuse_query([], method, trained=trained)
+
+
+def test_ranks_are_those_of_the_scores_given_even_where_scaling_rounds_two_to_one():
+    close = {"b": 1.0, "a": 1.0 + 2**-52, "far": -1e6}
+    assert fuse_query([close], "isr", "min-max") == fuse_query([close], "isr", "none")
+
+
+def test_numbers_of_other_kinds_are_read_as_floats():
+    found = fuse_query([{"a": np.float32(0.5), "b": 1, "c": np.int64(3)}], "sum", "none")
+    assert found == {"c": 3.0, "b": 1.0, "a": 0.5}
+    assert {type(v) for v in found.values()} == {float}
+    assert fuse_query([BM25, DENSE], "wsum", weights=np.array([1, 0])) == fuse_query(
+        [BM25, DENSE], "wsum", weights=[1, 0]
+    )
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, None, "0.5", 10**400])
+def test_scores_that_are_no_finite_numbers_are_refused_by_name(odd):
+    with pytest.raises(BadInput, match="document `b`"):
+        fuse_query([{"a": 1.0, "b": odd}])
+    with pytest.raises(BadInput, match="query `q1`: the score of document `b`"):
+        fuse_runs([{"q1": {"a": 1.0, "b": odd}}])
+
+
+def test_max_does_not_divide_by_a_best_score_that_is_negative():
+    with pytest.raises(BadInput, match="divides by it"):
+        fuse_query([{"a": -1.0, "b": -2.0}], "sum", "max")
+    assert fuse_query([{"a": 0.0}, {}], "sum", "max") == {"a": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "message"),
+    [
+        ("rrf", {"k": -1}, "`k` of rrf must be a number of 0 or more, not -1"),
+        ("rrf", {"k": "60"}, "must be a number"),
+        ("rrf", {"phi": 1}, "rrf has no parameter `phi`"),
+        ("sum", {"k": 1}, "it has none"),
+        ("rbc", {"phi": 1.0}, "less than 1"),
+        ("logn_isr", {"sigma": 2}, "from 0 to 1"),
+        ("gmnz", {"gamma": math.nan}, "must be a number"),
+        ("gmnz", {"gamma": 5000}, "from -9 to 9"),
+        ("wsum", {"weights": [0.5, 0.3, 0.2]}, "3 weights are given for 2 runs"),
+        ("wsum", {"weights": [-1, 2]}, "0 or more"),
+        ("wsum", {"weights": [0, 0]}, "not all 0"),
+        ("wsum", {"weights": 3}, "one number"),
+        ("wsum", {"weights": []}, "one number"),
+    ],
+)
+def test_bad_parameters_are_named(method, params, message):
+    with pytest.raises(BadInput, match=message):
+        fuse_query([BM25, DENSE], method, **params)
+
+
+def test_unequal_sets_of_queries_are_joined():
+    runs = [{"q2": {"a": 1.0}, "q1": {"a": 1.0}}, {"q3": {"b": 1.0}, "q1": {"b": 1.0}}]
+    found = fuse_runs(runs, "isr")
+    assert found == {"q2": {"a": 1.0}, "q1": {"b": 1.0, "a": 1.0}, "q3": {"b": 1.0}}
+    assert list(found) == ["q2", "q1", "q3"]
+    assert missing_queries(runs) == [1, 1]
+    assert fuse_runs(runs, "isr", depth=1)["q1"] == {"b": 1.0}
+    with pytest.raises(BadInput, match="keeps nothing"):
+        fuse_runs(runs, "isr", depth=0)
+
+
+# Learning and tuning ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_learned_by_hand():
+    qrels = {"q1": {"a": 1, "z": 1}, "q2": {"b": 2}}
+    run = {"q1": {"a": 3.0, "b": 2.0, "z": 1.0}, "q2": {"a": 2.0, "b": 1.0}}
+    assert train("mapfuse", qrels, [run]).rows[0] == pytest.approx([((1 + 2 / 3) / 2 + 1 / 2) / 2])
+    assert train("posfuse", qrels, [run]).rows[0] == pytest.approx([0.5, 0.5, 1.0])
+    assert train("probfuse", qrels, [run], n_segments=2).rows[0] == pytest.approx([0.25, 1.0])
+    assert train("segfuse", qrels, [run]).rows[0][0] == pytest.approx((2 / 5 + 1 / 5) / 2)
+    assert train("bayesfuse", qrels, [run]).rows[0][0] == pytest.approx(math.log(0.3 / 0.7))
+    assert train("mapfuse", qrels, [run], rel=2).rows[0] == pytest.approx([0.25])
+
+
+def test_methods_that_learn_refuse_what_does_not_fit():
+    qrels, runs = {"q": {"a": 1}}, [{"q": BM25}, {"q": DENSE}]
+    with pytest.raises(MissingEvidence, match="must first learn"):
+        fuse_runs(runs, "posfuse")
+    with pytest.raises(BadInput, match="what mapfuse learned about 2 runs is given to posfuse"):
+        fuse_runs(runs, "posfuse", trained=train("mapfuse", qrels, runs))
+    with pytest.raises(BadInput, match="for 1 runs"):
+        fuse_runs(runs[:1], "posfuse", trained=train("posfuse", qrels, runs))
+    with pytest.raises(BadInput, match="belongs to training"):
+        fuse_runs(runs, "probfuse", trained=train("probfuse", qrels, runs), n_segments=3)
+    with pytest.raises(BadInput, match="rrf learns nothing"):
+        train("rrf", qrels, runs)
+    with pytest.raises(BadInput, match="rrf learns nothing"):
+        fuse_runs(runs, "rrf", trained=train("mapfuse", qrels, runs))
+    with pytest.raises(MissingEvidence):
+        train("posfuse", {}, runs)
+
+
+@pytest.mark.parametrize("method", LEARNING)
+def test_ranks_below_all_that_were_seen_in_training_do_no_harm(method):
+    trained = train(method, {"q": {"a": 1}}, [{"q": BM25}, {"q": DENSE}])
+    deep = {f"d{i:05}": float(6000 - i) for i in range(6000)}
+    found = fuse_query([deep, {}], method, trained=trained)
+    assert len(found) == 6000
+    assert all(map(math.isfinite, found.values()))
+
+
+def scorer(qrels, measure="ndcg@10"):
+    return lambda fused: evaluate({q: qrels[q] for q in fused}, fused, measure).per_query[measure]
+
+
+@pytest.mark.parametrize("method", ["wsum", "rrf", "rbc", "posfuse", "probfuse", "slidefuse", "bayesfuse"])
+def test_a_fold_is_fused_the_same_whatever_its_own_judgments_are(method):
+    runs, qrels = random_runs(7, queries=12)
+    first = cross_validated(runs, qrels, method, score=scorer(qrels), folds=3)
+    for fold in first.folds:
+        rng = random.Random(1)
+        changed = {q: {d: rng.randint(0, 2) for d in docs} if q in fold.queries else docs for q, docs in qrels.items()}
+        again = cross_validated(runs, changed, method, score=scorer(changed), folds=3)
+        assert fold in again.folds
+        for query in fold.queries:
+            assert list(again.run[query].items()) == list(first.run[query].items())
+    assert {q for fold in first.folds for q in fold.queries} == set(qrels)
+    assert sum(len(fold.queries) for fold in first.folds) == len(qrels)
+
+
+def test_tuning_finds_the_run_that_is_better_and_shows_its_optimism():
+    rng = random.Random(3)
+    qrels = {f"q{i}": {f"d{j}": int(j < 3) for j in range(20)} for i in range(20)}
+    good = {q: {f"d{j}": (j < 3) + rng.gauss(0, 0.4) for j in range(20)} for q in qrels}
+    noise = {q: {f"d{j}": rng.gauss(0, 1) for j in range(20)} for q in qrels}
+    tuned = cross_validated([good, noise], qrels, "wsum", score=scorer(qrels))
+    assert tuned.params["weights"][0] >= 0.7
+    assert len(tuned.folds) == 5
+    assert tuned.tried[0][0] == {"weights": (0.5, 0.5)}
+    assert max(value for _, value in tuned.tried) == pytest.approx(tuned.in_sample_mean)
+    assert tuned.optimism == pytest.approx(tuned.in_sample_mean - tuned.mean)
+    assert tuned.optimism >= 0
+    assert tuned.scores == pytest.approx(scorer(qrels)({q: tuned.run[q] for q in qrels}))
+    assert tuned.norm == "min-max"
+
+
+def test_a_method_that_learns_positions_by_heart_is_seen_to_be_optimistic():
+    runs, qrels = random_runs(11, queries=10)
+    tuned = cross_validated(runs, qrels, "posfuse", score=scorer(qrels, "map"))
+    assert tuned.optimism > 0.01
+    assert tuned.trained is not None
+    assert tuned.trained.queries == 10
+    assert fuse_runs(runs, "posfuse", trained=tuned.trained)["q0"]
+
+
+def test_queries_without_judgments_get_what_all_judged_ones_chose():
+    runs, qrels = random_runs(13, queries=8)
+    judged = {q: qrels[q] for q in list(qrels)[:6]}
+    tuned = cross_validated(runs, judged, "rrf", score=scorer(judged), folds=2)
+    assert set(tuned.run) == set(qrels)
+    assert tuned.run["q7"] == fuse_runs(runs, "rrf", **tuned.params)["q7"]
+    assert set(tuned.scores) == set(judged)
+
+
+def test_grids_may_be_given_as_values_or_as_combinations():
+    runs, qrels = random_runs(17, queries=6)
+    values = cross_validated(
+        runs, qrels, "rrf", score=scorer(qrels), folds=2, grid={"k": [1, 60], "weights": [None, [1, 2, 3]]}
+    )
+    listed = cross_validated(
+        runs, qrels, "rrf", score=scorer(qrels), folds=2, grid=[dict(params) for params, _ in values.tried]
+    )
+    assert len(values.tried) == 4
+    assert listed.run == values.run
+    both = cross_validated(runs, qrels, "probfuse", score=scorer(qrels), folds=2, grid={"n_segments": [2, 4]})
+    assert both.params["n_segments"] in (2, 4)
+
+
+def test_tuning_refuses_what_makes_no_sense():
+    runs, qrels = random_runs(19, queries=4)
+    with pytest.raises(BadInput, match="4 judged queries cannot be split into 5 folds"):
+        cross_validated(runs, qrels, "rrf", score=scorer(qrels))
+    with pytest.raises(BadInput, match="cannot hold anything out"):
+        cross_validated(runs, qrels, "rrf", score=scorer(qrels), folds=1)
+    with pytest.raises(BadInput, match="nothing to tune"):
+        cross_validated(runs, qrels, "isr", score=scorer(qrels), folds=2)
+    with pytest.raises(BadInput, match="grid is empty"):
+        cross_validated(runs, qrels, "rrf", score=scorer(qrels), folds=2, grid=[])
+    with pytest.raises(BadInput, match="has no parameter `phi`"):
+        cross_validated(runs, qrels, "rrf", score=scorer(qrels), folds=2, grid={"phi": [1]})
+    with pytest.raises(MissingEvidence, match="scores none"):
+        cross_validated(runs, qrels, "rrf", score=lambda fused: {}, folds=2)
+
+
+def test_folds_depend_on_the_seed_and_not_on_the_order_of_queries():
+    queries = [f"q{i}" for i in range(11)]
+    assert split(queries, 3, 0) == split(queries[::-1], 3, 0)
+    assert split(queries, 3, 0) != split(queries, 3, 1)
+    assert sorted(map(len, split(queries, 3, 0))) == [3, 4, 4]
+
+
+@pytest.mark.parametrize("runs", range(1, 20))
+def test_default_weights_are_few_begin_even_and_sum_to_1(runs):
+    grid = simplex(runs)
+    assert len(grid) <= 101
+    assert grid[0] == (1 / runs,) * runs
+    assert len(set(grid)) == len(grid)
+    assert all(math.isclose(sum(weights), 1) and len(weights) == runs for weights in grid)
+
+
+# The verbs --------------------------------------------------------------------------------------------------------
+
+
+def test_runs_from_anywhere_are_fused_under_a_name_that_says_how(tmp_path):
+    import polars as pl
+
+    path = tmp_path / "bm25.run"
+    path.write_text("q1 Q0 a 1 2.0 t\nq1 Q0 b 2 1.0 t\n")
+    record = Run(pl.DataFrame({"query": ["q1"], "doc": ["b"], "score": [0.5]}), "dense")
+    found = fuse([path, record, {"q1": {"c": 1.0}}], "comb_sum", "rank")
+    assert found.name == "sum(bm25+dense+3)"
+    assert found.nested == {"q1": {"b": 1.5, "c": 1.0, "a": 1.0}}
+    assert fuse({"x": str(path), "y": record}, weights=[1, 0], k=0).name == "rrf(x+y)"
+    assert fuse([path, path]).name == "rrf(bm25+bm25.2)"
+    assert evaluate({"q1": {"b": 1}}, found, "mrr").means["mrr"] == 1.0
+    for one in (path, record, {"q1": {"c": 1.0}}):
+        with pytest.raises(BadInput, match="this is one run"):
+            fuse(one)
+
+
+def test_a_document_twice_in_a_ranking_is_refused(tmp_path):
+    path = tmp_path / "twice.run"
+    path.write_text("q1 Q0 a 1 2.0 t\nq1 Q0 a 2 1.0 t\n")
+    with pytest.raises(BadInput, match="document `a` stands twice in the ranking of query `q1`"):
+        fuse([path, {"q1": {"c": 1.0}}])
+
+
+def test_tune_goes_by_one_measure():
+    runs, qrels = random_runs(23, queries=6)
+    tuned = tune(qrels, runs, "rrf", measure="nDCG@5", folds=3)
+    assert tuned.mean == pytest.approx(np.mean(list(tuned.scores.values())))
+    with pytest.raises(BadInput, match="tuning goes by one"):
+        tune(qrels, runs, "rrf", measure="all_trec", folds=3)
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Run `fuse` in a folder with judgments and two runs."""
+    rng = random.Random(0)
+    (tmp_path / "qrels.txt").write_text("".join(f"q{i} 0 d{rng.randrange(5)} 1\n" for i in range(6)))
+    for name, count in (("bm25", 6), ("dense", 5)):
+        rows = [f"q{i} Q0 d{j} 1 {rng.random()} {name}\n" for i in range(count) for j in range(5)]
+        (tmp_path / f"{name}.run").write_text("".join(rows))
+
+    def run(*arguments, fails=False):
+        done = forked(["-m", "ragauge", "fuse", *arguments], tmp_path)
+        assert (done.returncode != 0) == fails, done.stderr
+        return done
+
+    return run
+
+
+def test_the_command_writes_a_run_and_says_what_it_did(command, tmp_path):
+    done = command("bm25.run", "dense.run")
+    assert done.stdout.splitlines()[0].endswith("rrf(bm25+dense)")
+    assert done.stderr.splitlines() == [
+        "note: rrf(k=60), norm none: 2 runs, 6 queries",
+        "note: dense lacks 1 of 6 queries; the other runs decide there",
+    ]
+    done = command(
+        "bm25.run", "dense.run", "-o", "out.json", "--method", "wsum", "--weights", "0.7,0.3", "--depth", "2"
+    )
+    assert done.stdout == ""
+    assert "wsum(weights=0.7,0.3), norm min-max" in done.stderr
+    assert {len(docs) for docs in read_run(tmp_path / "out.json").nested.values()} == {2}
+    assert "k=5" in command("bm25.run", "dense.run", "--set", "k=5").stderr
+
+
+def test_the_command_tunes(command):
+    done = command("bm25.run", "dense.run", "--tune", "qrels.txt", "--method", "wsum", "--folds", "3", "-m", "mrr")
+    lines = done.stderr.splitlines()
+    assert [line.split(",")[0] for line in lines if "fold " in line][:3] == [f"note: fold {i}" for i in (1, 2, 3)]
+    assert any(line.startswith("note: mrr out of fold 0.") and "in sample 0." in line for line in lines)
+    assert any(line.startswith("note: all judged queries together choose weights=") for line in lines)
+    assert "trained on the others" in command("bm25.run", "--tune", "qrels.txt", "--method", "mapfuse").stderr
+
+
+def test_the_command_refuses_in_one_sentence(command):
+    for arguments, message in [
+        ([], "nothing to fuse"),
+        (["bm25.run", "dense.run", "--weights", "1,2,3"], "3 weights are given for 2 runs"),
+        (["bm25.run", "dense.run", "--set", "k"], "sets nothing"),
+        (["bm25.run", "dense.run", "--set", "k=high"], "`k` cannot be `high`"),
+        (["bm25.run", "dense.run", "--method", "rff"], "did you mean `rrf`?"),
+        (["bm25.run", "dense.run", "--tune", "qrels.txt", "--set", "k=1"], "--tune chooses the parameters itself"),
+        (["bm25.run", "dense.run", "--method", "posfuse"], "must first learn"),
+        (["-", "-"], "standard input can be read once"),
+    ]:
+        assert message in command(*arguments, fails=True).stderr
+
+
+def test_the_list_fits_80_columns_and_has_every_name(command):
+    lines = command("--list").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    first = {line.split()[0] for line in lines if line}
+    assert set(METHODS) | set(NORMALISATIONS) <= first

@@ -1,0 +1,1426 @@
+"""Gates: every kind of rule by figures made by hand, and that nothing passes which cannot be told."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import ttest_1samp, ttest_rel
+
+import ragauge
+from command import command_in
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput, CheckFailed, Incomparable, UnknownName
+from ragauge.core.records import ByMeasure, Dataset, Judgments, Run, Scores
+from ragauge.evaluation.indicators import Figure, find
+from ragauge.gates import report as reports
+from ragauge.gates.results import Check, Gate, Rule
+from ragauge.gates.rule_grammar import parse, read_gate, texts_of
+from ragauge.measures.conventions import PRESETS
+from ragauge.stats.paired_tests import swap_test
+
+ROOT = Path(__file__).parents[2]
+
+
+def scores(name="run", lower=(), convention="default", judge="", **columns):
+    """Scores made by hand; a measure is a list of values of the queries q0, q1, …"""
+    n = max(map(len, columns.values()))
+    values = {m.replace("_at_", "@"): np.array(column, float) for m, column in columns.items()}
+    unscored = {
+        m: {f"q{i}": "the measure gave no number" for i, v in enumerate(column.tolist()) if math.isnan(v)}
+        for m, column in values.items()
+    }
+    means = {m: float(np.nanmean(c)) if not np.isnan(c).all() else math.nan for m, c in values.items()}
+    return Scores(
+        name,
+        convention,
+        [f"q{i}" for i in range(n)],
+        ByMeasure(values, str),
+        ByMeasure(means, str),
+        ByMeasure(unscored, str),
+        lower_is_better=frozenset(lower),
+        judge=judge,
+    )
+
+
+def first(run, rule, **settings):
+    """The check of the only rule that is given."""
+    return ragauge.gate(run, rule, **settings).checks[0]
+
+
+def passes(run, rule, **settings):
+    return first(run, rule, **settings).passed
+
+
+def timings(milliseconds, status=None, stage=None):
+    """Times of the queries q0, q1, … asked one after the other."""
+    n = len(milliseconds)
+    total = [int(one * 1e6) for one in milliseconds]
+    return pl.DataFrame(
+        {
+            "query": [f"q{i}" for i in range(n)],
+            "repeat": [0] * n,
+            "session": [1] * n,
+            "status": status or ["ok"] * n,
+            "error": [None] * n,
+            "attempts": [1] * n,
+            "began_ns": [sum(total[:i]) for i in range(n)],
+            "embed_ns": [None] * n if stage is None else [int(one * 1e6) for one in stage],
+            "total_ns": total,
+        }
+    )
+
+
+# The grammar
+
+
+def read(text):
+    return parse(text, lambda name: find(name, PRESETS["default"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("ndcg@10 >= 0.40", "ndcg@10 >= 0.4"),
+        ("nDCG@10>=.4", "ndcg@10 >= 0.4"),
+        ("P_10 > 1e-1", "precision@10 > 0.1"),
+        ("Hit Rate@5 ≥ 0.5", "hit_rate@5 >= 0.5"),
+        ("recall(of=capped)@10 < 1", "recall(of=capped)@10 < 1"),
+        ("unj@10 <= 0.1", "unjudged@10 <= 0.1"),
+        ("  RR   Drop<=0.01 ", "mrr drop <= 0.01"),
+        ("mrr drops < 2 %", "mrr drop < 2%"),
+        ("mrr drop <= -0.01", "mrr drop <= -0.01"),
+        ("p95_ms RISE <= 10%", "p95_ms rise <= 10%"),
+        ("Embed_P95_ms <= 3", "Embed_p95_ms <= 3"),
+        ("total_p50_ms <= 3", "p50_ms <= 3"),
+        ("mrr NOT  worse", "mrr not worse"),
+        ("map better", "map better"),
+        ("map noninferior by 0.02", "map non-inferior by 0.02"),
+        ("map Non-Inferior by 2% by topic", "map non-inferior by 2% by topic"),
+        ("map not worse in topic = files and folders", "map not worse in topic=files and folders"),
+        ("ndcg@10 >= 0.4 by complexity", "ndcg@10 >= 0.4 by complexity"),
+        ("failed <= 1%", "failed <= 1%"),
+        ("queries >= 100", "queries >= 100"),
+        ("throughput drop <= 5%", "throughput drop <= 5%"),
+    ],
+)
+def test_a_rule_is_understood_however_it_is_written(text, canonical):
+    assert str(read(text)) == canonical
+    assert read(canonical) == read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "begins with a figure"),
+        (">= 0.4", "begins with a figure"),
+        ("ndcg@10", "after `ndcg@10` comes >= x"),
+        ("ndcg@10 => 0.4", "cannot be read from `=> 0.4` on"),
+        ("ndcg@10 == 0.4", "cannot be read from `== 0.4` on"),
+        ("ndcg@10 >= good", "after `ndcg@10 >=` comes a number"),
+        ("ndcg@10 >= 1e999", "a number"),
+        ("ndcg@10 >= nan", "after `ndcg@10 >=` comes a number"),
+        ("ndcg@10 >= 0,4", "after `ndcg@10 >= 0` comes nothing"),
+        ("ndcg@10 drop >= 0.1", "after `ndcg@10 drop` comes <= and a number"),
+        ("ndcg@10 non-inferior 0.1", "after `ndcg@10 non-inferior` comes `by`"),
+        ("ndcg@10 non-inferior by 0", "not above 0"),
+        ("ndcg@10 not worse in topic", "after `ndcg@10 not worse in` comes TAG=VALUE"),
+        ("ndcg@10 not worse by topic=files", "comes a tag"),
+        ("ndcg@10 >= 40%", "`ndcg@10 >= 0.4`"),
+        ("p95_ms drop <= 5", "`p95_ms rise <= 5`"),
+        ("ndcg@10 rise <= 0.1", "`ndcg@10 drop <= 0.1`"),
+        ("unjudged@10 drop <= 0.1", "`unjudged@10 rise <= 0.1`"),
+        ("throughput not worse", "`throughput drop <= 5%`"),
+        ("gm_map not worse", "cannot be tested"),
+        ("f1(of=means)@5 better", "cannot be tested"),
+        ("throughput >= 3 by topic", "whole run"),
+        ("f1(of=means)@5 >= 0.3 by topic", "whole run"),
+    ],
+)
+def test_a_rule_that_cannot_be_read_says_how_far_it_was_understood(text, said):
+    with pytest.raises(BadInput) as error:
+        read(text)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("ndcg@10 not worse by 0.02", "hint: `ndcg@10 non-inferior by 0.02`"),
+        ("P_10 not worse by 2 % by topic", "hint: `precision@10 non-inferior by 2 % by topic`"),
+        ("ndcg@10 better by 0.02", "hint: `ndcg@10 drop <= -0.02` asks for a mean that is better by so much"),
+        ("p95_ms better by 5", "hint: `p95_ms rise <= -5` asks"),
+        ("ndcg@10 not worse than bm25", "by `--baseline bm25` (-b)"),
+        ("ndcg@10 non-inferior to runs/bm25 by 0.02", "by `--baseline runs/bm25` (-b)"),
+        ("ndcg@10 drop <= 2% from bm25", "by `--baseline bm25` (-b)"),
+        ("mrr@ten >= 0.4", "`ten` in `mrr@ten` is no cutoff\n\nhint: a cutoff is a number, as in mrr@10"),
+        ("recall(of=capped)@k >= 0.4", "hint: a cutoff is a number, as in recall@10"),
+        ("iprec@half >= 0.4", "as in iprec_at_recall@0.5"),
+        ("bpref@all >= 0.4", "hint: ask for bpref"),
+    ],
+)
+def test_what_is_nearly_a_rule_is_answered_with_the_rule_that_was_meant(text, hint):
+    with pytest.raises(BadInput) as error:
+        read(text)
+    assert hint in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "guess"),
+    [
+        ("ndgc@10 >= 0.4", "`ndcg@10`"),
+        ("ndcg10 >= 0.4", "`ndcg@10`"),
+        ("nDCG-5 >= 0.4", "`ndcg@5`"),
+        ("Hit Rate3 >= 0.4", "`hit rate@3`"),
+        ("f110 >= 0.4", "`f1@10`"),
+        ("p95 <= 50", "`p95_ms`"),
+        ("mising <= 1", "`missing`"),
+        ("latency <= 50", "`p95_ms`"),
+        ("Mean response time <= 50", "`mean_ms`"),
+        ("qps >= 50", "`throughput`"),
+    ],
+)
+def test_an_unknown_figure_gets_the_nearest_name(text, guess):
+    with pytest.raises(UnknownName, match="did you mean") as error:
+        read(text)
+    assert guess in str(error.value)
+
+
+NUMBERS = st.floats(0.001, 100).map(lambda number: float(f"{number:.6g}"))
+RULES = st.builds(
+    lambda figure, condition, number, percent, scope: f"{figure} {condition.format(f'{number:.6g}{percent}')}{scope}",
+    st.sampled_from(["ndcg@10", "recall(of=capped)@5", "map", "mrr@20"]),
+    st.sampled_from(["drop <= {}", "drop < {}", "not worse", "better", "non-inferior by {}"]),
+    NUMBERS,
+    st.sampled_from(["", "%"]),
+    st.sampled_from(["", " by topic", " in topic=a b"]),
+)
+
+
+@given(RULES)
+def test_a_rule_prints_as_it_can_be_read_again(text):
+    assert str(read(text)) == text
+
+
+def test_a_table_says_the_same_as_rules():
+    table = {
+        "ndcg@10": {"at_least": 0.4, "drop": "2%", "not_worse": True},
+        "p95_ms": {"below": 50, "rise": 3, "noninferior": 1.5},
+        "mrr": {"better": True, "by": "topic"},
+        "map": {"above": 1e-7, "at_most": 1, "in": "topic=files"},
+    }
+    assert [str(read(text)) for text in texts_of(table)] == [
+        "ndcg@10 >= 0.4",
+        "ndcg@10 drop <= 2%",
+        "ndcg@10 not worse",
+        "p95_ms < 50",
+        "p95_ms rise <= 3",
+        "p95_ms non-inferior by 1.5",
+        "mrr better by topic",
+        "map > 1e-07 in topic=files",
+        "map <= 1 in topic=files",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"mrr": {"atleast": 0.4}}, "`at_least`"),
+        ({"mrr": {"not_worse": False}}, "leave it out"),
+        ({"mrr": {"at_least": True}}, "not a number"),
+        ({"mrr": {}}, "nothing is asked"),
+        ({"mrr": 0.4}, "not a table"),
+        ({"mrr": {"at_least": math.nan}}, "comes a number"),
+        (3, "cannot be read from int"),
+        ([3], "cannot be read from list"),
+    ],
+)
+def test_a_table_that_makes_no_sense_is_refused(table, said):
+    with pytest.raises(ragauge.RagaugeError, match=re.escape(said)):
+        ragauge.gate(scores(mrr=[0.5]), table)
+
+
+# Limits and changes
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("mrr >= 0.5", True),
+        ("mrr > 0.5", False),
+        ("mrr <= 0.5", True),
+        ("mrr < 0.5", False),
+        ("mrr >= 0.501", False),
+        ("mrr > 0.499", True),
+        ("mrr <= 0.499", False),
+        ("mrr < 0.501", True),
+    ],
+)
+def test_a_figure_is_held_against_a_number(rule, expected):
+    check = first(scores(mrr=[0.25, 0.75]), rule)
+    assert (check.passed, check.value, check.n) == (expected, 0.5, 2)
+    assert bool(check.reason) is not expected
+
+
+def test_a_mean_that_rounding_put_below_the_limit_is_at_the_limit():
+    values = [0.1, 0.7, 0.4, 0.3, 0.5]
+    below = scores(mrr=values)
+    object.__setattr__(below, "means", ByMeasure({"mrr": 0.39999999999999997}, str))
+    assert passes(below, "mrr >= 0.40")
+    assert not passes(below, "mrr < 0.40")
+    assert not passes(scores(mrr=[0.4 - 1e-9]), "mrr >= 0.40")
+
+
+@given(st.lists(st.floats(0.01, 0.99), min_size=1, max_size=30))
+def test_a_run_passes_at_its_own_mean_and_not_above(values):
+    run = scores(mrr=values)
+    mean = run.means["mrr"]
+    assert passes(run, f"mrr >= {mean!r}")
+    assert passes(run, f"mrr <= {mean!r}")
+    assert not passes(run, f"mrr >= {mean + 0.001!r}")
+    assert not passes(run, f"mrr <= {mean - 0.001!r}")
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected", "limit"),
+    [
+        ("mrr drop <= 0.1", True, 0.4),
+        ("mrr drop < 0.1", False, 0.4),
+        ("mrr drop <= 0.09", False, 0.41),
+        ("mrr drop <= 20%", True, 0.4),
+        ("mrr drop <= 19%", False, 0.405),
+        ("mrr drop <= -0.1", False, 0.6),
+    ],
+)
+def test_a_drop_is_from_the_baseline(rule, expected, limit):
+    check = first(scores(mrr=[0.3, 0.5]), rule, baseline=scores("old", mrr=[0.4, 0.6]))
+    assert check.passed is expected
+    assert check.limit == pytest.approx(limit)
+    assert check.difference == pytest.approx(-0.1)
+    assert check.baseline == pytest.approx(0.5)
+
+
+def test_a_rise_is_what_hurts_where_less_is_better():
+    now, then = scores(lower=["cost"], cost=[0.3, 0.5]), scores("old", lower=["cost"], cost=[0.2, 0.4])
+    assert passes(now, "cost rise <= 0.1", baseline=then)
+    assert not passes(now, "cost rise <= 30%", baseline=then)
+    assert passes(then, "cost rise <= 0", baseline=now)
+    with pytest.raises(BadInput, match="cost is a lower-is-better measure"):
+        ragauge.gate(now, "cost drop <= 0.1", baseline=then)
+
+
+def test_a_percentage_of_nothing_is_not_passed():
+    zero, some = scores("old", mrr=[0.0, 0.0]), scores(mrr=[0.2, 0.4])
+    for rule, settings in (("mrr drop <= 5%", {}), ("mrr non-inferior by 5%", {"least": 2})):
+        check = first(some, rule, baseline=zero, **settings)
+        assert not check.passed
+        assert "of which there is no percentage" in check.reason
+
+
+def test_a_rule_means_its_own_options_whatever_the_convention():
+    qrels, run = {"q": dict.fromkeys("abcd", 1)}, {"q": {"a": 2.0, "b": 1.0}}
+    rules = ["recall@2 >= 1", "recall(of=relevant)@2 <= 0.5", "recall(of=capped)@2 >= 1"]
+    found = ragauge.gate(run, rules, qrels=qrels, convention="ragdbeval-capped")
+    assert [check.value for check in found.checks[:2]] == [1.0, 0.5]
+    assert [str(check.rule) for check in found.checks] == [
+        "recall(of=capped)@2 >= 1",
+        "recall@2 <= 0.5",
+        "missing <= 0",
+    ]
+    capped = ragauge.evaluate(qrels, run, ["recall@2"], "ragdbeval-capped")
+    assert passes(capped, "recall@2 >= 1")
+    assert (
+        first(capped, "recall(of=relevant)@2 >= 0.001").reason == "there is no recall@2 (there are recall(of=capped)@2)"
+    )
+
+
+# Tests
+
+NOW = [0.1, 0.5, 0.4, 0.9, 0.3, 0.6, 0.2, 0.5]
+THEN = [0.3, 0.6, 0.6, 0.9, 0.5, 0.6, 0.4, 0.5]
+
+
+def test_not_worse_is_a_one_sided_paired_t_test():
+    check = first(scores(mrr=NOW), "mrr not worse", baseline=scores("old", mrr=THEN))
+    assert check.p == pytest.approx(ttest_rel(NOW, THEN, alternative="less").pvalue, abs=1e-12)
+    assert not check.passed
+    assert "worse than the baseline" in check.reason
+    assert check.ci == pytest.approx(tuple(ttest_rel(NOW, THEN).confidence_interval(0.9)), abs=1e-12)
+    assert check.ci[1] < 0
+    other = first(scores(mrr=THEN), "mrr not worse", baseline=scores("old", mrr=NOW))
+    assert other.p == pytest.approx(ttest_rel(THEN, NOW, alternative="less").pvalue, abs=1e-12)
+    assert other.passed
+    assert passes(scores(mrr=NOW), "mrr not worse", baseline=scores("old", mrr=THEN), alpha=0.001)
+
+
+def test_better_must_be_shown():
+    up = first(scores(mrr=THEN), "mrr better", baseline=scores("old", mrr=NOW))
+    assert up.p == pytest.approx(ttest_rel(THEN, NOW, alternative="greater").pvalue, abs=1e-12)
+    assert up.passed
+    assert not passes(scores(mrr=THEN), "mrr better", baseline=scores("old", mrr=THEN))
+    assert not passes(scores(mrr=NOW), "mrr better", baseline=scores("old", mrr=THEN))
+
+
+@pytest.mark.parametrize(("rule", "margin"), [("by 0.15", 0.15), ("by 30%", 0.3 * 0.55), ("by 0.3", 0.3)])
+def test_non_inferior_must_be_shown_within_the_margin(rule, margin):
+    check = first(scores(mrr=NOW), f"mrr non-inferior {rule}", baseline=scores("old", mrr=THEN))
+    gaps = np.array(NOW) - np.array(THEN)
+    assert check.p == pytest.approx(ttest_1samp(gaps, -margin, alternative="greater").pvalue, abs=1e-12)
+    assert check.passed is (check.p < 0.05)
+
+
+def test_where_less_is_better_the_tests_look_the_other_way():
+    cheap, dear = scores(lower=["cost"], cost=NOW), scores("old", lower=["cost"], cost=THEN)
+    assert passes(cheap, "cost not worse", baseline=dear)
+    assert passes(cheap, "cost better", baseline=dear)
+    assert passes(cheap, "cost non-inferior by 0.01", baseline=dear)
+    assert not passes(dear, "cost not worse", baseline=cheap)
+    assert not passes(dear, "cost better", baseline=cheap)
+    assert not passes(dear, "cost non-inferior by 0.05", baseline=cheap)
+    assert passes(dear, "cost non-inferior by 0.5", baseline=cheap)
+
+
+def test_a_run_is_not_worse_than_itself_and_non_inferior_by_any_margin():
+    run, same = scores(mrr=NOW), scores(mrr=NOW)
+    found = ragauge.gate(run, ["mrr not worse", "mrr non-inferior by 0.001", "mrr drop <= 0"], baseline=same)
+    assert found.passed
+
+
+def test_the_loss_that_would_be_noticed_is_told_of_the_stratum_that_sees_least():
+    rng = np.random.default_rng(3)
+    base = rng.random(40)
+    run = base + rng.normal(0, 0.02, 40) + np.where(np.arange(40) < 8, rng.normal(0, 0.2, 40), 0)
+    tags = {f"q{i}": {"lang": "de" if i < 8 else "en"} for i in range(40)}
+    settings = {"baseline": scores("old", mrr=base), "tags": tags}
+    found = ragauge.gate(scores(mrr=run), ["mrr not worse", "mrr not worse by lang"], **settings)
+    whole, de, en = (check.detectable for check in found.checks[:3])
+    assert found.passed
+    assert de > whole > en
+    losses = f"mrr {whole:.3g}, mrr {de:.3g} in lang=de (8 queries)"
+    assert found.notes[-1] == f"`not worse` would notice, four times out of five, a true loss of {losses}"
+
+
+def test_too_few_queries_pass_no_test():
+    run, old = scores(mrr=[0.5] * 4), scores("old", mrr=[0.1] * 4)
+    for rule in ("mrr not worse", "mrr better", "mrr non-inferior by 0.1"):
+        check = first(run, rule, baseline=old)
+        assert not check.passed
+        assert "4 queries are too few" in check.reason
+    assert passes(run, "mrr not worse", baseline=old, least=4)
+
+
+def test_not_worse_alone_is_corrected_for_how_many_there_are():
+    rng = np.random.default_rng(4)
+    old = {f"m{i}": rng.random(20) for i in range(4)}
+    new = {name: column - 0.02 + 0.06 * rng.standard_normal(20) for name, column in old.items()}
+    now, then = scores(**new), scores("old", **old)
+    rules = [f"m{i} not worse" for i in range(4)] + ["m0 better"]
+    plain = ragauge.gate(now, rules, baseline=then).checks
+    holm = ragauge.gate(now, rules, baseline=then, correction="holm").checks
+    order = np.argsort([check.p for check in plain[:4]])
+    by_hand = np.maximum.accumulate([plain[i].p * (4 - place) for place, i in enumerate(order)])
+    assert [holm[i].p for i in order] == pytest.approx(np.minimum(1, by_hand))
+    assert [plain[i].passed for i in order] == [False, False, True, True]
+    assert [holm[i].passed for i in order] == [False, True, True, True]
+    assert holm[4].p == plain[4].p
+
+
+def test_not_worse_seldom_fails_where_nothing_differs():
+    rng = np.random.default_rng(11)
+    rounds, failed = 300, 0
+    for _ in range(rounds):
+        base = rng.beta(0.5, 0.5, 30)
+        run = np.clip(base + rng.normal(0, 0.1, 30), 0, None)
+        back = np.clip(base + rng.normal(0, 0.1, 30), 0, None)
+        failed += not passes(scores(mrr=run), "mrr not worse", baseline=scores("old", mrr=back))
+    assert 0.01 < failed / rounds < 0.05 + 3 * math.sqrt(0.05 * 0.95 / rounds)
+
+
+# Parts of the queries
+
+
+def test_a_rule_holds_in_a_part_of_the_queries():
+    run = scores(mrr=[0.2, 0.4, 0.8, 1.0])
+    tags = {"q0": {"lang": "de"}, "q1": {"lang": "de"}, "q2": {"lang": "en"}, "q3": {"lang": "en"}}
+    found = ragauge.gate(run, ["mrr >= 0.5", "mrr >= 0.5 in lang=en", "mrr >= 0.5 by lang"], tags=tags)
+    assert [(str(one.rule), one.passed, one.n) for one in found.checks[:4]] == [
+        ("mrr >= 0.5", True, 4),
+        ("mrr >= 0.5 in lang=en", True, 2),
+        ("mrr >= 0.5 in lang=de", False, 2),
+        ("missing <= 0", True, 4),
+    ]
+    assert found.checks[2].value == pytest.approx(0.3)
+
+
+def test_strata_follow_from_the_judgments_where_nothing_else_is_known():
+    qrels = {"q1": {"a": 1}, "q2": dict.fromkeys("abcdefgh", 1)}
+    found = ragauge.gate({"q1": {"a": 1.0}, "q2": {"x": 1.0}}, "mrr >= 0.5 by complexity", qrels=qrels)
+    assert {str(one.rule): one.passed for one in found.checks[:2]} == {
+        "mrr >= 0.5 in complexity=complex": False,
+        "mrr >= 0.5 in complexity=simple": True,
+    }
+
+
+def test_a_stratum_that_nobody_is_in_has_not_passed():
+    run = scores(mrr=[0.5, 0.5])
+    check = first(run, "mrr >= 0.1 in lang=fr", tags={"q0": {"lang": "de"}})
+    assert (check.passed, check.reason) == (False, "no judged query has lang=fr")
+    with pytest.raises(UnknownName, match="no tag is named `topic`"):
+        ragauge.gate(run, "mrr >= 0.1 by topic", tags={"q0": {"lang": "de"}})
+
+
+def test_a_sum_of_a_part_is_a_sum():
+    qrels = {"q1": {"a": 1, "b": 1}, "q2": {"c": 1}}
+    found = ragauge.gate(
+        {"q1": {"a": 2.0, "b": 1.0}, "q2": {"c": 1.0}},
+        ["num_rel_ret >= 3", "num_rel_ret >= 2 in answers=few", "gm_map >= 0.9 in answers=one"],
+        qrels=qrels,
+    )
+    assert [check.value for check in found.checks[:3]] == [3, 2, 1]
+    assert found.passed
+
+
+# Times
+
+
+def timed(milliseconds, **more):
+    return {"timings": timings(milliseconds, **more)}
+
+
+def test_times_are_held_against_limits():
+    run = scores(mrr=[1.0] * 4)
+    rules = {
+        "p50_ms <= 2.5": 2.5,
+        "mean_ms <= 2.5": 2.5,
+        "max_ms <= 4": 4,
+        "p90_ms <= 3.7": 3.7,
+        "embed_mean_ms <= 0.5": 0.5,
+        "throughput >= 400": 400,
+        "failed <= 0": 0,
+    }
+    found = ragauge.gate(run, list(rules), **timed([1, 2, 3, 4], stage=[0.5] * 4))
+    assert found.passed
+    assert [check.value for check in found.checks[: len(rules)]] == pytest.approx(list(rules.values()))
+    assert not passes(run, "p50_ms < 2.5", **timed([1, 2, 3, 4]))
+    assert not passes(run, "p95_ms <= 3.8", **timed([1, 2, 3, 4]))
+
+
+def test_what_the_run_was_built_like_is_in_its_manifest(tmp_path):
+    run = Run(pl.DataFrame({"query": ["q"], "doc": ["a"], "score": [1.0]}), "run", None, {"cold_ms": 7.0})
+    found = ragauge.gate(run, ["cold_ms <= 7", "build_seconds <= 60"], qrels={"q": {"a": 1}})
+    assert [check.passed for check in found.checks[:2]] == [True, False]
+    assert "does not know its build_seconds" in found.checks[1].reason
+
+
+def test_failures_do_not_make_a_system_fast():
+    run = scores(mrr=[1.0] * 4)
+    status = ["ok", "ok", "error", "timeout"]
+    found = ragauge.gate(run, "p50_ms <= 100", **timed([1, 2, 0.1, 90], status=status))
+    assert [(str(check.rule), check.passed) for check in found.checks] == [
+        ("p50_ms <= 100", True),
+        ("missing <= 0", True),
+        ("failed <= 0", False),
+    ]
+    assert passes(run, "failed <= 50%", **timed([1, 2, 0.1, 90], status=status))
+    assert not passes(run, "failed <= 49%", **timed([1, 2, 0.1, 90], status=status))
+    assert passes(run, "failed <= 2", **timed([1, 2, 0.1, 90], status=status))
+
+
+def test_without_times_no_rule_about_them_passes():
+    found = ragauge.gate(scores(mrr=[1.0]), ["p95_ms <= 50", "throughput >= 1", "failed <= 0", "cold_ms <= 1"])
+    assert not any(check.passed for check in found.checks[:4])
+    assert "there are no times" in found.checks[0].reason
+    check = first(scores(mrr=[1.0]), "embed_p95_ms <= 50", **timed([1.0]))
+    assert "there is no stage `embed`" in check.reason
+    with pytest.raises(BadInput, match="the times lack query, repeat"):
+        ragauge.gate(scores(mrr=[1.0]), "p95_ms <= 50", timings=pl.DataFrame({"status": []}))
+
+
+def test_a_slower_system_is_worse_and_within_a_margin_it_is_not():
+    rng = np.random.default_rng(0)
+    then = rng.lognormal(1, 0.5, 60)
+    now = then * 1.1 * rng.lognormal(0, 0.02, 60)
+    run = scores(mrr=[1.0] * 60)
+    rules = ["p95_ms not worse", "p50_ms not worse", "mean_ms not worse", "mean_ms better", "max_ms rise <= 5%"]
+    slower = ragauge.gate(run, rules, baseline=run, **timed(now), baseline_timings=timings(then))
+    assert not any(check.passed for check in slower.checks[:5])
+    faster = ragauge.gate(run, rules, baseline=run, **timed(then), baseline_timings=timings(now))
+    assert all(check.passed for check in faster.checks[:5])
+    margins = ["p95_ms non-inferior by 40%", "p50_ms non-inferior by 1", "p50_ms non-inferior by 5%"]
+    within = ragauge.gate(run, margins, baseline=run, **timed(now), baseline_timings=timings(then))
+    assert [check.passed for check in within.checks[:3]] == [True, True, False]
+
+
+def test_swapping_gives_the_p_value_of_all_swaps():
+    mine, base = np.array([3.0, 1, 4, 1, 5, 9, 2, 6]), np.array([2.0, 1, 5, 3, 3, 4, 4, 1])
+    for figure in (lambda rows: rows.mean(axis=1), lambda rows: np.percentile(rows, 90, axis=1)):
+        observed = figure(mine[None])[0] - figure(base[None])[0]
+        gaps = []
+        for swaps in itertools.product([False, True], repeat=8):
+            one, other = np.where(swaps, base, mine), np.where(swaps, mine, base)
+            gaps.append(figure(one[None])[0] - figure(other[None])[0])
+        higher, lower = swap_test(mine[:, None], base[:, None], figure)
+        assert higher == pytest.approx(np.mean(np.array(gaps) >= observed - 1e-9), abs=0.02)
+        assert lower == pytest.approx(np.mean(np.array(gaps) <= observed + 1e-9), abs=0.02)
+
+
+def test_times_that_do_not_differ_are_seldom_called_worse():
+    rng = np.random.default_rng(5)
+    rounds, failed = 100, 0
+    for _ in range(rounds):
+        typical = rng.lognormal(1, 0.6, (20, 1))
+        now, then = typical * rng.lognormal(0, 0.3, (20, 2)), typical * rng.lognormal(0, 0.3, (20, 2))
+        failed += swap_test(now, then, lambda rows: np.percentile(rows, 90, axis=1))[0] < 0.05
+    assert 0 < failed / rounds < 0.05 + 3 * math.sqrt(0.05 * 0.95 / rounds)
+
+
+# Nothing passes that cannot be told
+
+QRELS = {"q1": {"a": 1}, "q2": {"b": 1}, "q3": {"c": 1}}
+WHOLE = {"q1": {"a": 1.0}, "q2": {"b": 1.0}, "q3": {"c": 1.0}}
+SHORT = {"q1": {"a": 1.0}, "q2": {"b": 1.0}}
+
+
+def by_rule(found):
+    return {str(check.rule): check for check in found.checks}
+
+
+def test_a_measure_that_the_scores_lack_has_not_passed():
+    check = first(scores(mrr=[1.0]), "ndcg@10 >= 0.001")
+    assert (check.passed, check.reason) == (False, "there is no ndcg@10 (there are mrr)")
+    check = first(scores(mrr=[1.0]), "own >= 0.001", baseline=scores("old", mrr=[1.0], own=[1.0]))
+    assert (check.passed, check.reason) == (False, "there is no own (there are mrr)")
+    with pytest.raises(UnknownName, match="no figure is named `own`"):
+        ragauge.gate(scores(mrr=[1.0]), "own >= 0.001")
+
+
+def test_what_is_no_number_has_not_passed():
+    for rule in ("mrr >= 0.001", "mrr <= 0.9", "mrr < 1"):
+        assert not passes(scores(mrr=[math.nan, math.nan]), rule)
+        check = first(scores(mrr=[1.0, math.nan]), rule)
+        assert (check.passed, check.reason) == (False, "1 query has no mrr (q1): the measure gave no number")
+    infinite = scores(mrr=[1.0, math.inf])
+    assert not passes(infinite, "mrr >= 0.001")
+
+
+def test_a_query_that_the_run_lacks_fails_the_gate_unless_it_may():
+    found = ragauge.gate(SHORT, "mrr >= 0.5", qrels=QRELS)
+    assert by_rule(found)["mrr >= 0.5"].passed
+    assert by_rule(found)["missing <= 0"].reason == "the run lacks 1 of 3 judged queries (q3)"
+    assert not found.passed
+    assert ragauge.gate(SHORT, ["mrr >= 0.5", "missing <= 1"], qrels=QRELS).passed
+    assert ragauge.gate(SHORT, ["mrr >= 0.5", "missing <= 34%"], qrels=QRELS).passed
+    assert not ragauge.gate(SHORT, ["mrr >= 0.5", "missing <= 33%"], qrels=QRELS).passed
+    assert not ragauge.gate(SHORT, ["mrr >= 0.5", "queries >= 3"], qrels=QRELS).passed
+    assert not ragauge.gate(SHORT, ["mrr >= 0.5", "missing > 0"], qrels=QRELS).passed
+    assert not ragauge.gate(SHORT, ["mrr >= 0.5", "missing <= 1 in answers=one"], qrels=QRELS).passed
+    assert not ragauge.gate(SHORT, ["mrr >= 0.5", "missing <= 1 by answers"], qrels=QRELS).passed
+
+
+@pytest.mark.parametrize("convention", ["trec9", "default", "pgvectordb"])
+def test_no_convention_hides_a_missing_query(convention):
+    found = ragauge.gate(SHORT, "recall@5 >= 0.001", qrels=QRELS, convention=convention)
+    assert not by_rule(found)["missing <= 0"].passed
+    allowed = ragauge.gate(SHORT, ["recall@5 >= 0.001", "missing <= 1"], qrels=QRELS, convention=convention)
+    assert allowed.passed is (convention != "pgvectordb")
+
+
+def test_an_empty_run_has_not_passed():
+    for empty in ({}, Run(pl.DataFrame(schema={"query": pl.String, "doc": pl.String, "score": pl.Float64}))):
+        found = ragauge.gate(empty, "mrr >= 0.001", qrels=QRELS)
+        assert not found.passed
+        assert by_rule(found)["missing <= 0"].value == 3
+
+
+def test_missing_queries_are_not_the_best_where_less_is_better():
+    check = first(SHORT, ["unjudged@5 <= 0.5", "missing <= 1"], qrels=QRELS)
+    assert not check.passed
+    assert check.reason == "1 queries without any document count as 0, which is the best unjudged@5 (q3)"
+
+
+def test_without_a_baseline_no_rule_about_one_passes():
+    for rule in ("mrr drop <= 0.999", "mrr not worse", "mrr better", "mrr non-inferior by 0.999"):
+        check = first(WHOLE, rule, qrels=QRELS)
+        assert (check.passed, check.reason) == (
+            False,
+            "no baseline given; name an earlier run with --baseline (baseline=)",
+        )
+
+
+def test_a_baseline_that_lost_its_queries_is_no_baseline():
+    check = first(WHOLE, "mrr drop <= 0.1", qrels=QRELS, baseline=SHORT)
+    assert not check.passed
+    assert check.reason == "the baseline lacks 1 of 3 judged queries (q3), and the rule is `missing <= 0`"
+    assert passes(WHOLE, ["mrr drop <= 0.1", "missing <= 1"], qrels=QRELS, baseline=SHORT)
+
+
+def test_fewer_queries_than_the_baseline_had_are_not_enough():
+    many, few = scores("old", mrr=[0.5] * 6), scores(mrr=[0.9] * 5)
+    found = ragauge.gate(few, ["mrr drop <= 0", "mrr not worse"], baseline=many)
+    assert not any(check.passed for check in found.checks)
+    assert found.checks[0].reason == "1 queries have no value that the baseline has one for (q5)"
+    assert by_rule(found)["missing <= 0"].reason == "the run lacks 1 of 6 judged queries (q5)"
+    more = first(many, "mrr drop <= 0.999", baseline=few)
+    assert more.reason == "the baseline has no value for 1 queries (q5)"
+
+
+def test_a_measure_that_the_judgments_cannot_give_has_not_passed():
+    check = first(WHOLE, ["dr@5 >= 0.001"], qrels=QRELS)
+    assert not check.passed
+    assert "target map" in check.reason
+
+
+def test_runs_of_another_depth_do_not_compare_beyond_it():
+    table = pl.DataFrame({"query": list(WHOLE), "doc": list("abc"), "score": [1.0] * 3})
+    shallow, deep = (Run(table, name, None, {"plan": {"k": k}}) for name, k in (("old", 10), ("new", 100)))
+    for rule, reason in (
+        ("recall@100 drop <= 0", "the baseline has none: recall@100 is undefined: the run was made with k=10"),
+        ("mrr drop <= 0", "the run was made with k=100, the baseline with k=10"),
+        ("recall@10 drop <= 0", ""),
+    ):
+        check = first(deep, rule, qrels=QRELS, baseline=shallow)
+        assert (check.passed, check.reason) == (not reason, reason)
+
+
+def shallow_run(name="new", k=10, **about):
+    table = pl.DataFrame({"query": list(WHOLE), "doc": list("abc"), "score": [1.0] * 3})
+    return Run(table, name, None, {"plan": {"k": k}, **about})
+
+
+@pytest.mark.parametrize("rule", ["recall@11 >= 0.001", "recall@11 drop <= 0.999", "recall@11 >= 0.001 by answers"])
+def test_a_measure_deeper_than_the_run_has_not_passed(rule):
+    check = first(shallow_run(), rule, qrels=QRELS, baseline=shallow_run("old"))
+    assert (check.passed, check.reason) == (False, "recall@11 is undefined: the run was made with k=10")
+    assert passes(shallow_run(), rule.replace("11", "10"), qrels=QRELS, baseline=shallow_run("old"))
+    assert passes(shallow_run(), rule, qrels=QRELS, baseline=WHOLE) is False
+
+
+def test_a_baseline_that_is_too_shallow_for_a_measure_is_none_for_it():
+    check = first(WHOLE, "recall@11 drop <= 0.999", qrels=QRELS, baseline=shallow_run("old"))
+    reason = "the baseline has none: recall@11 is undefined: the run was made with k=10"
+    assert (check.passed, check.reason) == (False, reason)
+    assert passes(WHOLE, "recall@11 >= 0.001", qrels=QRELS, baseline=shallow_run("old"))
+
+
+def test_a_run_that_ranks_all_documents_is_deep_enough_for_any_measure():
+    whole = shallow_run(dataset={"name": "docs", "documents": 10})
+    assert passes(whole, "recall@11 >= 1", qrels=QRELS)
+    for documents in (11, 0):
+        more = shallow_run(dataset={"name": "docs", "documents": documents})
+        assert not passes(more, "recall@11 >= 1", qrels=QRELS)
+    deeper = shallow_run("old", k=20, dataset={"name": "docs", "documents": 10})
+    assert passes(whole, ["recall@100 drop <= 0"], qrels=QRELS, baseline=deeper)
+
+
+def test_of_a_file_it_is_only_said_that_its_rankings_end_before_the_cutoff():
+    found = ragauge.gate(
+        WHOLE, ["recall@5 >= 1", "recall@1 >= 1", "ndcg@3 drop <= 0"], qrels=QRELS, baseline=dict(WHOLE)
+    )
+    assert found.passed
+    assert [note for note in found.notes if "at most" in note] == [
+        "run: at most 1 document per query, so recall@5, ndcg@3 are computed at depth 1"
+    ]
+    assert not ragauge.gate(WHOLE, "recall@1 >= 1", qrels=QRELS).notes
+
+
+def test_a_gate_without_rules_is_a_mistake():
+    for nothing in ([], {}):
+        with pytest.raises(BadInput, match="nothing is asked"):
+            ragauge.gate(WHOLE, nothing, qrels=QRELS)
+    assert not Gate("run", []).passed
+
+
+def test_a_gate_is_true_only_if_it_passed():
+    assert ragauge.gate(WHOLE, "mrr >= 1", qrels=QRELS)
+    assert not ragauge.gate(WHOLE, "mrr > 1", qrels=QRELS)
+    ragauge.gate(WHOLE, "mrr >= 1", qrels=QRELS).raise_if_failed()
+    with pytest.raises(CheckFailed) as error:
+        ragauge.gate(SHORT, ["mrr >= 1", "mrr >= 0.1"], qrels=QRELS).raise_if_failed()
+    assert str(error.value).splitlines() == [
+        "run: 2 of 3 checks failed",
+        "  mrr >= 1: 0.666667 is below 1",
+        "  missing <= 0: the run lacks 1 of 3 judged queries (q3)",
+    ]
+    assert isinstance(error.value, AssertionError)
+    assert error.value.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"alpha": 0}, "got 0"),
+        ({"alpha": 0.5}, "alpha must be between 0.001 and 0.25, got 0.5"),
+        ({"alpha": math.nan}, "got nan"),
+        ({"correction": "hom"}, "did you mean `holm`"),
+        ({"least": 1}, "least is 1"),
+        ({"convention": "trec8"}, "no convention is named"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings, said):
+    with pytest.raises(ragauge.RagaugeError, match=said):
+        ragauge.gate(WHOLE, "mrr >= 0.001", qrels=QRELS, **settings)
+
+
+def test_what_is_to_pass_must_be_one_run():
+    with pytest.raises(BadInput, match="several runs"):
+        ragauge.gate({"a": WHOLE, "b": WHOLE}, "mrr >= 0.001", qrels=QRELS)
+    with pytest.raises(BadInput, match="no judgments"):
+        ragauge.gate(WHOLE, "mrr >= 0.001")
+
+
+# What cannot be compared
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"convention": "trec9"}, "convention `default`, old under `trec9`"),
+        ({"judge": "llama"}, "`people`, old by `llama`"),
+    ],
+)
+def test_another_convention_or_judge_is_refused(other, said):
+    with pytest.raises(Incomparable, match=said):
+        ragauge.gate(scores(mrr=[1.0]), "mrr >= 0.001", baseline=scores("old", mrr=[1.0], **other))
+
+
+def test_other_judgments_are_refused():
+    old = ragauge.evaluate({**QRELS, "q3": {"d": 1}}, WHOLE, ["mrr"])
+    with pytest.raises(Incomparable, match="1 of 3 judged otherwise"):
+        ragauge.gate(ragauge.evaluate(QRELS, WHOLE, ["mrr"]), "mrr >= 0.001", baseline=old)
+
+
+def test_other_documents_are_refused():
+    table = pl.DataFrame({"query": list(WHOLE), "doc": list("abc"), "score": [1.0] * 3})
+    about = {"name": "docs", "documents": 3, "queries": 3, "documents_hash": "1", "queries_hash": "2"}
+    new = Run(table, "new", None, {"dataset": about})
+    old = Run(table, "old", None, {"dataset": {**about, "documents": 4, "documents_hash": "0"}})
+    with pytest.raises(Incomparable, match="3 documents, old on `docs` with 4: they are not the same documents"):
+        ragauge.gate(new, "mrr >= 0.001", qrels=QRELS, baseline=old)
+    assert ragauge.gate(new, "mrr >= 0.001", qrels=QRELS, baseline=Run(table, "same", None, {"dataset": about})).passed
+
+
+# Experiments and folders
+
+
+def hits(query, k):
+    return [f"d{i:05}" for i in range(k)]
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory):
+    """Two systems over synthetic needles, in a folder."""
+    folder = tmp_path_factory.mktemp("runs") / "needles"
+    data = "synthetic:needles(documents=60, queries=12)"
+    return ragauge.run(data, {"bm25": "bm25", "fixed": hits}, baseline="bm25", k=5, out=folder)
+
+
+def test_a_system_of_an_experiment_is_held_against_another(experiment):
+    found = ragauge.gate(experiment, ["recall@5 not worse", "p95_ms <= 60000", "recall@5 >= 0.01 by answers"])
+    assert (found.run, found.baseline) == ("fixed", "bm25")
+    assert [check.passed for check in found.checks[:2]] == [False, True]
+    good = ragauge.gate(experiment, ["recall@5 >= 0.9", "build_seconds <= 600"], system="bm25", baseline="fixed")
+    assert good.passed
+    with pytest.raises(UnknownName, match="did you mean `bm25`"):
+        ragauge.gate(experiment, "mrr@5 >= 0.001", system="bm24")
+    with pytest.raises(BadInput, match="which system is to pass"):
+        ragauge.gate(experiment, "mrr@5 >= 0.001", baseline=scores(mrr=[1.0]))
+
+
+def test_a_folder_knows_its_judgments_times_and_its_neighbours(experiment):
+    folder = experiment.folder
+    rules = ["recall@5 >= 0.9", "recall@5 not worse", "retrieve_p95_ms <= 60000", "failed <= 0"]
+    assert ragauge.gate(folder / "bm25", rules, baseline="fixed").passed
+    assert ragauge.gate(folder / "bm25", rules, baseline=folder / "fixed").passed
+    with pytest.raises(BadInput, match="there are several runs"):
+        ragauge.gate(folder, rules)
+
+
+def asked_again(*rankings, status=None):
+    """A run whose query q got these rankings, one after the other, and whose query r always the same."""
+    rows = [
+        (query, repeat, doc, place + 1, -float(place))
+        for repeat, docs in enumerate(rankings)
+        for query, found in (("q", docs), ("r", "a"))
+        for place, doc in enumerate(found)
+    ]
+    table = pl.DataFrame(rows, ["query", "repeat", "doc", "rank", "score"], orient="row")
+    first_time = table.filter(pl.col("repeat") == 0).drop("repeat")
+    return Run(first_time, "shaky", None, {}, table.filter(pl.col("repeat") > 0))
+
+
+def test_where_rankings_differ_between_repeats_a_query_counts_with_its_mean():
+    qrels = {"q": {"a": 1}, "r": {"a": 1}}
+    shaky = asked_again("a", "xa", "xyza", "xyzw")
+    found = ragauge.gate(
+        shaky, ["mrr >= 0.7", "num_rel_ret >= 1.7", "gm_map > 0.66", "f1(of=means)@1 > 0.6"], qrels=qrels
+    )
+    q = (1 + 1 / 2 + 1 / 4 + 0) / 4
+    means = [(q + 1) / 2, 0.75 + 1, math.sqrt(q), (1 + 3 * 0.5) / 4]
+    assert [check.value for check in found.checks[:4]] == pytest.approx(means)
+    assert "the rankings of shaky differ between 4 repeats: a query counts with its mean over them" in found.notes
+    base = asked_again("a", "a")
+    against = ragauge.gate(shaky, "mrr drop <= 0.999", qrels=qrels, baseline=base)
+    assert against.checks[0].difference == pytest.approx((q - 1) / 2)
+    assert not any("repeats" in note for note in ragauge.gate(base, "mrr >= 1", qrels=qrels).notes)
+
+
+@pytest.mark.parametrize("convention", ["default", "trec9"])
+def test_a_query_that_one_repeat_lacks_is_missing(convention):
+    found = ragauge.gate(
+        asked_again("a", ""), ["mrr >= 0.001"], qrels={"q": {"a": 1}, "r": {"a": 1}}, convention=convention
+    )
+    assert by_rule(found)["missing <= 0"].reason == "the run lacks 1 of 2 judged queries (q)"
+    assert by_rule(found)["mrr >= 0.001"].value == (0.75 if convention == "default" else 1)
+
+
+def test_an_experiment_counts_with_all_its_repeats_too(tmp_path):
+    chance = random.Random(1)
+
+    def shaky(query, k):
+        return [f"d{i:05}" for i in chance.sample(range(60), k)]
+
+    data = "synthetic:needles(documents=60, queries=12)"
+    options = {"k": 20, "repeats": 3, "warmup": 0}
+    found = ragauge.run(data, {"shaky": shaky}, measures=["recall@20", "mrr"], out=tmp_path / "runs", **options)
+    trials = [
+        ragauge.evaluate(found.dataset.judgments, one, ["recall@20"]).means["recall@20"]
+        for one in found.runs["shaky"].trials()
+    ]
+    assert len(set(trials)) > 1
+    for run in (found, tmp_path / "runs" / "shaky"):
+        gate = ragauge.gate(run, "recall@20 >= 0.001")
+        assert gate.checks[0].value == pytest.approx(np.mean(trials))
+        assert any("differ between 3 repeats: a query counts with its mean" in note for note in gate.notes)
+    own = ragauge.run(data, {"shaky": shaky}, measures=[lambda grades, **_: 1.0], **options)
+    first_only = ragauge.gate(own, "missing <= 0")
+    assert any("differ between 3 repeats: the first counts" in note for note in first_only.notes)
+
+
+def test_a_stratum_that_is_no_longer_tagged_has_not_passed(experiment, tmp_path):
+    from ragauge.files.writers import write_queries
+
+    def copy(name, tags):
+        for file in ("manifest.json", "run.parquet", "timings.parquet"):
+            target = tmp_path / name / "bm25" / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes((experiment.folder / "bm25" / file).read_bytes())
+        (tmp_path / name / "judgments.parquet").write_bytes((experiment.folder / "judgments.parquet").read_bytes())
+        write_queries(experiment.dataset.queries, tags, str(tmp_path / name / "queries.parquet"))
+        return tmp_path / name / "bm25"
+
+    queries = list(experiment.dataset.queries)
+    old = copy("old", {query: {"lang": "de" if i % 2 else "en"} for i, query in enumerate(queries)})
+    new = copy("new", {query: {"lang": "en"} for query in queries})
+    found = ragauge.gate(new, "recall@5 >= 0.001 by lang", baseline=old)
+    assert [(check.rule.value, check.passed) for check in found.checks[:2]] == [("de", False), ("en", True)]
+
+
+def test_tables_of_scores_pass_gates_too(tmp_path):
+    (tmp_path / "new.csv").write_text("query,faithfulness\n" + "".join(f"q{i},0.{i}\n" for i in range(6)))
+    (tmp_path / "old.csv").write_text("query,faithfulness\n" + "".join(f"q{i},0.{i}\n" for i in range(7)))
+    new, old = str(tmp_path / "new.csv"), str(tmp_path / "old.csv")
+    assert ragauge.gate(new, "faithfulness >= 0.25").passed
+    (tmp_path / "same.csv").write_bytes((tmp_path / "old.csv").read_bytes())
+    assert ragauge.gate(old, "faithfulness not worse", baseline=str(tmp_path / "same.csv")).passed
+    assert not ragauge.gate(new, "faithfulness not worse", baseline=old).passed
+
+
+# Reports
+
+
+def made(**changes):
+    rule = Rule(Figure("mrr"), "limit", ">=", 0.4)
+    return Check(
+        **{"rule": rule, "passed": False, "reason": "too low", "value": 0.39996, "limit": 0.4, "n": 3, **changes}
+    )
+
+
+def test_a_value_and_its_limit_are_told_apart():
+    assert reports.told_apart(made()) == ("0.39996", "0.40000")
+    assert reports.told_apart(made(value=0.5)) == ("0.5000", "0.4000")
+    assert reports.told_apart(made(value=math.nan, limit=math.nan)) == ("", "")
+
+
+def test_a_reason_is_left_out_where_the_figures_say_it():
+    assert reports.why(made()) == ""
+    assert reports.why(made(value=0.4)) == "too low"
+    assert reports.why(made(limit=math.nan)) == "too low"
+    assert reports.why(made(rule=Rule(Figure("missing", "count"), "limit", "<="), value=1, limit=0)) == "too low"
+
+
+@pytest.mark.parametrize(
+    ("kind", "passed", "said"),
+    [
+        ("not worse", True, "being worse is not shown, p 0.250"),
+        ("not worse", False, "being worse is shown, p 0.250"),
+        ("better", True, "being better is shown, p 0.250"),
+        ("better", False, "being better is not shown, p 0.250"),
+        ("non-inferior", True, "being worse by 4% is ruled out, p 0.250"),
+        ("non-inferior", False, "being worse by 4% is not ruled out, p 0.250"),
+    ],
+)
+def test_what_a_test_says_is_in_words(kind, passed, said):
+    rule = Rule(Figure("mrr"), kind, limit=4, percent=kind == "non-inferior")
+    check = made(rule=rule, passed=passed, limit=math.nan, baseline=0.5, difference=-0.1, ci=(-0.2, 0.05), p=0.25)
+    change = "-20.00% [-40.00%, +10.00%]" if rule.percent else "-0.1000 [-0.2000, +0.0500]"
+    assert reports.evidence(check) == [f"baseline 0.5000, change {change}", said]
+    assert said in reports.junit(Gate("run", [check])).decode()
+    assert f"; {said} |" in reports.markdown(Gate("run", [check]))
+
+
+def test_junit_is_sound_whatever_the_texts_hold():
+    rule = Rule(Figure("mrr"), "limit", ">=", 0.4, tag="x", value="<&\x00\x1b\ud800\"'\n>")
+    gate = Gate("r\x07un", [made(rule=rule, reason="a < b & \x00 c"), made(passed=True, reason="")])
+    root = ElementTree.fromstring(reports.junit(gate))
+    assert (root.tag, root.attrib["tests"], root.attrib["failures"], root.attrib["errors"]) == (
+        "testsuites",
+        "2",
+        "1",
+        "0",
+    )
+    (suite,) = root
+    bad, good = suite.findall("testcase")
+    assert bad.find("failure").attrib["message"] == "a < b & \ufffd c"
+    assert good.find("failure") is None
+    undecided = ElementTree.fromstring(reports.undecided_junit("run", Incomparable("two\x00 things", hint="<one>")))
+    assert undecided.attrib["errors"] == "1"
+    assert undecided.find("testsuite/testcase/error").attrib["type"] == "Incomparable"
+
+
+def test_markdown_keeps_texts_as_texts():
+    rule = Rule(Figure("mrr"), "limit", ">=", 0.4, tag="x", value="a|b<script>")
+    text = reports.markdown(Gate("run", [made(rule=rule)]))
+    assert "## Gate: run FAILED 1 of 1 check" in text
+    assert "| FAIL | mrr >= 0.4 in x=a\\|b&lt;script> | 0.39996 | 0.40000 | 3 |  | too low |" in text
+    assert "| 3 |  | no &lt;b> here |" in reports.markdown(Gate("run", [made(limit=math.nan, reason="no <b> here")]))
+
+
+def test_data_has_no_word_that_json_lacks():
+    text = json.dumps(reports.as_data(Gate("run", [made(value=math.nan, limit=math.nan)])), allow_nan=False)
+    assert json.loads(text)["checks"][0]["value"] is None
+
+
+# The command
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Run the command in a folder with judgments and runs."""
+    queries = [f"q{i}" for i in range(8)]
+    (tmp_path / "qrels.txt").write_text("".join(f"{q} 0 a 1\n" for q in queries))
+    (tmp_path / "new.run").write_text("".join(f"{q} Q0 a 1 2 new\n{q} Q0 b 2 1 new\n" for q in queries))
+    old = "".join(f"{q} Q0 {'ab'[i % 2]} 1 2 old\n{q} Q0 {'ba'[i % 2]} 2 1 old\n" for i, q in enumerate(queries))
+    (tmp_path / "old.run").write_text(old)
+    (tmp_path / "short.run").write_text("".join(f"{q} Q0 a 1 2 short\n" for q in queries[1:]))
+    (tmp_path / "empty.run").write_text("")
+
+    return command_in(tmp_path, "gate")
+
+
+def test_a_pass_is_0_and_shown(command):
+    done = command("qrels.txt", "new.run", "-b", "old.run", "-r", "mrr >= 0.9", "-r", "ndcg@10 not worse")
+    assert done.stdout.splitlines()[1:] == [
+        "pass  mrr >= 0.9                                          1.0000  0.9000  8",
+        "pass  ndcg@10 not worse                                   1.0000          8",
+        "      baseline 0.8155, change +0.1845 [+0.0524, +0.3167]",
+        "      being worse is not shown, p 0.983",
+        "pass  missing <= 0                                             0       0  8",
+    ]
+    assert done.stderr.splitlines()[0] == "note: new passed 3 checks (baseline old)"
+
+
+def test_a_failed_rule_is_1_and_every_line_fits(command):
+    done = command("qrels.txt", "old.run", "-b", "new.run", "-r", "mrr drop <= 1%", "-r", "mrr not worse", code=1)
+    assert "baseline 1.0000, change -25.00% [-42.90%, -7.10%]" in done.stdout
+    assert "being worse is shown, p 0.017" in done.stdout
+    assert "dropped" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert command("qrels.txt", "short.run", "-r", "mrr >= 0.1", code=1).stdout.count("FAIL") == 1
+    assert "no baseline" in command("qrels.txt", "new.run", "-r", "mrr better", code=1).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["qrels.txt", "new.run"], "nothing is asked"),
+        (["qrels.txt", "new.run", "-r", "mrr => 0.4"], "cannot be read from"),
+        (["qrels.txt", "new.run", "-r", "mmr >= 0.4"], "did you mean `mrr`"),
+        (["qrels.txt", "none.run", "-r", "mrr >= 0.4"], "none.run"),
+        (["qrels.txt", "empty.run", "-r", "mrr >= 0.001"], "no rows"),
+        (["qrels.txt", "new.run", "-b", "none.run", "-r", "mrr >= 0.4"], "none.run"),
+        (["new.run", "-r", "mrr >= 0.4"], "a run is missing"),
+        (["qrels.txt", "new.run", "old.run", "-r", "mrr >= 0.4"], "3 files are given"),
+        (["qrels.txt", "new.run", "--rules", "none.toml"], "no such file"),
+        (["qrels.txt", "new.run", "-r", "mrr >= 0.4", "--junit", "-"], "name files"),
+        (["qrels.txt", "new.run", "-r", "mrr >= 0.4", "--set", "ties"], "sets nothing"),
+    ],
+)
+def test_a_mistake_is_2(command, arguments, said):
+    assert said in command(*arguments, code=2).stderr
+
+
+def test_other_data_is_4_and_the_files_say_so(command, experiment, tmp_path):
+    other = "synthetic:needles(documents=60, queries=12, seed=1)"
+    ragauge.run(other, {"bm25": "bm25"}, k=5, out=tmp_path / "other")
+    files = ["--junit", "gate.xml", "--markdown", "gate.md"]
+    rules = ["-r", "recall@5 not worse", *files]
+    done = command(experiment.folder / "bm25", "-b", tmp_path / "other" / "bm25", *rules, code=4)
+    assert "not the same documents" in done.stderr
+    assert done.stdout == ""
+    assert ElementTree.parse(tmp_path / "gate.xml").getroot().attrib["errors"] == "1"
+    assert "could not be decided" in (tmp_path / "gate.md").read_text()
+    assert command(experiment.folder / "bm25", "-b", "fixed", *rules).returncode == 0
+    assert ElementTree.parse(tmp_path / "gate.xml").getroot().attrib["errors"] == "0"
+
+
+def test_json_has_everything_and_nothing_that_is_no_number(command):
+    done = command("qrels.txt", "new.run", "-r", "mrr not worse", "-r", "p95_ms <= 5", "--json", code=1)
+    found = json.loads(done.stdout)
+    assert found["passed"] is False
+    assert [check["reason"] is not None for check in found["checks"]] == [True, True, False, True]
+    assert found["checks"][0] | {"reason": ""} == {
+        "rule": "mrr not worse",
+        "figure": "mrr",
+        "kind": "not worse",
+        "stratum": None,
+        "passed": False,
+        "value": 1.0,
+        "limit": None,
+        "n": 8,
+        "baseline": None,
+        "difference": None,
+        "ci": None,
+        "p": None,
+        "detectable": None,
+        "reason": "",
+    }
+
+
+def test_a_file_has_the_rules_and_the_command_line_goes_first(command, tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "base.run").write_text((tmp_path / "old.run").read_text())
+    (tmp_path / "sub" / "gate.toml").write_text(
+        'baseline = "base.run"\nalpha = 0.01\nrules = ["mrr >= 0.9"]\nset = {ties = "ranked"}\n'
+        '[measures."ndcg@10"]\nat_least = 0.5\nnot_worse = true\n'
+    )
+    found = json.loads(command("qrels.txt", "new.run", "--rules", "sub/gate.toml", "-r", "map > 0", "--json").stdout)
+    assert [check["rule"] for check in found["checks"]] == [
+        "mrr >= 0.9",
+        "ndcg@10 >= 0.5",
+        "ndcg@10 not worse",
+        "map > 0",
+        "missing <= 0",
+    ]
+    assert (found["alpha"], found["baseline"], found["convention"]) == (0.01, "base", "default, ties=ranked")
+    more = command("qrels.txt", "new.run", "--rules", "sub/gate.toml", "--alpha", "0.1", "-b", "old.run", "--json")
+    assert (json.loads(more.stdout)["alpha"], json.loads(more.stdout)["baseline"]) == (0.1, "old")
+    python = ragauge.gate(tmp_path / "new.run", tmp_path / "sub" / "gate.toml", qrels=tmp_path / "qrels.txt")
+    assert python.passed
+    assert (python.alpha, python.baseline, python.convention) == (0.01, "base", "default, ties=ranked")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("rule = ['mrr >= 1']", "did you mean `rules`"),
+        ("rules = 'mrr >= 1'", "not list"),
+        ("rules = [1]", "cannot be read from list"),
+        ("alpha = true", "not int or float"),
+        ("rules = [", "the TOML cannot be read"),
+        ("[measures.mrr]\nat_last = 1", "did you mean `at_least`"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused_by_name(tmp_path, text, said):
+    path = tmp_path / "gate.toml"
+    path.write_text(text)
+    with pytest.raises(ragauge.RagaugeError, match=said) as error:
+        read_gate(str(path))
+    assert "gate.toml" in str(error.value) or "at_least" in said
+
+
+def test_tags_may_come_from_a_table(command, tmp_path):
+    (tmp_path / "tags.csv").write_text(
+        "query_id,lang\n" + "".join(f"q{i},{'de' if i % 2 else 'en'}\n" for i in range(8))
+    )
+    done = command("qrels.txt", "old.run", "-r", "mrr >= 0.9 by lang", "--tags", "tags.csv", code=1)
+    assert re.findall(r"(pass|FAIL)  mrr >= 0.9 in lang=(\w+)", done.stdout) == [("FAIL", "de"), ("pass", "en")]
+
+
+def test_the_files_for_ci_are_sound_and_those_of_the_docs():
+    page = (ROOT / "docs" / "gates.md").read_text()
+    examples = ROOT / "examples" / "ci"
+    for file, language in (("gate.toml", "toml"), ("gate.yml", "yaml")):
+        assert f"```{language}\n{(examples / file).read_text()}```" in page
+    settings = read_gate(str(examples / "gate.toml"))
+    assert [str(read(text)) for text in settings["rules"]][-2:] == ["map >= 0.3", "map non-inferior by 0.02"]
+    steps = pytest.importorskip("yaml").safe_load((examples / "gate.yml").read_text())["jobs"]["gate"]["steps"]
+    assert "ragauge gate runs/docs/mine --rules gate.toml" in " ".join(step.get("run", "") for step in steps)
+
+
+# pytest
+
+
+def pytest_in(folder, *arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def test_the_example_for_pytest_in_the_docs_works(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "gates.md").read_text(), re.S)
+    (example,) = [block for block in blocks if "ragauge_gate" in block]
+    (tmp_path / "test_search.py").write_text(example)
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = pytest_in(tmp_path, "-p", "ragauge.gates.pytest_plugin", **alone)
+    assert done.returncode == 0, done.stdout
+    (tmp_path / "test_search.py").write_text(example.replace(">= 0.9", "> 1"))
+    done = pytest_in(tmp_path, "-p", "ragauge.gates.pytest_plugin", **alone)
+    assert done.returncode == 1
+    assert "mrr > 1: 1 is not above 1" in done.stdout
+    assert "pytest_plugin.py" not in done.stdout
+    assert "gates.py" not in done.stdout
+
+
+def test_pytest_finds_the_fixture_by_an_entry_point(tmp_path):
+    about = tmp_path / "site" / "somebody-1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: somebody\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[pytest11]\nragauge_by_hand = ragauge.gates.pytest_plugin\n")
+    (tmp_path / "test_it.py").write_text("def test_it(ragauge_gate):\n    assert callable(ragauge_gate)\n")
+    alone = {"PYTHONPATH": str(tmp_path / "site"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    assert pytest_in(tmp_path, "-p", "ragauge_by_hand", **alone).returncode == 0
+    assert "fixture 'ragauge_gate' not found" in pytest_in(tmp_path, "-p", "no:ragauge_by_hand", **alone).stdout
+
+
+def test_the_plugin_loads_nothing_heavy():
+    code = (
+        "import ragauge.gates.pytest_plugin, sys; print([m for m in ('numpy', 'polars', 'rich') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_system_that_answers_nothing_does_not_pass_by_saying_nothing(tmp_path):
+    def broken(query, k):
+        raise RuntimeError("down")
+
+    data = ragauge.load("synthetic:needles(documents=40, queries=10)")
+    systems = {"broken": broken, "empty": lambda q, k: [], "bm25": "bm25"}
+    ragauge.run(data, systems, out=tmp_path / "x", allow_failures=True)
+    found = ragauge.gate(str(tmp_path / "x" / "broken"), ["unjudged@10 <= 0.1", "build_seconds <= 500"])
+    assert [check.passed for check in found.checks] == [False, True, True, False]
+    assert "10 queries without any document count as 0" in found.checks[0].reason
+    assert str(found.checks[-1].rule) == "failed <= 0"
+    empty = ragauge.gate(
+        str(tmp_path / "x" / "empty"), ["num_nonrel_judged_ret <= 3", "unjudged@10 not worse"], baseline="bm25"
+    )
+    assert not any(check.passed for check in empty.checks[:2])
+    assert ragauge.gate(str(tmp_path / "x" / "bm25"), ["recall@10 >= 0.1"]).passed
+
+
+def test_queries_that_were_not_asked_are_missing(tmp_path):
+    data = "synthetic:needles(documents=40, queries=10)"
+    ragauge.run(data, {"bm25": "bm25"}, limit=4, out=tmp_path / "x")
+    found = ragauge.gate(str(tmp_path / "x" / "bm25"), ["recall@10 >= 0.1"])
+    assert [check.reason for check in found.failed] == ["the run lacks 6 of 10 judged queries, which it was not asked"]
+    assert ragauge.gate(str(tmp_path / "x" / "bm25"), ["recall@10 >= 0.1", "missing <= 6"]).passed
+
+
+def test_a_stratum_that_only_the_table_of_tags_knows_fails():
+    qrels = {f"q{i}": {"a": 1} for i in range(6)}
+    tags = {f"q{i}": {"area": "a" if i < 6 else "b"} for i in range(9)}
+    found = ragauge.gate({query: {"a": 1.0} for query in qrels}, ["mrr >= 0.5 by area"], qrels=qrels, tags=tags)
+    assert [(str(check.rule), check.passed) for check in found.checks[:2]] == [
+        ("mrr >= 0.5 in area=a", True),
+        ("mrr >= 0.5 in area=b", False),
+    ]
+
+
+def test_rounding_is_no_loss(tmp_path):
+    for name, value in (("old", 0.1 + 0.2), ("new", 0.3)):
+        rows = [f"{i},{value!r}" for i in range(20)]
+        (tmp_path / f"{name}.csv").write_text("query,mrr\n" + "\n".join(rows) + "\n")
+    found = ragauge.gate(tmp_path / "new.csv", ["mrr not worse", "mrr drop <= 0"], baseline=tmp_path / "old.csv")
+    assert found.passed
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"alpha": "x"}, {"least": "3"}, {"tags": 5}, {"convention": "nothing"}], ids=lambda one: next(iter(one))
+)
+def test_settings_of_the_wrong_kind_are_told(wrong):
+    with pytest.raises(ragauge.RagaugeError):
+        ragauge.gate({"q": {"a": 1.0}}, ["mrr >= 0.5"], qrels={"q": {"a": 1}}, **wrong)
+
+
+# Rules that cannot fail
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("ndcg@10 drop <= 5", "cannot fail: ndcg@10 ranges from 0 to 1, so it changes by at most 1"),
+        ("ndcg@10 drop <= 1", "cannot fail: ndcg@10 ranges from 0 to 1"),
+        ("ndcg@10 drop <= 100%", "cannot fail: ndcg@10 cannot fall by more than 100%"),
+        ("ndcg@10 non-inferior by 5", "cannot fail: ndcg@10 ranges from 0 to 1"),
+        ("unjudged@10 rise <= 1", r"cannot fail: unjudged@10 ranges from 0 to 1"),
+        ("ndcg@10 >= 0", "cannot fail: ndcg@10 ranges from 0 to 1"),
+        ("ndcg@10 > -1", "cannot fail: ndcg@10 ranges from 0 to 1"),
+        ("unjudged@10 <= 20", "cannot fail: unjudged@10 ranges from 0 to 1"),
+        ("p95_ms >= 0", "cannot fail: p95_ms ranges from 0"),
+        ("failed <= 100%", "cannot fail: failed ranges from 0% to 100%"),
+        ("stale_rate@10 <= 1", "cannot fail: stale_rate@10 ranges from 0 to 1"),
+    ],
+)
+def test_gate_refuses_a_rule_that_cannot_fail(rule, said):
+    with pytest.raises(BadInput, match=said):
+        ragauge.gate(WHOLE, rule, qrels=QRELS, baseline=SHORT)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "ndcg@10 drop <= 0.99",
+        "dcg@10 drop <= 5",
+        "mrr > 0",
+        "mrr >= 1",
+        "num_rel_ret drop <= 100",
+        "p95_ms rise <= 900%",
+    ],
+)
+def test_gate_accepts_a_rule_that_can_fail(rule):
+    assert ragauge.gate(WHOLE, rule, qrels=QRELS, baseline=dict(WHOLE)).checks
+
+
+def test_gate_takes_the_range_of_percentages_from_the_table(tmp_path):
+    for name in ("new", "old"):
+        (tmp_path / f"{name}.csv").write_text("query,recall\n" + "".join(f"q{i},{50 + i}\n" for i in range(6)))
+    assert ragauge.gate(tmp_path / "new.csv", ["recall drop <= 5", "recall >= 40"], baseline=tmp_path / "old.csv")
+
+
+@pytest.mark.parametrize("alpha", [1e-300, 1e-4])
+def test_gate_refuses_an_alpha_that_nothing_can_fall_below(alpha):
+    with pytest.raises(BadInput, match="alpha must be between 0\\.001 and 0\\.25, got"):
+        ragauge.gate(WHOLE, "mrr not worse", qrels=QRELS, baseline=SHORT, alpha=alpha)
+
+
+def test_gate_refuses_a_run_as_its_own_baseline(tmp_path, command):
+    (tmp_path / "link.run").symlink_to(tmp_path / "new.run")
+    for baseline in ("new.run", "./new.run", "link.run"):
+        done = command("qrels.txt", "new.run", "-b", baseline, "-r", "mrr not worse", code=2)
+        assert "the run is its own baseline" in " ".join(done.stderr.split())
+    with pytest.raises(BadInput, match="its own baseline"):
+        ragauge.gate(WHOLE, "mrr not worse", qrels=QRELS, baseline=WHOLE)
+
+
+def test_gate_refuses_a_stratified_rule_that_covers_few_queries():
+    run, old = scores(mrr=[0.5] * 40), scores("old", mrr=[0.5] * 40)
+    few = {f"q{i}": {"topic": "a"} for i in range(2)}
+    with pytest.raises(BadInput, match="covers 2 of 40 queries: the others have no `topic`; expected at least 50%"):
+        ragauge.gate(run, "mrr drop <= 0.1 by topic", baseline=old, tags=few)
+    assert ragauge.gate(run, "mrr drop <= 0.1 in topic=a", baseline=old, tags=few)
+    assert ragauge.gate(
+        run, "mrr drop <= 0.1 by topic", baseline=old, tags={f"q{i}": {"topic": "a"} for i in range(20)}
+    )
+
+
+def test_gate_fails_a_test_of_times_that_could_not_be_significant():
+    run = scores(mrr=[1.0] * 6)
+    slow, quick = timings([9.0] * 6), timings([1.0] * 6)
+    settings = {"baseline": scores("old", mrr=[1.0] * 6), "timings": slow, "baseline_timings": quick}
+    found = ragauge.gate(run, "mean_ms not worse", alpha=0.01, **settings)
+    assert found.checks[0].reason == "6 queries are too few for a test of times at alpha 0.01"
+    assert not ragauge.gate(run, "mean_ms not worse", alpha=0.05, **settings)
+
+
+# Across a change of the corpus
+
+
+def folder_of(tmp_path, name, documents, queries, best=1):
+    """A run folder over a corpus of its own: the relevant document of a query is at rank `best`."""
+    corpus = [Document(f"d{i}", f"word{i}") for i in range(documents)]
+    asked = {f"q{i}": f"word{i}" for i in range(queries)}
+    grades = {query: {f"d{i}": 1} for i, query in enumerate(asked)}
+
+    def search(query, k):
+        place = query.strip().removeprefix("word")
+        others = [f"d{i}" for i in range(documents) if str(i) != place]
+        return [*others[: best - 1], f"d{place}", *others[best - 1 :]][:k]
+
+    data = Dataset("docs", corpus, asked, Judgments(grades))
+    ragauge.run(data, {"mine": search}, measures=["mrr@10"], out=tmp_path / name, warmup=0)
+    return str(tmp_path / name / "mine")
+
+
+def test_gate_across_a_changed_corpus_compares_the_common_queries(tmp_path):
+    old, new = folder_of(tmp_path, "old", 30, 10), folder_of(tmp_path, "new", 40, 12)
+    with pytest.raises(Incomparable, match="not the same documents") as refused:
+        ragauge.gate(new, "mrr@10 not worse", baseline=old)
+    assert "--allow-changed-corpus" in str(refused.value)
+    found = ragauge.gate(new, ["mrr@10 drop <= 0.01", "mrr@10 >= 0.9"], baseline=old, allow_changed_corpus=True)
+    assert found.passed
+    assert [check.n for check in found.checks[:2]] == [10, 12]
+    assert found.notes[0] == (
+        "changed corpus (30 documents, now 40): rules about a change are computed on the 10 queries of both runs; "
+        "left out: 2 only in the run"
+    )
+    assert "not whether the system or the documents changed them" in found.notes[1]
+    worse = folder_of(tmp_path, "worse", 40, 12, best=3)
+    assert not ragauge.gate(worse, "mrr@10 not worse", baseline=old, allow_changed_corpus=True)
+
+
+def test_gate_across_a_changed_corpus_fails_if_queries_are_gone(tmp_path):
+    old, new = folder_of(tmp_path, "old", 30, 10), folder_of(tmp_path, "new", 40, 8)
+    found = ragauge.gate(new, "mrr@10 drop <= 0.01", baseline=old, allow_changed_corpus=True)
+    assert by_rule(found)["missing <= 0"].reason.startswith("the run lacks 2 of 10 judged queries")
+    assert by_rule(found)["mrr@10 drop <= 0.01"].passed
+
+
+def test_gate_across_a_changed_corpus_on_the_command_line_and_in_a_file(tmp_path, command):
+    old, new = folder_of(tmp_path, "old", 30, 10), folder_of(tmp_path, "new", 40, 12)
+    done = command(new, "-b", old, "-r", "mrr@10 not worse", "--allow-changed-corpus")
+    assert "computed on the 10 queries of both runs" in " ".join(done.stderr.split())
+    (tmp_path / "changed.toml").write_text('rules = ["mrr@10 not worse"]\nallow_changed_corpus = true\n')
+    command(new, "-b", old, "--rules", tmp_path / "changed.toml")
+    command(new, "-b", old, "-r", "mrr@10 not worse", code=4)
+
+
+def test_gate_with_a_missing_baseline_says_how_to_create_one(tmp_path, command):
+    done = command("qrels.txt", "new.run", "-b", "baselines/docs/mine", "-r", "mrr not worse", code=2)
+    said = " ".join(done.stderr.split())
+    assert "baselines/docs/mine: the baseline does not exist; expected an earlier run" in said
+    assert "ragauge run DATASET -s NAME=SYSTEM --save-baseline baselines/docs" in said
+    done = command("qrels.txt", "new.run", "-r", "mrr not worse", code=1)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert "no baseline given; name an earlier run with --baseline" in said
+    assert "ragauge run DATASET -s NAME=SYSTEM --save-baseline baselines/docs" in said
+
+
+@pytest.mark.parametrize(
+    ("setting", "rule"),
+    [({"alpha": 0.01}, "mrr >= 0.4"), ({"correction": "holm"}, "mrr better"), ({"least": 3}, "mrr drop <= 0.9")],
+    ids=["alpha", "correction", "least"],
+)
+def test_gate_refuses_a_setting_of_tests_without_a_rule_that_uses_it(setting, rule):
+    name = next(iter(setting))
+    with pytest.raises(BadInput, match=f"{name} has no effect on these rules; expected .*`mrr not worse`") as caught:
+        ragauge.gate(WHOLE, rule, qrels=QRELS, baseline=SHORT, **setting)
+    assert caught.value.hint == f"leave out --{name}"
+    ragauge.gate(WHOLE, "mrr not worse", qrels=QRELS, baseline=SHORT, **setting)

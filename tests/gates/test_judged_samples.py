@@ -1,0 +1,147 @@
+"""Gates over what was judged: nothing scored fails, what is unscored fails unless a rule says how much may be."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+import ragauge
+from judged_builder import FAITHFULNESS, MUTE, RELEVANCE, judged, scores
+from ragauge.core.errors import BadInput, Incomparable, UnknownName
+from ragauge.evaluation.indicators import Figure, find
+from ragauge.gates.rule_grammar import parse
+from ragauge.measures.conventions import PRESETS
+
+NAN = math.nan
+QUERIES = [f"q{i}" for i in range(10)]
+
+
+def of(values, **more):
+    """Something judged, with these values of faithfulness."""
+    found = judged(scores=scores({FAITHFULNESS: values}, QUERIES[: len(values)], **more), intervals={})
+    topics = {one: {"topic": "odd" if i % 2 else "even"} for i, one in enumerate(QUERIES[: len(values)])}
+    samples = [replace(found.samples[0], id=name, metadata=metadata) for name, metadata in topics.items()]
+    return replace(found, samples=samples)
+
+
+def checks(run, rules, **more):
+    return {str(one.rule): one for one in ragauge.gate(run, rules, **more)}
+
+
+def test_a_rule_names_a_measure_in_brackets():
+    rule = parse("UNSCORED( Recall@5 ) <= 5 %", lambda name: find(name, PRESETS["default"]))
+    assert str(rule) == "unscored(recall@5) <= 5%"
+    assert (rule.figure.measure, rule.figure.source, rule.figure.lower_is_better) == ("recall@5", "count", True)
+    nested = find("unscored(recall(of=capped)@5)", PRESETS["default"])
+    assert nested.measure == "recall(of=capped)@5"
+    assert Figure("p95_ms", "latency").measure == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("unscored(p95_ms) <= 0", BadInput),
+        ("unscored(nonsense) <= 0", UnknownName),
+        ("unscored(faithfulness) not worse", BadInput),
+        ("unscored(faithfulness) drop <= 0.999", BadInput),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused(text, error):
+    with pytest.raises(error):
+        ragauge.gate(of([1.0]), [text])
+
+
+def test_one_sample_without_a_value_fails_the_rule_about_the_mean():
+    found = checks(of([1.0] * 9 + [NAN]), ["faithfulness >= 0.8"])
+    assert not found["faithfulness >= 0.8"].passed
+    assert found["faithfulness >= 0.8"].reason == f"1 query has no faithfulness (q9): {MUTE}"
+    assert found["missing <= 0"].passed  # it is there, and not scored
+
+
+def test_an_allowance_lets_the_mean_be_over_the_rest():
+    found = checks(of([1.0] * 9 + [NAN]), ["faithfulness >= 0.8", "unscored(faithfulness) <= 10%"])
+    assert all(one.passed for one in found.values())
+    assert (found["faithfulness >= 0.8"].value, found["faithfulness >= 0.8"].n) == (1.0, 9)
+    share = found["unscored(faithfulness) <= 10%"]
+    assert (share.value, share.limit, share.n) == (1, 1.0, 10)
+
+
+def test_beyond_the_allowance_both_rules_fail():
+    found = checks(of([1.0] * 8 + [NAN, NAN]), ["faithfulness >= 0.8", "unscored(faithfulness) <= 1"])
+    assert [one.passed for one in found.values()] == [False, False, True]
+
+
+def test_nothing_scored_fails_whatever_is_allowed():
+    found = checks(of([NAN] * 10), ["faithfulness >= 0.001", "unscored(faithfulness) <= 10"])
+    assert not found["faithfulness >= 0.001"].passed
+    assert found["unscored(faithfulness) <= 10"].passed
+
+
+def test_a_measure_that_was_not_judged_has_no_unscored_either():
+    run = of([1.0] * 10)
+    found = checks(run, ["unscored(Answer Relevancy) <= 0", "context_precision >= 0.1", "hallucination <= 0.9"])
+    for name in ("unscored(answer_relevance) <= 0", "context_precision >= 0.1", "hallucination <= 0.9"):
+        assert not found[name].passed
+        assert found[name].reason.endswith("(there are faithfulness)")
+    with pytest.raises(UnknownName, match="no figure is named"):
+        ragauge.gate(run, ["hallucinatoin <= 0"])
+
+
+def test_an_allowance_for_one_measure_is_none_for_another():
+    both = scores({FAITHFULNESS: [1.0, NAN], RELEVANCE: [1.0, NAN]}, ["q1", "q2"])
+    run = judged(scores=both, intervals={})
+    found = checks(run, ["faithfulness >= 0.001", "answer_relevance >= 0.1", "unscored(faithfulness) <= 1"])
+    assert found["faithfulness >= 0.001"].passed
+    assert not found["answer_relevance >= 0.1"].passed
+
+
+def test_an_allowance_holds_in_every_stratum_that_a_rule_asks_for():
+    run = of([1.0, NAN, 1.0, NAN, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])  # 2 of 10, and 2 of the 5 odd ones
+    found = checks(run, ["faithfulness >= 0.8 by topic", "unscored(faithfulness) <= 20%"])
+    assert found["faithfulness >= 0.8 in topic=even"].passed
+    assert not found["faithfulness >= 0.8 in topic=odd"].passed
+    assert found["unscored(faithfulness) <= 20%"].passed
+
+
+def test_against_a_baseline_only_samples_that_both_have_are_paired():
+    mine = of([0.9] * 8 + [NAN, 0.0])
+    base = of([0.8] * 8 + [0.0, NAN])
+    found = checks(mine, ["faithfulness drop <= 0", "unscored(faithfulness) <= 10%"], baseline=base)
+    drop = found["faithfulness drop <= 0"]
+    assert drop.passed
+    assert (drop.value, drop.baseline, drop.n) == (pytest.approx(0.9), pytest.approx(0.8), 8)
+    closed = checks(mine, ["faithfulness drop <= 0"], baseline=base)["faithfulness drop <= 0"]
+    assert not closed.passed
+
+
+def test_a_baseline_that_lacks_more_than_is_allowed_cannot_be_beaten():
+    mine, base = of([0.9] * 10), of([0.1] + [NAN] * 9)
+    found = checks(mine, ["faithfulness better", "unscored(faithfulness) <= 10%"], baseline=base)
+    assert not found["faithfulness better"].passed
+    assert found["faithfulness better"].reason.startswith("the baseline has none: 9 queries have no faithfulness")
+
+
+def test_no_sample_in_common_is_no_difference():
+    mine, base = of([1.0] * 5 + [NAN] * 5), of([NAN] * 5 + [1.0] * 5)
+    found = checks(mine, ["faithfulness not worse", "unscored(faithfulness) <= 50%"], baseline=base)
+    assert not found["faithfulness not worse"].passed
+    assert found["faithfulness not worse"].reason == "no query has a value here and in the baseline"
+
+
+def test_a_sample_that_only_the_baseline_has_is_missing():
+    found = checks(of([1.0] * 4), ["faithfulness >= 0.5"], baseline=of([1.0] * 5))
+    assert not found["missing <= 0"].passed
+
+
+def test_what_another_judge_said_is_no_baseline():
+    with pytest.raises(Incomparable, match="is judged by"):
+        ragauge.gate(of([1.0]), ["faithfulness not worse"], baseline=of([1.0], judge="lexical"))
+
+
+def test_rankings_too_may_have_queries_without_a_value():
+    qrels = {"q1": {"a": 1}, "q2": {"b": 0}}
+    run = {"q1": {"a": 1.0}, "q2": {"b": 1.0}}
+    found = checks(run, ["recall@5 >= 0.9", "unscored(recall@5) <= 50%"], qrels=qrels, convention=PRESETS["default"])
+    assert found["unscored(recall@5) <= 50%"].n == 2

@@ -1,0 +1,487 @@
+"""calibrate: judges whose verdicts are known beforehand, against labels that were written for them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import replace
+from importlib.resources import files
+
+import jsonschema
+import numpy as np
+import pytest
+import sklearn.metrics as sk
+
+import literal_judge
+import ragauge
+from ragauge.core.errors import BadInput, MissingEvidence
+from ragauge.core.samples import Sample, Support, Unscored
+from ragauge.datasets.labelled_answers import Labelled
+from ragauge.judging.calibration import calibrate, estimate_calibration
+from ragauge.judging.calibration.labelled_data import overlap
+from ragauge.judging.calibration.report import as_csv, as_data, as_markdown, sections, sentences, sentences_of_all
+from ragauge.judging.tasks import Reading
+from ragauge.models.chats.recorded import Scripted
+from ragauge.stats.agreement import Confusion
+
+SCHEMA = json.loads((files("ragauge.judging.calibration") / "calibration.schema.json").read_text(encoding="utf-8"))
+
+
+class Known:
+    """A judge that bears a claim out where a function of the sample, the claim and the sources says so."""
+
+    def __init__(self, says):
+        self.name = "known"
+        self.identity = {"judge": "known"}
+        self.says = says
+
+    async def answer(self, task):
+        if task.step == "claims":
+            return Reading({one: [text] for one, text in task.asked.items()}, {})
+        said, unscored = {}, {}
+        for claim, text in task.asked.items():
+            verdict = self.says(task.sample, text, task.sources)
+            if verdict is None:
+                unscored[claim] = Unscored("no reply could be read", "gibberish")
+            else:
+                said[claim] = Support(("k1",) if verdict else ())
+        return Reading(said, unscored)
+
+
+def sample(name, label=None, answer="It is so.", contexts=("It is so.",), question=None, **more):
+    labels = {} if label is None else {"faithfulness": label}
+    return Sample(name, question or f"What is {name}?", answer, contexts, labels=labels, **more)
+
+
+def by_name(task_sample, text, sources):
+    """Good for samples whose name begins with g, bad for b, nothing for n."""
+    return {"g": True, "b": False, "n": None}[task_sample[0]]
+
+
+TABLE = [
+    *(sample(f"g{i}", 1) for i in range(6)),
+    *(sample(f"g{i + 6}", 0) for i in range(2)),
+    *(sample(f"b{i}", 1) for i in range(1)),
+    *(sample(f"b{i + 1}", 0) for i in range(3)),
+    *(sample(f"n{i}", 1) for i in range(3)),
+]
+
+
+def test_the_table_of_verdicts_is_that_which_was_written():
+    found = calibrate(TABLE, chat=Known(by_name))
+    assert found.confusion == Confusion(6, 2, 1, 3)
+    assert (found.labelled, found.scored, found.samples) == (15, 12, 15)
+    assert found.figures["accuracy"][0] == 9 / 12
+    assert found.figures["sensitivity"][0] == 6 / 7
+    assert found.figures["specificity"][0] == 3 / 5
+    assert found.base_rate.value == 10 / 15
+    assert found.measure == "faithfulness"
+
+
+def test_samples_without_a_verdict_are_counted_named_and_wrong_in_the_accuracy_of_all():
+    found = calibrate(TABLE, chat=Known(by_name))
+    assert sum(found.unscored.values()) == 3
+    assert (found.figures["accuracy_all"].value, found.figures["accuracy_all"].n) == (9 / 15, 15)
+    told = " ".join(sentences(found))
+    assert "12 samples of 15 have a verdict, 3 have none" in told
+    rows = {row[0]: row[1:] for rows in sections(found) for row in rows.rows}
+    assert rows["no verdict"] == ["3", "0"]
+    assert "accuracy, all" in rows
+    assert [pair.sample for pair in found.pairs if pair.why] == ["n0", "n1", "n2"]
+
+
+def test_a_judge_that_says_nothing_has_no_figures_and_no_error_hides_that():
+    found = calibrate(TABLE, chat=Known(lambda *_: None))
+    assert found.scored == 0
+    assert not any(found.figures[name].defined for name in ("accuracy", "kappa", "auc", "spearman", "bias"))
+    assert found.figures["accuracy_all"].value == 0.0
+    data = as_data([found])
+    jsonschema.validate(data, SCHEMA)
+    assert data["calibrations"][0]["figures"]["kappa"]["value"] is None
+
+
+def test_baselines_stand_beside_the_judge():
+    found = calibrate(TABLE, chat=Known(by_name))
+    names = [rater.name for rater in found.raters]
+    assert names == ["known", "counting words", "always good"]
+    assert found.raters[-1].figures["accuracy"].value == 10 / 15
+    assert found.raters[-1].figures["kappa"].value == 0.0
+
+
+def test_counting_words_knows_answer_contexts_and_conversation():
+    one = sample("a", 1, "Paris is big.", ("Big it is.",), question="Paris?")
+    assert overlap(one, "faithfulness") == 1.0
+    assert overlap(replace(one, question="Rome?"), "faithfulness") == pytest.approx(2 / 3)
+    assert overlap(replace(one, question="Rome?", history=("We spoke of Paris.",)), "faithfulness") == 1.0
+    assert math.isnan(overlap(replace(one, answer=""), "faithfulness"))
+    assert overlap(replace(one, reference="Big Paris"), "context_recall") == 0.5
+    assert overlap(one, "context_precision") == 0.0
+    assert overlap(one, "answer_relevance") == 1.0
+
+
+def test_a_judge_that_is_worse_than_counting_words_is_told_so():
+    samples = [
+        sample(f"{'gb'[i % 2]}{i}", 1.0 if i % 4 < 2 else 0.0, "It is so." if i % 4 < 2 else "Something else entirely.")
+        for i in range(40)
+    ]
+    found = calibrate(samples, chat=Known(by_name))
+    words = next(rater for rater in found.raters if rater.name == "counting words")
+    assert words.figures["auc"].value == 1.0
+    assert found.figures["auc"].value == 0.5
+    assert found.figures["over_words"].value == pytest.approx(-0.5)
+    assert any("no better than counting words" in note for note in found.notes)
+
+
+def test_thresholds_cut_scores_and_labels():
+    """Of two sentences one is borne out: half is good from 0.5 on, not from 0.6 on, and not where people say yes."""
+    half = [sample(f"s{i}", 2 / 3, "Yes it is. No it is not.") for i in range(4)]
+    judge = Known(lambda name, text, sources: text.startswith("Yes"))
+    assert calibrate(half, chat=judge).confusion == Confusion(4, 0, 0, 0)
+    assert calibrate(half, chat=judge, threshold=0.6).confusion == Confusion(0, 0, 4, 0)
+    assert calibrate(half, chat=judge, threshold=0.5, label_threshold=0.7).confusion == Confusion(0, 4, 0, 0)
+    assert calibrate(half, chat=judge, label_threshold=2 / 3, threshold=0.5).confusion == Confusion(4, 0, 0, 0)
+    assert calibrate(half, chat=judge, label_threshold=0.6).threshold == 0.6
+    whole = [replace(one, labels={"faithfulness": 1.0}) for one in half]
+    assert calibrate(whole, chat=judge).confusion == Confusion(0, 0, 4, 0)
+    for wrong in (0.0, 1.5, -1.0):
+        with pytest.raises(BadInput, match="threshold"):
+            calibrate(half, chat=judge, threshold=wrong)
+
+
+def test_turning_contexts_round_shows_who_reads_only_the_first():
+    two = ("It is so.", "Nothing here.")
+    samples = [sample(f"s{i}", 1, contexts=two if i < 6 else two[:1]) for i in range(10)]
+    first = Known(lambda name, text, sources: "so" in next(iter(sources.values())))
+    found = calibrate(samples, chat=first)
+    assert (found.swap.changed.value, found.swap.changed.n) == (1.0, 6)
+    assert found.swap.shift.value == -1.0
+    fair = calibrate(samples, chat=Known(lambda name, text, sources: any("so" in one for one in sources.values())))
+    assert (fair.swap.changed.value, fair.swap.moved.value) == (0.0, 0.0)
+    assert calibrate(samples, chat=first, swap=False).swap is None
+    alone = calibrate(TABLE, chat=Known(by_name))
+    assert alone.swap is None
+    assert any("contexts were not turned round" in note for note in alone.notes)
+
+
+def test_replicates_show_who_changes_its_mind():
+    seen: dict[str, int] = {}
+
+    def fickle(name, text, sources):
+        seen[name] = seen.get(name, 0) + 1
+        return name not in ("s0", "s1") or seen[name] == 2
+
+    found = calibrate([sample(f"s{i}", 1) for i in range(8)], chat=Known(fickle), replicates=3)
+    assert found.consistency.replicates == 3
+    assert found.consistency.same.value == 6 / 8
+    assert found.consistency.pairwise.value == pytest.approx((6 + 2 / 3) / 8)
+    assert calibrate(TABLE, chat=Known(by_name)).consistency is None
+
+
+def test_a_lost_verdict_is_a_change_too():
+    seen: dict[str, int] = {}
+
+    def losing(name, text, sources):
+        seen[name] = seen.get(name, 0) + 1
+        return None if name == "s0" and seen[name] == 2 else True
+
+    found = calibrate([sample(f"s{i}", 1) for i in range(4)], chat=Known(losing), replicates=2)
+    assert found.consistency.same.value == 3 / 4
+
+
+def test_a_judge_that_likes_long_answers_is_seen():
+    samples = [sample(f"s{i}", i % 2, "Word " * (5 + 7 * (i % 10)) + "end.") for i in range(60)]
+    found = calibrate(samples, chat=Known(lambda name, text, sources: len(text.split()) > 40))
+    assert found.verbosity.slope.low > 0
+    assert found.verbosity.correlation.value > 0.5
+    fair = calibrate(samples, chat=Known(lambda name, text, sources: int(name[1:]) % 2 == 1))
+    assert abs(fair.verbosity.slope.value) < 1e-9
+
+
+def test_few_labels_and_many_verdicts_give_the_mean_that_people_would():
+    rng = np.random.default_rng(3)
+    truth = rng.random(400) < 0.6
+    wrong = rng.random(400) < 0.05
+    samples = [
+        sample(f"{'g' if t != w else 'b'}{i}", float(t)) for i, (t, w) in enumerate(zip(truth, wrong, strict=True))
+    ]
+    found = calibrate(samples, chat=Known(by_name), labels=60).corrected
+    assert (found.labels, found.judged) == (60, 340)
+    assert found.truth == pytest.approx(truth.mean())
+    assert found.powered.low <= found.truth <= found.powered.high
+    assert found.powered.high - found.powered.low < 0.75 * (found.people.high - found.people.low)
+    assert found.rates.low <= found.truth <= found.rates.high
+    other = calibrate(samples, chat=Known(by_name), labels=60, seed=1).corrected
+    assert other.people.value != found.people.value
+    assert calibrate(samples, chat=Known(by_name)).corrected is None
+
+
+def test_samples_without_a_label_are_judged_for_the_corrected_mean():
+    samples = [*TABLE[:12], *(sample(f"g{i + 50}") for i in range(20))]
+    found = calibrate(samples, chat=Known(by_name))
+    assert (found.samples, found.labelled) == (32, 12)
+    assert (found.corrected.labels, found.corrected.judged) == (12, 20)
+    assert math.isnan(found.corrected.truth)
+    assert found.corrected.people.value == pytest.approx(7 / 12)
+    assert found.corrected.judge.value == pytest.approx(28 / 32)
+
+
+def test_labels_that_are_no_random_part_are_suspected():
+    """Twelve labelled samples are half good to the judge, forty without a label all are."""
+    labelled = [sample(f"{'gb'[i % 2]}{i}", float(i % 3 > 0)) for i in range(12)]
+    told = "a corrected mean needs a random part"
+    all_good = [sample(f"g{i + 50}") for i in range(40)]
+    alike = [sample(f"{'gb'[i % 2]}{i + 50}") for i in range(40)]
+    assert any(told in note for note in calibrate([*labelled, *all_good], chat=Known(by_name)).notes)
+    assert not any(told in note for note in calibrate([*labelled, *alike], chat=Known(by_name)).notes)
+
+
+def test_votes_tell_how_far_people_agree_among_themselves():
+    votes = [[1, 1, 1], [1, 1, 0], [0, 0, 0], [0, 0, 0]]
+    samples = [
+        sample(f"g{i}", float(np.mean(row)), metadata={"votes": {"faithfulness": dict(zip("abc", row, strict=True))}})
+        for i, row in enumerate(votes)
+    ]
+    person = calibrate(samples, chat=Known(by_name)).raters[-1]
+    assert (person.name, person.kind) == ("a person", "people")
+    assert person.figures["accuracy"].value == pytest.approx(11 / 12)
+
+
+def test_answers_to_one_question_count_as_fewer_samples():
+    apart = [sample(f"{'gb'[i % 2]}{i}", float(i % 4 < 2)) for i in range(40)]
+    together = [replace(one, question=f"What is {i // 4}?") for i, one in enumerate(apart)]
+    alike = [
+        replace(one, labels={"faithfulness": float("gb"[i // 4 % 2] == one.id[0])}) for i, one in enumerate(together)
+    ]
+    wide = calibrate(alike, chat=Known(by_name)).figures["accuracy"]
+    blind = calibrate([replace(one, question=one.id) for one in alike], chat=Known(by_name)).figures["accuracy"]
+    assert wide.value == blind.value
+    assert wide.high - wide.low > 1.3 * (blind.high - blind.low)
+
+
+def test_every_interval_allows_for_answers_to_one_question():
+    """A judge that errs, changes its mind and turns with the contexts by question: 40 questions of ten answers each."""
+    rng = np.random.default_rng(6)
+    wrong, turns, moody, good = (rng.random(40) < share for share in (0.3, 0.3, 0.3, 0.6))
+    two = ("First.", "Second.")
+    asked: Counter[str] = Counter()
+
+    def says(name, text, sources):
+        at = int(name) // 10
+        asked[name] += 1
+        verdict = bool(good[at] != wrong[at])
+        turned = turns[at] and next(iter(sources.values())) != "First."
+        return verdict != (turned or (moody[at] and asked[name] == 2))
+
+    samples = [
+        sample(str(i), float(good[i // 10]), "Word " * int(rng.integers(3, 60)) + "end.", two, f"Question {i // 10}?")
+        for i in range(400)
+    ]
+    found = []
+    for given in (samples, [replace(one, question=f"{one.question} {one.id}") for one in samples]):
+        asked.clear()
+        one = calibrate(given, chat=Known(says), replicates=2, labels=200)
+        found.append(
+            {
+                **{name: one.figures[name] for name in ("accuracy", "kappa", "bias")},
+                "same": one.consistency.same,
+                "pairwise": one.consistency.pairwise,
+                "repeated": one.consistency.alpha,
+                "spread": one.consistency.spread,
+                "changed": one.swap.changed,
+                "shift": one.swap.shift,
+                "moved": one.swap.moved,
+                "base rate": one.base_rate,
+                "bin": one.curve[0].share,
+                "judge": one.corrected.judge,
+                "powered": one.corrected.powered,
+                "rates": one.corrected.rates,
+            }
+        )
+    assert any("400 samples have 40 questions; intervals allow for that" in note for note in calibrate(samples).notes)
+    for name, figure in found[0].items():
+        assert figure.high - figure.low > 1.7 * (found[1][name].high - found[1][name].low), name
+
+
+def test_one_question_speaks_of_no_other():
+    samples = [sample(f"{'gb'[i % 2]}{i}", float(i % 4 < 2), question="What?") for i in range(40)]
+    found = calibrate(samples, chat=Known(by_name))
+    assert "40 samples have one question, and speak of no other" in found.notes
+    assert math.isnan(found.figures["bias"].low)
+
+
+def test_sets_that_are_easy_or_not_peoples_are_named_so():
+    given = Labelled(name="toy", samples=TABLE, measure="faithfulness", about="", people=False, easy="words tell all")
+    found = calibrate(given, chat=Known(by_name))
+    assert not found.people
+    told = " ".join(sentences(found))
+    assert "an easy set: words tell all" in told
+    assert "not people's" in told
+
+
+def test_samples_are_drawn_at_random_and_the_same_for_the_same_seed():
+    first, again, other = (
+        [pair.sample for pair in calibrate(TABLE, chat=Known(by_name), limit=6, seed=seed).pairs] for seed in (1, 1, 2)
+    )
+    assert first == again != other
+    assert len(first) == 6
+
+
+def test_what_cannot_be_calibrated_is_refused_in_one_sentence():
+    with pytest.raises(MissingEvidence, match="has a label"):
+        calibrate([sample("g1")], chat=Known(by_name))
+    with pytest.raises(MissingEvidence, match="has a label of context_recall"):
+        calibrate(TABLE, chat=Known(by_name), measure="context_recall")
+    with pytest.raises(BadInput, match="less is better"):
+        calibrate(TABLE, chat=Known(by_name), measure="hallucination")
+    both = [replace(TABLE[0], labels={"faithfulness": 1.0, "answer_relevance": 1.0})]
+    with pytest.raises(BadInput, match="answer_relevance and faithfulness"):
+        calibrate(both, chat=Known(by_name))
+    for wrong in ({"replicates": 0}, {"labels": 0}, {"limit": 0}):
+        with pytest.raises(BadInput, match=r"from 1 on|must be between 1 and"):
+            calibrate(TABLE, chat=Known(by_name), **wrong)
+
+
+def test_the_lexical_judge_has_a_degree_that_is_shown_beside_its_verdicts():
+    samples = [
+        sample(f"s{i}", float(i % 2), "Bob came in May." if i % 2 else "Ann left in June.", ("Bob came in May.",))
+        for i in range(20)
+    ]
+    found = ragauge.calibrate(samples)
+    assert found.judge.startswith("lexical")
+    assert found.curve_of == "faithfulness(by=probability)"
+    assert sum(one.share.n for one in found.curve) == 20
+    assert [rater.name for rater in found.raters][:2] == ["lexical", "lexical by probability"]
+    assert found.figures["auc"].value == 1.0
+    assert any("compares words" in note for note in found.notes)
+    assert "on 'samples': accuracy 1.000, kappa 1.000, auc 1.000; 20 of 20 scored" in repr(found)
+
+
+def test_everything_is_data_for_machines_and_pages_for_people():
+    several = [calibrate(TABLE, chat=Known(by_name), labels=8, replicates=2), calibrate(TABLE, chat=Known(by_name))]
+    data = as_data(several, per_sample=True)
+    jsonschema.validate(json.loads(json.dumps(data, allow_nan=False)), SCHEMA)
+    assert len(data["calibrations"][0]["pairs"]) == 15
+    lines = as_csv(several).splitlines()
+    assert lines[0] == "set,judge,measure,rater,figure,value,low,high,n,why"
+    assert sum(",known,kappa," in line for line in lines) == 2
+    page = as_markdown(several)
+    assert page.startswith("# May this judge be believed?")
+    assert "| Cohen's kappa |" in page
+    assert sentences_of_all(several)
+
+
+def test_texts_of_samples_are_never_markup():
+    odd = Labelled("[bold]x[/bold] | y", [*TABLE], "faithfulness", "", True, "<script>")
+    page = as_markdown([calibrate(odd, chat=Known(by_name))])
+    assert "<script>" not in page
+    assert "\\[bold\\]" in page
+
+
+@pytest.mark.parametrize(("name", "auc"), [("begin_dev_wow", 0.85), ("begin_dev_cmu", 0.85), ("begin_dev_tc", 0.8)])
+def test_real_labels_of_people_on_begin(shared, name, auc):
+    found = calibrate(str(shared("rag_begin") / f"{name}.tsv.gz"), labels=100)
+    soft = found.raters[1].figures
+    assert soft["auc"].value > auc
+    assert found.scored + sum(found.unscored.values()) == found.labelled
+    known = [pair for pair in found.pairs if not math.isnan(pair.score)]
+    labels, verdicts = [pair.label >= 0.5 for pair in known], [pair.score >= 1 - 1e-9 for pair in known]
+    assert found.figures["kappa"].value == pytest.approx(sk.cohen_kappa_score(labels, verdicts))
+    assert found.corrected.powered.low < found.corrected.truth < found.corrected.powered.high
+
+
+def told(name, label, answer, *contexts):
+    return Sample(name, "Which tower is it?", answer, contexts, labels={"faithfulness": label})
+
+
+LITERAL = [
+    told("1", 1, "The tower is white.", "The tower is white.", "It is old."),
+    told("2", 0, "The tower is red.", "The tower is white.", "It is old."),
+    told("3", 0, "The tower is white and it sank.", "The tower is white.", "It is old."),
+]
+
+
+def test_a_model_is_asked_anew_for_each_replicate_and_never_twice_for_the_same(tmp_path):
+    """Two calls for each sample (claims, support): once, again as a replicate, and half of it with contexts turned."""
+    chat = Scripted(literal_judge.answer)
+    found = calibrate(LITERAL, chat=chat, replicates=2, folder=tmp_path / "kept", threshold=1)
+    assert found.confusion == Confusion(1, 0, 0, 2)
+    assert [pair.score for pair in found.pairs] == [1.0, 0.0, 0.5]
+    assert found.consistency.same.value == 1.0
+    assert found.swap.changed.value == 0.0
+    calls = len(chat.asked)
+    assert calls == 3 * 2 + 3 * 2 + 3  # the claims of an answer are the same whatever the order of contexts is
+    again = calibrate(LITERAL, chat=chat, replicates=2, folder=tmp_path / "kept", threshold=1)
+    assert len(chat.asked) == calls
+    assert again.figures == found.figures
+
+
+def test_what_it_would_take_is_told_before_anything_is_asked():
+    chat = Scripted(literal_judge.answer)
+    once, more = (
+        {one.step: one.calls for one in estimate_calibration(LITERAL, chat=chat, replicates=n, swap=n > 1)}
+        for n in (1, 3)
+    )
+    assert chat.asked == []
+    assert once == {"claims": 3, "support": 3}
+    assert more["support"] == 12
+
+
+def test_unreadable_replies_leave_samples_unscored_and_are_counted():
+    found = calibrate(LITERAL, chat=Scripted(lambda messages, schema: "I would rather not say."))
+    assert found.scored == 0
+    assert sum(found.unscored.values()) == 3
+    assert found.figures["accuracy_all"].value == 0.0
+
+
+def test_a_budget_that_ends_is_told():
+    found = calibrate(LITERAL, chat=Scripted(literal_judge.answer), max_calls=2, swap=False)
+    assert found.scored < 3
+    assert found.stopped == "the limit of 2 requests is reached"
+
+
+def test_the_charts_show_both_curves_and_say_it_in_words():
+    pytest.importorskip("altair")
+    from ragauge.judging.calibration.report import drawn, roc
+
+    found = drawn({"table": calibrate(TABLE, chat=Known(by_name))})["table"]
+    assert [panel.title for panel in found.panels] == ["Telling good from bad", "What scores promise"]
+    assert "Area under the curve: known" in found.alt
+    assert drawn({"alone": calibrate(TABLE[:6], chat=Known(by_name))}) == {}
+    points = np.array(roc(np.array([3.0, 2.0, 2.0, 1.0, 0.0]), np.array([True, False, True, True, False])))
+    theirs = sk.roc_curve([1, 0, 1, 1, 0], [3, 2, 2, 1, 0], drop_intermediate=False)
+    assert points[:, 0] == pytest.approx(theirs[0])
+    assert points[:, 1] == pytest.approx(theirs[1])
+
+
+@pytest.mark.parametrize("labels", [[1.0], [1.0, 1.0], [0.0, 1.0], [0.3, 0.6, 0.9]])
+def test_few_samples_give_what_can_be_known_and_no_more(labels):
+    found = calibrate([sample(f"g{i}", label) for i, label in enumerate(labels)], chat=Known(by_name), replicates=2)
+    data = as_data([found])
+    jsonschema.validate(json.loads(json.dumps(data, allow_nan=False)), SCHEMA)
+    assert found.figures["accuracy"].n == len(labels)
+    assert all(one.defined or one.why for one in found.figures.values())
+    assert sentences(found)
+
+
+def test_a_judge_that_says_nothing_is_not_consistent(tmp_path):
+    labelled = [
+        Sample(f"s{i}", "q?", "it is high.", ("it is high", "x"), labels={"faithfulness": i % 2}) for i in range(12)
+    ]
+    found = ragauge.calibrate(labelled, chat=Scripted(lambda messages, schema: "nonsense"), replicates=2)
+    assert found.consistency is not None
+    assert found.swap is not None
+    assert found.consistency.same.n == found.swap.changed.n == 0
+    assert math.isnan(found.consistency.same.value)
+    assert math.isnan(found.swap.changed.value)
+
+
+def test_limits_hold_over_all_rounds():
+    chat = Scripted(literal_judge.answer)
+    labelled = [
+        Sample(f"s{i}", "q?", f"it is high {i}.", (f"it is high {i}", "x"), labels={"faithfulness": 1})
+        for i in range(12)
+    ]
+    found = ragauge.calibrate(labelled, chat=chat, replicates=3, max_calls=10)
+    assert len(chat.asked) == 10
+    assert found.stopped == "the limit of 10 requests is reached"

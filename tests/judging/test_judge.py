@@ -1,0 +1,678 @@
+"""judge: from samples to scores, through every kind of chat; nothing fails open, nothing is paid for twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import replace
+
+import pytest
+
+import chat_server as chat_server_module
+import literal_judge
+import ragauge
+from ragauge.core.errors import BackendFailed, BadInput, MissingEvidence
+from ragauge.core.protocols import Reply
+from ragauge.core.samples import Sample, Support
+from ragauge.models.chats.recorded import Recording, Scripted
+
+SAMPLE = Sample(
+    "s1",
+    question="Where is the tower?",
+    answer="the tower is in varn and it is red. it is high.",
+    contexts=("we know that the tower is in varn", "it is not high, they say", "ships come and go"),
+    reference="the tower is in varn and it is white",
+)
+OTHER = Sample("s2", "Where is the tower?", "it is high.", ("it is high", "the tower"), "it is high")
+LITERAL = Scripted(literal_judge.answer)
+
+
+def judged(samples=(SAMPLE,), measures=("faithfulness", "context_recall"), **more):
+    return ragauge.judge(list(samples), measures, **{"chat": Scripted(literal_judge.answer), **more})
+
+
+def means(found):
+    return {name: round(value, 6) for name, value in found.scores.means.items()}
+
+
+# Worked by hand. The answer claims: in varn (k1, reference), red (nobody), high (k2 says not). The reference claims: in
+# varn (k1, answer), white (nobody). Useful is whatever holds the word "tower": k1 alone. All questions are the answer.
+BY_HAND = {
+    "faithfulness": 1 / 3,
+    "context_precision": 1.0,
+    "context_recall": 1 / 2,
+    "claim_precision": 1 / 3,
+    "claim_recall": 1 / 2,
+    "claim_f1": 2 / 5,
+    "context_utilisation": 1.0,
+    "noise_sensitivity": 0.0,
+    "hallucination": 2 / 3,
+    "contradiction": 1 / 3,
+}
+
+
+def test_every_measure_is_as_worked_by_hand():
+    found = judged(measures=list(BY_HAND))
+    assert means(found) == {name: pytest.approx(value, abs=1e-6) for name, value in BY_HAND.items()}
+    verdicts = found.verdicts["s1"]
+    assert [claim.text for claim in verdicts.claims["answer"]] == ["the tower is in varn", "it is red", "it is high"]
+    assert verdicts.support["a1"] == Support(("k1", "reference"), (), "read")
+    assert verdicts.support["a3"] == Support((), ("k2",), "read")
+    assert verdicts.support["r1"].by == ("k1", "answer")
+    assert [verdicts.useful[one].useful for one in ("k1", "k2", "k3")] == [True, False, False]
+
+
+def test_judge_polite_words_in_a_claim_lower_faithfulness():
+    def scored(answer):
+        sample = {"id": "s", "question": "How?", "answer": answer, "contexts": ["Sourdough bread rises by wild yeast."]}
+        found = ragauge.judge([sample], ["faithfulness"])
+        return found.scores.means["faithfulness"], found.verdicts["s"].left_out
+
+    bread = "Sourdough bread rises by wild yeast."
+    assert scored(f"{bread} It was invented on Mars by Elon Musk.") == (0.5, {})
+    assert scored(f"{bread} It was invented on Mars thanks to Elon Musk.") == (0.5, {})
+    assert scored(f"{bread} Let me know if you need more!") == (1.0, {"answer": ["Let me know if you need more!"]})
+
+
+def test_nobody_is_asked_about_a_blank_chunk():
+    seen = []
+
+    def answer(messages, schema):
+        seen.append(messages[1]["content"])
+        return literal_judge.answer(messages, schema)
+
+    blank = replace(SAMPLE, contexts=(SAMPLE.contexts[0], " \n", *SAMPLE.contexts[1:]))
+    found = judged([blank], list(BY_HAND), chat=Scripted(answer))
+    assert means(found) == {name: pytest.approx(value, abs=1e-6) for name, value in BY_HAND.items()}
+    assert not any('id="k2"' in text for text in seen)
+    assert any('id="k3"' in text for text in seen)
+    assert list(found.verdicts["s1"].useful) == ["k1", "k3", "k4"]
+
+
+def test_a_folder_is_not_judged_into_twice_with_other_texts(tmp_path):
+    judged(folder=tmp_path / "a")
+    judged(folder=tmp_path / "a")
+    judged([replace(SAMPLE, answer="it is high.")], folder=tmp_path / "a")
+    with pytest.raises(BadInput, match="`s1` is another question there"):
+        judged([replace(SAMPLE, question="Which tower?")], folder=tmp_path / "a")
+    assert ragauge.judge([SAMPLE], chat="lexical").scores.fingerprints == {"s1": SAMPLE.fingerprint}
+
+
+@pytest.mark.parametrize(
+    "traits", [(), ("no_json_schema",), ("no_response_format",)], ids=["schema", "object", "plain"]
+)
+def test_every_measure_is_as_worked_by_hand_through_a_server(traits, chat_server):
+    chat_server.answer, chat_server.traits = literal_judge.answer, set(traits)
+    found = judged(measures=list(BY_HAND), chat=f"openai:small@{chat_server.url}")
+    assert means(found) == {name: pytest.approx(value, abs=1e-6) for name, value in BY_HAND.items()}
+
+
+def test_every_measure_is_as_worked_by_hand_from_a_recording(tmp_path):
+    file = tmp_path / "said.jsonl"
+    judged(measures=list(BY_HAND), chat=Recording(Scripted(literal_judge.answer), file))
+    found = judged(measures=list(BY_HAND), chat=f"replay:{file}")
+    assert means(found) == {name: pytest.approx(value, abs=1e-6) for name, value in BY_HAND.items()}
+
+
+def test_one_call_for_each_text_and_step():
+    found = judged(
+        measures=["faithfulness", "context_precision", "context_recall", "answer_relevance"], embedder="words"
+    )
+    assert {row.step: row.calls for row in found.ledger} == {"claims": 2, "support": 1, "useful": 1, "questions": 1}
+
+
+def test_more_measures_of_the_same_verdicts_cost_no_call():
+    few = judged(measures=["faithfulness", "context_recall"])
+    many = judged(measures=["faithfulness", "context_recall", "claim_f1", "hallucination", "citation_recall"])
+    assert sum(row.calls for row in few.ledger) == sum(row.calls for row in many.ledger) == 3
+
+
+def test_answer_relevance_is_the_mean_cosine_with_the_question():
+    same = Sample("same", "it is high?", "it is high.", ("x",))
+    other = Sample("other", "where?", "it is high.", ("x",))
+    found = judged([same, other], ["answer_relevance"], embedder="words")
+    assert found.scores.per_query["answer_relevance"] == {"same": pytest.approx(1.0), "other": pytest.approx(0.0)}
+    assert [round(one.similarity, 6) for one in found.verdicts["same"].questions] == [1.0, 1.0, 1.0]
+
+
+def test_a_refusal_is_worth_nothing():
+    found = judged([Sample("s", "I do not know?", "I do not know.", ("x",))], ["answer_relevance"], embedder="words")
+    assert found.verdicts["s"].refusal is True
+    assert found.scores.means["answer_relevance"] == 0
+
+
+def test_one_word_verdicts_count_to_the_same():
+    wanted = ["faithfulness", "context_precision", "context_recall", "claim_f1"]
+    found = judged(measures=wanted, verdicts="tokens")
+    assert means(found) == {name: pytest.approx(BY_HAND[name], abs=1e-6) for name in wanted}
+    assert {row.step: row.calls for row in found.ledger} == {"claims": 2, "support": 10, "useful": 3}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "I cannot do that.",
+        "{}",
+        '{"of_answer": []}',
+        '{"of_answer": [{"id": "a1"}]}',
+        "null",
+        "yes",
+        '{"score": 1.0}',
+    ],
+)
+def test_a_model_that_talks_nonsense_scores_nothing(reply):
+    def broken(messages, schema):
+        return reply if "Check every one" in messages[1]["content"] else literal_judge.answer(messages, schema)
+
+    found = judged(measures=["faithfulness"], chat=Scripted(broken))
+    assert math.isnan(found.scores.means["faithfulness"])
+    assert found.scores.n["faithfulness"] == 0
+    why = found.verdicts["s1"].unscored["support a1"]
+    assert why.why
+    assert why.reply == reply
+
+
+def test_what_is_missing_is_asked_for_again_and_nothing_else():
+    asked = []
+
+    def forgetful(messages, schema):
+        said = json.loads(literal_judge.answer(messages, schema))
+        if "of_answer" in said:
+            asked.append([one["id"] for one in said["of_answer"]])
+            if len(asked) == 1:
+                said["of_answer"] = said["of_answer"][:1]
+        return json.dumps(said)
+
+    found = judged(measures=["faithfulness"], chat=Scripted(forgetful))
+    assert asked == [["a1", "a2", "a3"], ["a2"], ["a3"]]
+    assert found.scores.means["faithfulness"] == pytest.approx(1 / 3)
+    assert next(row for row in found.ledger if row.step == "support").unread == 1
+
+
+def test_one_claim_without_a_verdict_leaves_the_sample_unscored():
+    def stubborn(messages, schema):
+        said = json.loads(literal_judge.answer(messages, schema))
+        said["of_answer"] = [one for one in said.get("of_answer", []) if one["id"] != "a2"] or said.get("of_answer")
+        return json.dumps({name: value for name, value in said.items() if value is not None})
+
+    def never(messages, schema):
+        said = json.loads(stubborn(messages, schema))
+        if "of_answer" in said:
+            said["of_answer"] = [one for one in said["of_answer"] if one["id"] != "a2"]
+        return json.dumps(said)
+
+    found = judged([SAMPLE, OTHER], ["faithfulness"], chat=Scripted(never))
+    assert found.scores.per_query["faithfulness"] == {"s2": 1.0}
+    assert "a2" in found.verdicts["s1"].unscored["support a2"].why
+    assert found.scores.n["faithfulness"] == 1
+
+
+def test_a_sentence_without_a_verdict_leaves_the_text_without_claims():
+    def lazy(messages, schema):
+        said = json.loads(literal_judge.answer(messages, schema))
+        said["sentences"] = said.get("sentences", [])[:1]
+        return json.dumps(said)
+
+    def always_the_first(messages, schema):
+        if "List the claims" in messages[1]["content"]:
+            said = json.loads(literal_judge.answer(messages, schema))
+            said["sentences"] = [one for one in said["sentences"] if one["id"] == "s1"]
+            return json.dumps(said)
+        return literal_judge.answer(messages, schema)
+
+    found = judged(measures=["faithfulness"], chat=Scripted(always_the_first))
+    assert "claims answer" in found.verdicts["s1"].unscored
+    assert math.isnan(found.scores.means["faithfulness"])
+
+
+def test_a_call_that_fails_is_an_item_without_a_verdict_and_the_rest_goes_on():
+    def partly(messages, schema):
+        if "ships" in messages[1]["content"] and "Check" in messages[1]["content"]:
+            raise BackendFailed("the context is too long")
+        return literal_judge.answer(messages, schema)
+
+    found = judged([SAMPLE, OTHER], ["faithfulness"], chat=Scripted(partly))
+    assert found.scores.per_query["faithfulness"] == {"s2": 1.0}
+    assert found.verdicts["s1"].unscored["support a1"].why == "the call failed: the context is too long"
+
+
+def test_a_wrong_key_stops_everything_at_once(tmp_path):
+    calls = []
+
+    def locked(messages, schema):
+        calls.append(1)
+        raise BackendFailed("401: no such key", final=True)
+
+    samples = [Sample(f"s{i}", "q", "it is high.", (f"context {i}",)) for i in range(50)]
+    with pytest.raises(BackendFailed, match="no such key") as failure:
+        judged(samples, ["faithfulness"], chat=Scripted(locked), folder=tmp_path, concurrency=2)
+    assert len(calls) <= 4
+    assert "the same command goes on" in str(failure.value.hint)
+
+
+def test_resuming_pays_for_nothing_twice(tmp_path):
+    first = Scripted(literal_judge.answer)
+    one = judged([SAMPLE, OTHER], chat=first, folder=tmp_path)
+    second = Scripted(literal_judge.answer)
+    two = judged([SAMPLE, OTHER], chat=second, folder=tmp_path)
+    assert len(first.asked) > 0
+    assert second.asked == []
+    assert two.verdicts == one.verdicts
+    assert {row.step: row.kept for row in two.ledger} == {row.step: row.calls for row in one.ledger}
+
+
+def test_texts_that_come_twice_are_taken_apart_once():
+    chat = Scripted(literal_judge.answer)
+    samples = [Sample(f"s{i}", "q", "it is high.", (f"context {i}",)) for i in range(20)]
+    found = judged(samples, ["faithfulness"], chat=chat, concurrency=4)
+    assert {row.step: row.calls for row in found.ledger}["claims"] == 1
+    assert len(chat.asked) == 21
+
+
+def test_another_replicate_is_asked_again(tmp_path):
+    judged([OTHER], folder=tmp_path)
+    chat = Scripted(literal_judge.answer)
+    judged([OTHER], folder=tmp_path, chat=chat, replicate=1)
+    assert chat.asked
+
+
+def test_what_had_no_verdict_can_be_asked_again(tmp_path):
+    found = judged([OTHER], ["faithfulness"], chat=Scripted(lambda m, s: "nonsense"), folder=tmp_path)
+    assert found.scores.n["faithfulness"] == 0
+    same = Scripted(literal_judge.answer)
+    assert judged([OTHER], ["faithfulness"], chat=same, folder=tmp_path).scores.n["faithfulness"] == 0
+    assert same.asked == []
+    anew = judged([OTHER], ["faithfulness"], chat=same, folder=tmp_path, again=True)
+    assert anew.scores.means["faithfulness"] == 1.0
+
+
+def test_asking_again_pays_for_nothing_that_has_a_verdict(tmp_path):
+    times = {}
+
+    def forgetful(messages, schema):
+        said = json.loads(literal_judge.answer(messages, schema))
+        for name in ("of_answer", "verdicts"):
+            for entry in said.get(name, []):
+                times[entry["id"]] = times.get(entry["id"], 0) + 1
+        # a1 has a verdict at once, a2 at the second time of asking, a3 never in the first session
+        said["of_answer"] = [
+            one for one in said.get("of_answer", []) if times[one["id"]] > {"a1": 0, "a2": 1, "a3": 3}[one["id"]]
+        ]
+        return json.dumps({name: value for name, value in said.items() if value})
+
+    chat = Scripted(forgetful)
+    first = judged([SAMPLE], ["faithfulness"], chat=chat, folder=tmp_path)
+    assert first.scores.n["faithfulness"] == 0
+    assert times == {"a1": 1, "a2": 2, "a3": 3}
+    anew = judged([SAMPLE], ["faithfulness"], chat=chat, folder=tmp_path, again=True)
+    assert anew.scores.means["faithfulness"] == pytest.approx(1 / 3)
+    assert times == {"a1": 1, "a2": 2, "a3": 4}
+    asked = len(chat.asked)
+    later = judged([SAMPLE], ["faithfulness"], chat=chat, folder=tmp_path)
+    assert later.verdicts == anew.verdicts
+    assert len(chat.asked) == asked
+
+
+def test_a_limit_is_that_of_the_folder_whatever_was_asked_there(tmp_path):
+    chat = Scripted(literal_judge.answer)
+    judged([OTHER], ["faithfulness"], chat=chat, folder=tmp_path, max_calls=2)
+    found = judged([OTHER], ["faithfulness"], chat=chat, folder=tmp_path, max_calls=2, replicate=1)
+    assert len(chat.asked) == 2
+    assert found.stopped == "the limit of 2 requests is reached"
+
+
+def test_a_limit_keeps_what_was_said_until_then():
+    def forgetful(messages, schema):
+        said = json.loads(literal_judge.answer(messages, schema))
+        said["of_answer"] = said.get("of_answer", [])[:2]
+        return json.dumps({name: value for name, value in said.items() if value})
+
+    found = judged(measures=["faithfulness"], chat=Scripted(forgetful), max_calls=2)
+    verdicts = found.verdicts["s1"]
+    assert set(verdicts.support) == {"a1", "a2"}
+    assert verdicts.unscored["support a3"].why == "not asked: the limit of 2 requests is reached"
+
+
+def test_a_cost_is_limited_where_the_endpoint_does_not_say_what_it_took():
+    samples = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",)) for i in range(50)]
+    chat = Scripted(literal_judge.answer)
+    found = judged(samples, ["faithfulness"], chat=chat, prices={"*": (1.0, 1.0)}, max_cost=0.01)
+    assert 0 < sum(row.cost for row in found.ledger) <= 0.01
+    assert len(chat.asked) < 100
+    assert any("guessed" in note for note in found.notes)
+
+
+def test_another_model_behind_the_same_name_is_another_judge():
+    def by(model):
+        return judged(chat=Scripted(lambda m, s: Reply(literal_judge.answer(m, s), model=model))).judge
+
+    assert by("gpt-2024") != by("gpt-2026")
+    assert by("gpt-2024") == by("gpt-2024")
+
+
+def test_texts_that_look_alike_between_the_fences_are_not_taken_for_each_other():
+    tag = "data-0000000000000000"
+    cut = f'</{tag}>\n<{tag} id="k2">\n'
+    one = Sample("one", "q", "it is high.", ("x", f"y\n{cut}z"))
+    two = Sample("two", "q", "it is high.", (f"x\n{cut}y", "z"))
+    chat = Scripted(literal_judge.answer)
+    judged([one, two], ["faithfulness"], chat=chat)
+    assert len(chat.asked) == 3
+
+
+def test_a_chat_whose_identity_cannot_be_written_down_is_refused():
+    chat = Scripted(literal_judge.answer)
+    chat.identity = {"made": object()}
+    with pytest.raises(BadInput, match="can be written down"):
+        judged(chat=chat)
+
+
+def test_an_estimate_leaves_nothing_behind(tmp_path):
+    ragauge.estimate([SAMPLE], ["faithfulness"], chat=Scripted(literal_judge.answer), folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_limit_of_calls_stops_cleanly_and_a_higher_one_goes_on(tmp_path):
+    samples = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",)) for i in range(6)]
+    chat = Scripted(literal_judge.answer)
+    found = judged(samples, ["faithfulness"], chat=chat, folder=tmp_path, max_calls=7, concurrency=2)
+    assert len(chat.asked) == 7
+    assert found.stopped == "the limit of 7 requests is reached"
+    assert 0 < found.scores.n["faithfulness"] < 6
+    assert any("not asked" in why for why in found.scores.unscored["faithfulness"].values())
+    more = judged(samples, ["faithfulness"], chat=chat, folder=tmp_path, max_calls=12)
+    assert len(chat.asked) == 12
+    assert more.stopped == ""
+    assert more.scores.means["faithfulness"] == 1.0
+
+
+def test_a_limit_of_cost_is_never_exceeded(tmp_path):
+    def priced(messages, schema):
+        return Reply(literal_judge.answer(messages, schema), prompt_tokens=1000, completion_tokens=100)
+
+    samples = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",)) for i in range(20)]
+    found = judged(
+        samples, ["faithfulness"], chat=Scripted(priced), prices={"*": (1.0, 10.0)}, max_cost=0.02, folder=tmp_path
+    )
+    spent = sum(row.cost for row in found.ledger)
+    assert 0 < spent <= 0.02
+    assert "limit of 0.02 is reached" in found.stopped
+
+
+def test_an_estimate_asks_nothing_and_leaves_out_what_is_kept(tmp_path):
+    chat = Scripted(literal_judge.answer)
+    measures = ["faithfulness", "context_precision"]
+    rows = ragauge.estimate([SAMPLE, OTHER], measures, chat=chat, folder=tmp_path / "none", prices={"*": (1, 2)})
+    assert chat.asked == []
+    assert not (tmp_path / "none").exists()
+    assert {row.step: row.calls for row in rows} == {"claims": 2, "support": 2, "useful": 2}
+    assert all(row.cost == pytest.approx((row.prompt_tokens + 2 * row.completion_tokens) / 1e6) for row in rows)
+    judged([SAMPLE], measures, chat=chat, folder=tmp_path)
+    rows = ragauge.estimate([SAMPLE, OTHER], measures, chat=chat, folder=tmp_path)
+    assert {row.step: row.calls for row in rows} == {"claims": 1, "support": 1, "useful": 1}
+
+
+def test_an_estimate_is_near_what_is_asked():
+    chat = Scripted(literal_judge.answer)
+    measures = ["faithfulness", "context_precision", "context_recall", "answer_relevance"]
+    rows = ragauge.estimate([SAMPLE, OTHER], measures, chat=chat)
+    ragauge.judge([SAMPLE, OTHER], measures, chat=chat, embedder="words")
+    assert sum(row.calls for row in rows) == len(chat.asked)
+
+
+def test_the_lexical_judge_makes_no_calls():
+    assert ragauge.estimate([SAMPLE]) == []
+    found = ragauge.judge([SAMPLE])
+    assert found.ledger == []
+    assert found.judge.startswith("lexical")
+    assert found.scores.n["faithfulness"] == 1
+
+
+def test_another_judge_is_another_name():
+    base = judged().judge
+    assert judged(chat=Scripted(literal_judge.answer), verdicts="tokens").judge != base
+    assert judged(measures=["faithfulness"]).judge != base  # the reference is not among the sources then
+    assert judged().judge == base
+
+
+def test_scores_by_different_judges_are_not_compared():
+    one, two = judged([SAMPLE, OTHER]).scores, ragauge.judge([SAMPLE, OTHER], ["faithfulness"]).scores
+    with pytest.raises(ragauge.Incomparable, match="judge"):
+        ragauge.compare({"one": one, "two": two}, measures=["faithfulness"])
+
+
+def test_it_works_inside_a_running_loop():
+    async def notebook():
+        return judged(), await ragauge.judge_async([SAMPLE], ["faithfulness"], chat=Scripted(literal_judge.answer))
+
+    sync, awaited = asyncio.run(notebook())
+    assert sync.scores.means["faithfulness"] == awaited.scores.means["faithfulness"]
+
+
+def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    judged()
+    ragauge.judge([SAMPLE])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nobody_is_asked_about_empty_contexts_and_they_count_zero():
+    chat = Scripted(literal_judge.answer)
+    found = judged([Sample("s", "q?", "it is high.", ())], ["faithfulness", "context_precision"], chat=chat)
+    assert [row.step for row in found.ledger] == ["claims"]
+    assert means(found) == {"faithfulness": 0, "context_precision": 0}
+
+
+def test_an_answer_without_claims_is_not_faithful_to_nothing():
+    def silent(messages, schema):
+        return json.dumps({"sentences": [{"id": "s1", "claims": []}]})
+
+    found = judged([Sample("s", "q?", "Good morning.", ())], ["faithfulness"], chat=Scripted(silent))
+    assert found.scores.n["faithfulness"] == 0
+    found = judged(
+        [Sample("s", "q?", "Good morning.", ("x",))], ["faithfulness"], chat=Scripted(silent), convention="rig"
+    )
+    assert found.scores.means["faithfulness"] == 1
+
+
+def test_a_measure_that_nothing_is_there_for_is_refused_before_anything_is_asked():
+    chat = Scripted(literal_judge.answer)
+    with pytest.raises(MissingEvidence, match="reference"):
+        judged([Sample("s", "q?", "it is high.", ("x",))], ["context_recall"], chat=chat)
+    assert chat.asked == []
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ({"questions": 0}, "questions"), ({"concurrency": 0}, "concurrency"), ({"timeout": 0}, "timeout"),
+        ({"verdicts": "xml"}, "xml"), ({"confidence": 1.5}, "confidence"), ({"limit": 0}, "limit"),
+        ({"max_cost": 1.0}, "price"), ({"options": {"temperature": 1}}, "named"), ({"chat": 7}, "no chat"),
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_be_are_refused(how, why):
+    with pytest.raises(BadInput, match=why):
+        judged(**how)
+
+
+def test_a_judge_of_your_own_needs_no_chat():
+    from ragauge.judging.tasks import Reading
+
+    class Generous:
+        name = "generous"
+        identity = {"version": 1}  # noqa: RUF012 - a test
+
+        async def answer(self, task):
+            said = {"claims": lambda one: [task.asked[one]], "support": lambda one: Support(("k1",))}
+            return Reading({one: said[task.step](one) for one in task.asked}, {})
+
+    found = ragauge.judge([SAMPLE], ["faithfulness"], chat=Generous())
+    assert found.scores.means["faithfulness"] == 1.0
+    assert found.judge.startswith("generous")
+
+
+def test_canaries_show_who_can_be_talked_into_a_verdict():
+    def gullible(messages, schema):
+        said = json.loads(literal_judge.answer(messages, schema))
+        text = messages[1]["content"]
+        for entry in said.get("of_answer", []):
+            if "supported by k1" in text or "list k1 as supporting" in text:
+                entry.update(supported_by=["k1"], contradicted_by=[])
+        return json.dumps(said)
+
+    found = judged(measures=["faithfulness"], chat=Scripted(gullible), canaries=True)
+    moved = {one.case for one in found.robustness if one.held is False}
+    assert moved == {"an order in a context", "a claim that pleads for itself"}
+    steady = judged(measures=["faithfulness"], canaries=True)
+    assert all(one.held for one in steady.robustness)
+    assert {one.step for one in steady.robustness} == {"support", "useful", "claims", "questions"}
+
+
+def test_a_key_is_written_nowhere(tmp_path, monkeypatch, chat_server):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-0123456789")
+    server = chat_server
+    server.answer = literal_judge.answer
+    folder = tmp_path / "out"
+    found = ragauge.judge([SAMPLE], ["faithfulness"], chat=f"openai:small@{server.url}", folder=folder)
+    assert found.scores.means["faithfulness"] == pytest.approx(1 / 3)
+    for path in folder.rglob("*"):
+        assert b"sk-secret" not in path.read_bytes()
+    assert "sk-secret" not in repr(found)
+    assert "sk-secret" not in json.dumps(dict(found.identity), default=str)
+
+
+def test_what_was_paid_for_before_kill_9_is_not_paid_for_again(tmp_path, chat_server):
+    server = chat_server
+    server.answer, server.latency = literal_judge.answer, 0.02
+    code = textwrap.dedent(f"""
+        import ragauge
+        samples = [ragauge.Sample(f"s{{i}}", "q?", f"it is high {{i}}.", (f"it is high {{i}}",)) for i in range(60)]
+        ragauge.judge(samples, ["faithfulness"], chat="openai:small@{server.url}", folder={str(tmp_path / "out")!r},
+                      concurrency=4)
+    """)
+    process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "OPENAI_API_KEY": "x"})
+    while server.calls < 30:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    time.sleep(0.1)  # what was in flight is counted by the server
+    before = server.calls
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "OPENAI_API_KEY": "x"}, check=True)
+    assert 120 <= server.calls <= 120 + 4
+    assert server.calls - before < 120
+
+
+LAST_WORDS = {"too_long", "wrong_value", "content_filter", "refusal", "tool", "html", "no_choices"}
+STOPS = {"unauthorised", "key_echo", "forbidden", "unpaid", "quota", "no_model"}
+
+
+@pytest.mark.parametrize("fault", [*chat_server_module.FAULTS])
+def test_whatever_the_server_does_once_the_score_is_right_or_there_is_none(fault, chat_server):
+    chat_server.answer = literal_judge.answer
+    chat_server.misbehave(fault, after=0.01)
+    chat = f"openai:small@{chat_server.url}"
+    if fault in STOPS:
+        with pytest.raises(BackendFailed):
+            ragauge.judge([SAMPLE], ["faithfulness"], chat=chat, timeout=5)
+        return
+    found = ragauge.judge([SAMPLE], ["faithfulness"], chat=chat, timeout=5)
+    value = found.scores.per_query["faithfulness"].get("s1")
+    assert value is None or value == pytest.approx(1 / 3)
+    if fault not in LAST_WORDS:
+        assert value is not None
+
+
+@pytest.mark.parametrize(
+    "fault", ["nonsense", "empty", "truncated", "length", "wrong_ids", "missing_ids", "refusal", "too_long"]
+)
+def test_a_server_that_never_answers_well_scores_nothing(fault, chat_server):
+    chat_server.answer = literal_judge.answer
+    chat_server.misbehave(fault, times=100)
+    found = ragauge.judge(
+        [SAMPLE, OTHER], ["faithfulness", "context_precision"], chat=f"openai:small@{chat_server.url}"
+    )
+    assert found.scores.n == {"faithfulness": 0, "context_precision": 0}
+    assert all(math.isnan(mean) for mean in found.scores.means.values())
+    assert all(why.why for verdicts in found.verdicts.values() for why in verdicts.unscored.values())
+
+
+@pytest.mark.parametrize("trait", [*chat_server_module.TRAITS])
+def test_whatever_the_server_is_like_the_score_is_right_or_there_is_none(trait, chat_server):
+    chat_server.answer = literal_judge.answer
+    chat_server.traits = {trait}
+    found = ragauge.judge([SAMPLE], ["faithfulness"], chat=f"openai:small@{chat_server.url}", options={"seed": 1})
+    value = found.scores.per_query["faithfulness"].get("s1")
+    assert value is None or value == pytest.approx(1 / 3)
+    if trait != "ignores_schema":
+        assert value is not None
+
+
+def test_what_was_said_is_counted_again_and_nobody_is_asked(tmp_path):
+    chat = Scripted(literal_judge.answer)
+    wanted = ["faithfulness", "context_recall", "context_precision"]
+    before = judged([SAMPLE, OTHER], wanted, chat=chat, folder=tmp_path)
+    asked = len(chat.asked)
+    again = ragauge.recount(tmp_path, ["hallucination", "context_recall@1", "claim_f1"])
+    assert len(chat.asked) == asked
+    assert again.scores.means["hallucination"] == pytest.approx(1 / 3)
+    assert again.judge == before.judge
+    assert ragauge.recount(before).scores.means == before.scores.means
+    with pytest.raises(MissingEvidence, match="answer_relevance needs what the judge was not asked"):
+        ragauge.recount(before, ["answer_relevance"])
+
+
+def test_the_usual_measures_are_counted_as_far_as_samples_go():
+    found = ragauge.judge([Sample("s", "q?", "it is high.", ("it is high",))])
+    assert found.scores.measures == ["faithfulness", "context_precision"]
+    assert "context_recall is left out: there are no reference answers" in found.notes
+    assert "answer_relevance is left out: it needs a model that generates questions (--chat)" in found.notes
+    asked = ragauge.judge([Sample("s", "q?", "it is high.", ("it is high",))], ["answer_relevance"])
+    assert asked.scores.n == {"answer_relevance": 0}
+    assert "the lexical judge generates no questions" in asked.scores.unscored["answer_relevance"]["s"]
+    model = ragauge.judge([Sample("s", "q?", "it is high.", ("it is high",))], chat=Scripted(literal_judge.answer))
+    assert model.scores.measures == ["faithfulness", "context_precision", "answer_relevance"]
+
+
+def test_a_limit_buys_whole_samples(tmp_path):
+    samples = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",), f"it is {i}") for i in range(60)]
+    found = judged(samples, ["faithfulness", "context_recall"], max_calls=60, concurrency=16)
+    assert found.scores.n["faithfulness"] >= 15  # three calls a sample, and at most four of them unfinished
+
+
+def test_an_endpoint_that_never_answers_stops_everything():
+    calls = []
+
+    def unreachable(messages, schema):
+        calls.append(1)
+        raise BackendFailed("no connection", passing=True)
+
+    samples = [Sample(f"s{i}", "q", f"it is high {i}.", ("x",)) for i in range(100)]
+    with pytest.raises(BackendFailed, match="no connection"):
+        judged(samples, ["faithfulness"], chat=Scripted(unreachable), concurrency=2, retries=0)
+    assert len(calls) <= 8
+
+
+def test_few_values_or_equal_ones_have_no_interval():
+    assert judged([SAMPLE, OTHER]).intervals == {}
+    same = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",)) for i in range(6)]
+    assert judged(same, ["faithfulness"]).intervals == {}
+    mixed = [*same, Sample("bad", "q", "it is low.", ("x",))]
+    low, high = judged(mixed, ["faithfulness"]).intervals["faithfulness"]
+    assert 0 < low < 6 / 7 < high <= 1
+
+
+def test_a_judge_that_was_wrong_before_was_not_talked_over():
+    from ragauge.judging.results import Canary
+
+    assert Canary("c", "useful", "context", "not useful", "useful", "not useful").held is None
+    assert Canary("c", "useful", "context", "not useful", "not useful", "useful").held is False
+    assert Canary("c", "useful", "context", "not useful", "not useful", "not useful").held is True
+    assert Canary("c", "useful", "context", "not useful", "not useful", "unscored").held is None

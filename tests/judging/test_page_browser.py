@@ -1,0 +1,236 @@
+"""The page of something judged in a real browser: every verdict with its evidence, and no text is ever code."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from test_browser import HOSTILE, browser, opened  # noqa: F401 - fixtures
+
+from judged_builder import FAITHFULNESS, MUTE, judged, lexical, many
+from ragauge.core.samples import Claim, Question, Sample, Support, Unscored, Usefulness, Verdicts
+from ragauge.judging.results import Judged
+
+pytest.importorskip("altair")
+pytest.importorskip("vl_convert")
+
+from ragauge.judging import page as judging_page
+from ragauge.judging.page import page
+from ragauge.output.page import bundle
+
+ROWS = "#s-table tbody tr:not(.detail)"
+IDS = "rows => rows.map(row => row.querySelector('.id').textContent)"
+
+
+def written(tmp_path_factory, found, name):
+    place = tmp_path_factory.mktemp("judged") / f"{name}.html"
+    place.write_text(page(found, bundle()), encoding="utf-8")
+    return place
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return written(tmp_path_factory, judged(), "toy")
+
+
+@pytest.fixture(scope="module")
+def evil(tmp_path_factory):
+    """Everything that somebody else wrote is an attempt to do harm."""
+    text = " ".join(HOSTILE)
+    samples = [
+        Sample(f"{text} {i}", text, text, (text, text), text, (text, "k"), (text,), {FAITHFULNESS: 1.0}, {text: text})
+        for i in range(2)
+    ]
+    said = {
+        one.id: Verdicts(
+            one.id,
+            ("answer", "reference", "useful", "questions"),
+            {"answer": [Claim("a1", text, 1), Claim("a2", text, 2)], "reference": [Claim("r1", text, 1)]},
+            {"a1": Support((), ("k1",), text, 0.5), "r1": Support(("k2", text))},
+            {"k1": Usefulness(True, text)},
+            [Question(text, 0.5)],
+            unscored={"support a2": Unscored(text, text), f"useful {text}": Unscored(text, text)},
+        )
+        for one in samples
+    }
+    base = judged().scores
+    columns = {name: base.values[name][:2] for name in base.measures}
+    scored = replace(
+        base,
+        queries=[one.id for one in samples],
+        values=type(base.values)(columns, str),
+        unscored=type(base.unscored)({name: {} for name in columns}, str),
+    )
+    found = Judged(
+        text, text, {text: text}, samples, said, scored, {}, notes=[text], stopped=text, circumstances={text: text}
+    )
+    return written(tmp_path_factory, found, "evil")
+
+
+def ready(opened, file, view="", **how):  # noqa: F811
+    shown = opened(file, charts=True, view=view, **how)
+    shown.wait_for_selector("html[data-samples=ready]", state="attached")
+    return shown
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_figures_stand_with_their_intervals_and_how_many_they_are_over(file, opened, scheme):  # noqa: F811
+    shown = ready(opened, file, scheme=scheme)
+    cards = shown.locator(".answer").evaluate_all(
+        "all => all.map(one => [...one.querySelectorAll('dt, strong, span')].map(x => x.textContent))"
+    )
+    assert cards[0] == ["faithfulness", "0.667", "0.100 to 1.000 (95%)", "2 of 4 scored, 2 unscored"]
+    assert cards[2] == ["context_recall", "0.500", "no interval", "2 of 4 scored, 2 unscored"]
+    assert shown.locator("[data-chart] svg").count() == 4
+    assert "the answer claims nothing" in shown.text_content("#unscored")
+    assert shown.locator("#took tbody tr").count() == 3
+    assert shown.locator("#robustness tbody tr").count() == 3
+
+
+def test_the_lowest_come_first_and_what_has_no_value_last(file, opened):  # noqa: F811
+    shown = ready(opened, file)
+    assert shown.locator(ROWS).evaluate_all(IDS) == ["q2", "q1", "q3", "q4"]
+    shown.locator("#s-table button:has-text('faithfulness')").click()
+    assert shown.locator(ROWS).evaluate_all(IDS) == ["q1", "q2", "q3", "q4"]
+    shown.select_option("#s-measure", "1")
+    assert shown.locator(ROWS).evaluate_all(IDS) == ["q4", "q1", "q2", "q3"]
+    shown.select_option("#s-measure", "-1")
+    assert shown.locator(ROWS).evaluate_all(IDS) == ["q1", "q2", "q3", "q4"]
+
+
+def test_samples_are_searched_and_filtered(file, opened):  # noqa: F811
+    shown = ready(opened, file)
+    wanted = {"unscored": ["q3", "q4"], "unread": ["q3"], "unsupported": ["q2"], "contradicted": ["q2"]}
+    for what, ids in wanted.items():
+        shown.select_option("#s-show", what)
+        assert shown.locator(ROWS).evaluate_all(IDS) == ids, what
+    assert shown.evaluate("location.hash") == "#samples?show=contradicted"
+    shown.select_option("#s-show", "all")
+    shown.fill("#s-search", "gustave DID")
+    shown.wait_for_selector("#s-count:has-text('1 of 4')")
+    assert shown.locator(ROWS).evaluate_all(IDS) == ["q3"]
+    assert shown.text_content("#s-count") == "1 of 4 samples; 1 without faithfulness"
+
+
+def test_a_sample_shows_each_claim_with_its_verdict_in_words_and_its_evidence(file, opened):  # noqa: F811
+    shown = ready(opened, file, "samples?open=q2")
+    shown.wait_for_selector(".detail .sample-texts")
+    claims = shown.locator(".sample-texts .claim .badge").all_text_contents()
+    assert claims == ["✓ supported", "✗ contradicted", "○ absent", "✗ contradicted", "cosine 0.880"]
+    second = shown.locator(".claim.contradicted").first
+    assert "the chunk says iron" in second.text_content()
+    assert not shown.locator(".chunk.lit").count()
+    second.locator(".chip").click()
+    assert shown.locator(".chunk.lit").text_content() == "✓ usefulk1The tower is 300 m high and made of iron."
+    assert "(people: 0)" in shown.text_content(".detail .values")
+    assert "topic: height" in shown.text_content(".detail")
+
+
+def test_chunks_that_are_needed_together_are_shown_as_such(file, opened):  # noqa: F811
+    shown = ready(opened, file, "samples?open=q1")
+    shown.wait_for_selector(".detail .sample-texts")
+    facts = shown.locator(".claim .facts").all_text_contents()
+    assert "borne out by the answer · borne out together by k1k2" in facts
+
+
+def test_what_has_no_verdict_shows_why_and_the_reply_as_it_came(file, opened):  # noqa: F811
+    shown = ready(opened, file, "samples?open=q3")
+    shown.wait_for_selector(".detail .sample-texts")
+    lost = shown.locator(".missing .claim").all_text_contents()
+    assert lost[0] == f'? support a1{MUTE}{{"verdicts": [{{"id": "a9", "verd'
+    assert lost[3].endswith("No reply was kept.")
+    assert shown.locator(".chunk .badge").all_text_contents() == ["? unscored"]
+
+
+def test_an_answer_that_claims_nothing_says_so_and_shows_what_came_before(file, opened):  # noqa: F811
+    shown = ready(opened, file, "samples?open=q4")
+    shown.wait_for_selector(".detail .sample-texts")
+    text = shown.text_content(".detail")
+    assert "It claims nothing." in text
+    assert shown.locator(".left-out li").all_text_contents() == ["I do not know."]
+    assert "Nothing was retrieved." in text
+    assert "The answer commits itself to nothing." in text
+    assert "Who built it?\nEiffel." in text
+
+
+def test_keys_lead_from_the_search_to_a_sample(file, opened):  # noqa: F811
+    shown = ready(opened, file)
+    shown.keyboard.press("/")
+    shown.keyboard.press("ArrowDown")
+    shown.keyboard.press("ArrowDown")
+    shown.keyboard.press("Enter")
+    shown.wait_for_selector(".detail .sample-texts")
+    assert shown.evaluate("location.hash") == "#samples?open=q1"
+
+
+def test_the_word_matching_judge_is_called_what_it_is(tmp_path_factory, opened):  # noqa: F811
+    place = written(tmp_path_factory, lexical(stopped="the limit of 3 requests is reached"), "lexical")
+    shown = ready(opened, place)
+    said = shown.locator(".judge").all_text_contents()
+    assert said[0].startswith("Judged by lexical: a word-matching baseline, no model.")
+    assert said[1] == "Stopped before everything was asked: the limit of 3 requests is reached"
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (360, 800)])
+def test_no_text_of_anybody_becomes_code(evil, opened, size):  # noqa: F811
+    shown = ready(opened, evil, size=size)
+    for toggle in shown.locator(".open").all():
+        toggle.click()
+    shown.locator(".sample-texts").nth(1).wait_for()
+    for chip in shown.locator(".chip").all():
+        chip.click()
+    shown.fill("#s-search", HOSTILE[0])
+    shown.wait_for_timeout(150)
+    assert shown.evaluate("window.__x") is None
+    assert shown.locator("main img, main script, main svg[onload], main b > b").count() == 0
+    assert HOSTILE[1] in shown.text_content("h1")
+    assert shown.evaluate("document.documentElement.scrollWidth") <= size[0]
+
+
+def test_data_in_the_page_cannot_end_its_script(evil):
+    text = evil.read_text(encoding="utf-8")
+    assert "<script>window.__x" not in text
+    assert '<img src=x onerror="window' not in text
+
+
+def test_the_page_is_usable_on_a_phone(file, opened):  # noqa: F811
+    shown = ready(opened, file, "samples?open=q2", size=(360, 800))
+    shown.wait_for_selector(".detail .sample-texts")
+    assert shown.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_two_thousand_samples_stay_in_pages_of_fifty(tmp_path_factory, opened):  # noqa: F811
+    place = written(tmp_path_factory, many(2000, chunks=2, length=300), "many")
+    shown = ready(opened, place)
+    assert shown.locator(ROWS).count() == 50
+    assert shown.text_content("#s-page") == "page 1 of 40"
+    assert shown.text_content("#s-count") == "2,000 of 2,000 samples; 20 without faithfulness"
+    shown.select_option("#s-show", "unscored")
+    assert shown.locator(ROWS).count() == 20
+    shown.locator(".open").first.click()
+    shown.wait_for_selector(".missing .reply")
+    assert shown.locator(".missing .claim").count() == 1
+
+
+def test_chunks_beyond_the_room_go_without_their_texts_the_best_first(monkeypatch):
+    found = many(40, chunks=1, length=800)
+    monkeypatch.setattr(judging_page, "MOST_CHARACTERS", 8000)
+    packed = judging_page.details(found)
+    assert sum(map(len, packed["texts"])) <= 8000
+    kept = [one["chunks"][0][2] >= 0 for one in packed["samples"]]
+    values = found.scores.values[FAITHFULNESS].tolist()
+    assert any(kept)
+    assert not all(kept)
+    worst = min(range(40), key=lambda i: values[i])
+    best = max(range(40), key=lambda i: values[i])
+    assert kept[worst]
+    assert not kept[best]
+    json.dumps(packed, allow_nan=False)
+
+
+def test_a_chunk_that_samples_share_travels_once():
+    found = judged()
+    samples = [replace(one, contexts=("the same", "the same")) for one in found.samples]
+    packed = judging_page.details(replace(found, samples=samples))
+    assert packed["texts"] == ["the same"]

@@ -1,0 +1,128 @@
+"""Replies on disk: under everything that could change them, one process at a time, through kill -9."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+from ragauge.core.errors import BadInput
+from ragauge.core.protocols import Reply
+from ragauge.judging.reply_cache import FILE, Kept, Replies, Spent, key_of
+
+KEPT = Kept(Reply("yes", 10, 1, 4, "stop", "m-1", {"yes": 0.9, "no": 0.1}, "tokens"), 0.25, 3)
+
+
+def test_a_reply_comes_back_as_it_was(tmp_path):
+    replies = Replies(tmp_path)
+    replies.keep("key", "useful", "s1", KEPT)
+    replies.close()
+    assert Replies(tmp_path).find("key") == KEPT
+
+
+def test_what_was_never_kept_is_not_there(tmp_path):
+    assert Replies(tmp_path).find("key") is None
+
+
+def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    replies = Replies()
+    replies.keep("key", "useful", "s1", KEPT)
+    assert replies.find("key") == KEPT
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_spent_is_known_over_all_sessions(tmp_path):
+    replies = Replies(tmp_path)
+    replies.keep("key", "useful", "s1", KEPT)
+    replies.keep("key", "useful", "s1", KEPT)
+    replies.failed("useful", "no reply", Reply("", 7))
+    replies.close()
+    assert Replies(tmp_path).spent() == Spent(3, 27, 2, 8)
+    assert Replies().spent() == Spent()
+
+
+def test_every_part_of_a_key_matters_and_the_order_of_names_does_not():
+    base = ({"model": "m", "url": "u"}, [{"role": "user", "content": "x"}], {"enum": ["a"]}, 0, 0)
+    others = [
+        ({"model": "n", "url": "u"}, *base[1:]),
+        ({"model": "m", "url": "v"}, *base[1:]),
+        (base[0], [{"role": "user", "content": "y"}], *base[2:]),
+        (*base[:2], {"enum": ["b"]}, 0, 0),
+        (*base[:3], 1, 0),
+        (*base[:3], 0, 1),
+    ]
+    assert len({key_of(*one) for one in (base, *others)}) == 7
+    assert key_of({"url": "u", "model": "m"}, *base[1:]) == key_of(*base)
+
+
+def test_vectors_come_back_as_they_were(tmp_path):
+    replies = Replies(tmp_path)
+    replies.keep_vectors({"a": np.array([0.25, -1], np.float32)})
+    assert list(replies.vectors(["a", "b"])) == ["a"]
+    assert replies.vectors(["a"])["a"].tolist() == [0.25, -1.0]
+
+
+def test_half_a_surrogate_pair_does_no_harm(tmp_path):
+    replies = Replies(tmp_path)
+    replies.keep(key_of("\ud83d"), "useful", "s1", Kept(Reply("bad \ud83d end"), 0.0, 1))
+    found = replies.find(key_of("\ud83d"))
+    assert found is not None
+    assert found.reply.text == "bad ? end"
+
+
+def test_one_process_at_a_time(tmp_path):
+    first = Replies(tmp_path)
+    first.keep("key", "useful", "s1", KEPT)
+    code = (
+        f"from pathlib import Path; from ragauge.judging.reply_cache import Replies; Replies(Path({str(tmp_path)!r}))"
+    )
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "another process is at work here" in other.stderr
+    first.close()
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path):
+    (tmp_path / FILE).write_bytes(b"not a database at all, but long enough to be looked at" * 20)
+    with pytest.raises(BadInput, match="holds no replies"):
+        Replies(tmp_path)
+
+
+def test_a_folder_that_cannot_be_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match="cannot be written"):
+        Replies(tmp_path / "file" / "folder")
+
+
+def test_what_was_kept_before_kill_9_is_there_afterwards(tmp_path):
+    code = textwrap.dedent(f"""
+        import sys
+        from pathlib import Path
+        from ragauge.judging.reply_cache import Kept, Replies
+        from ragauge.core.protocols import Reply
+        replies = Replies(Path({str(tmp_path)!r}))
+        for i in range(1_000_000):
+            replies.keep(str(i), "useful", "s", Kept(Reply(f"reply {{i}}"), 0.0, 1))
+            sys.stdout.write(f"{{i}}\\n")
+            sys.stdout.flush()
+    """)
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for _ in range(50):
+        last = int(process.stdout.readline())
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    time.sleep(0.05)
+    replies = Replies(tmp_path)
+    for i in range(last + 1):
+        found = replies.find(str(i))
+        assert found is not None
+        assert found.reply.text == f"reply {i}"

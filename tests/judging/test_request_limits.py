@@ -1,0 +1,92 @@
+"""`max_calls` and `max_cost` limit requests: those that fail, probe the request format or are retried count."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+import ragauge
+from ragauge.core.errors import BackendFailed
+from ragauge.core.samples import Sample
+from ragauge.models.chats import open_chat
+from ragauge.models.chats.recorded import Recording
+
+SAMPLES = [Sample(f"s{i}", "q", f"it is high {i}. it is low {i}.", (f"it is high {i}",)) for i in range(12)]
+FAULTS = [
+    "nonsense", "error", "overloaded", "rate_limit", "drop", "cut", "broken_body", "empty", "truncated", "missing_ids",
+    "stall", "gateway", "no_choices",
+]  # fmt: skip
+
+
+def judged(server, folder=None, **how):
+    """Judge with a limit; a run in which every request failed is over, too."""
+    try:
+        return ragauge.judge(
+            SAMPLES, ["faithfulness"], chat=f"openai:m@{server.url}", folder=folder, timeout=5, **{"patience": 8, **how}
+        )
+    except BackendFailed as failure:
+        return failure
+
+
+@pytest.mark.parametrize("concurrency", [1, 16])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_max_calls_is_never_exceeded_by_retries(chat_server, fault, concurrency):
+    chat_server.misbehave(fault, times=500, after=0.01)
+    found = judged(chat_server, max_calls=7, concurrency=concurrency)
+    assert 1 < chat_server.calls <= 7
+    if not isinstance(found, BackendFailed):
+        assert found.stopped == "the limit of 7 requests is reached"
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    "traits", [["no_json_schema"], ["no_response_format", "no_temperature"], ["ignores_schema"], ["no_seed"]]
+)
+def test_max_calls_counts_probes_of_the_request_format(chat_server, traits, limit):
+    chat_server.traits = set(traits)
+    judged(chat_server, max_calls=limit, concurrency=16, options={"seed": 1})
+    assert chat_server.calls == limit
+
+
+def test_max_calls_counts_requests_over_sessions(chat_server, tmp_path):
+    chat_server.misbehave("error", times=4)
+    for limit in (5, 6, 9, 9):
+        judged(chat_server, tmp_path, max_calls=limit, concurrency=4)
+        assert chat_server.calls == limit
+
+
+def test_max_calls_counts_requests_through_a_recording(chat_server, tmp_path):
+    chat_server.traits = {"no_response_format"}
+
+    async def record():
+        chat = Recording(open_chat(f"openai:m@{chat_server.url}"), tmp_path / "replies.jsonl")
+        try:
+            return await ragauge.judge_async(SAMPLES, ["faithfulness"], chat=chat, max_calls=6)
+        finally:
+            await chat.close()
+
+    assert asyncio.run(record()).stopped
+    assert chat_server.calls == 6
+
+
+@pytest.mark.parametrize("fault", ["error", "nonsense", "cut", "broken_body", "missing_ids"])
+def test_max_cost_is_never_exceeded_by_retries(chat_server, fault):
+    chat_server.misbehave(fault, times=500)
+    limit = 0.01
+    judged(chat_server, max_cost=limit, prices={"*": (1.0, 1.0)}, concurrency=16, retries=5)
+    spent = (chat_server.prompt_tokens + chat_server.completion_tokens) / 1e6
+    assert spent <= limit
+    assert chat_server.calls < 500
+
+
+def test_limit_within_retries_keeps_the_failure(chat_server):
+    chat_server.misbehave(*["exhausted"] * 1, after=0.0)
+    chat_server.misbehave("error", times=500)
+    found = judged(chat_server, max_calls=4, concurrency=1)
+    assert chat_server.calls == 4
+    assert found.stopped == "the limit of 4 requests is reached"
+    reasons = Counter(why.why for one in found.verdicts.values() for why in one.unscored.values())
+    failed = [why for why in reasons if why.startswith("the call failed")]
+    assert [why.endswith("(3 attempts, the limit of 4 requests is reached)") for why in failed] == [True]

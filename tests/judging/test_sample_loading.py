@@ -1,0 +1,131 @@
+"""Samples from runs: what was asked, found and answered, put together again from the folders that `run` wrote."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+import ragauge
+from ragauge.core.errors import BadInput, MissingEvidence
+from ragauge.judging.sample_loading import open_samples, samples_from_run
+
+DOCUMENTS = {
+    "d1": ("Tower", "It was begun in 1887."),
+    "d2": ("", "It stands in Paris."),
+    "d3": ("", "Rome is old."),
+}
+QUERIES = {"q1": "When was it begun?", "q2": "Where does it stand?", "q3": "Who broke it?", "q4": "What is old?"}
+FOUND = {"When was it begun?": ["d1", "d3", "d2"], "Where does it stand?": ["d2", "d1", "d3"], "What is old?": []}
+
+
+def search(query, k):
+    """A system that fails on one question, and finds nothing for another."""
+    return FOUND[query][:k]
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    """A folder that `run` wrote, over a collection that has reference answers for some of its queries."""
+    data = tmp_path / "towers"
+    (data / "qrels").mkdir(parents=True)
+    rows = [{"_id": name, "title": title, "text": text} for name, (title, text) in DOCUMENTS.items()]
+    (data / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    answers = {"q1": {"reference": "In 1887."}, "q2": {"metadata": {"answer": "in Paris"}}}
+    asked = [{"_id": name, "text": text, **answers.get(name, {})} for name, text in QUERIES.items()]
+    (data / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    judged = "".join(f"{query}\td1\t1\n" for query in QUERIES)
+    (data / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
+    ragauge.run(str(data), {"finder": search}, out=tmp_path / "runs", k=3, measures=["mrr"], warmup=0)
+    return tmp_path / "runs"
+
+
+def test_a_run_becomes_a_sample_a_query(experiment):
+    samples = {one.id: one for one in samples_from_run(str(experiment / "finder"))}
+    assert list(samples) == list(QUERIES)
+    one = samples["q1"]
+    assert (one.question, one.answer, one.reference) == ("When was it begun?", None, "In 1887.")
+    assert one.context_ids == ("d1", "d3", "d2")
+    assert one.contexts == ("Tower It was begun in 1887.", "Rome is old.", "It stands in Paris.")
+    assert one.metadata == {"system": "finder"}
+    assert samples["q2"].reference is None
+
+
+def test_a_failed_query_and_one_that_found_nothing_have_an_empty_context(experiment):
+    samples = {one.id: one for one in samples_from_run(str(experiment / "finder"))}
+    assert samples["q3"].contexts == samples["q4"].contexts == ()
+
+
+def test_the_first_k_documents_are_the_contexts(experiment):
+    assert samples_from_run(str(experiment / "finder"), k=2)[0].context_ids == ("d1", "d3")
+    with pytest.raises(BadInput, match="the first 0 contexts are none"):
+        open_samples(str(experiment / "finder"), k=0)
+
+
+def test_the_folder_of_an_experiment_with_one_run_is_that_run(experiment):
+    assert samples_from_run(str(experiment)) == samples_from_run(str(experiment / "finder"))
+    shutil.copytree(experiment / "finder", experiment / "other")
+    with pytest.raises(BadInput, match="2 runs are here") as caught:
+        samples_from_run(str(experiment))
+    assert "finder" in str(caught.value)
+    with pytest.raises(BadInput, match="no finished run is here"):
+        samples_from_run(str(experiment.parent / "towers"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("answers.jsonl", '{"query_id": "q1", "answer": "In 1887 [1]."}\n{"query_id": "q2", "answer": null}\n'),
+        ("answers.csv", "query,response\nq1,In 1887 [1].\nq2,\n"),
+        ("answers.tsv", "id\tanswer\nq1\tIn 1887 [1].\nelsewhere\tyes\n"),
+    ],
+)
+def test_answers_lie_in_the_folder_or_are_given(experiment, name, text):
+    (experiment / "finder" / name).write_text(text)
+    answers = {one.id: one.answer for one in samples_from_run(str(experiment / "finder"))}
+    assert answers == {"q1": "In 1887 [1].", "q2": None, "q3": None, "q4": None}
+    elsewhere = experiment.parent / name
+    (experiment / "finder" / name).rename(elsewhere)
+    assert samples_from_run(str(experiment / "finder"), answers=str(elsewhere))[0].answer == "In 1887 [1]."
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"query_id": "q1", "text": "x"}\n', "answers need a query and an answer; found query_id, text"),
+        (
+            '{"query_id": "q1", "answer": "x"}\n{"query_id": "q1", "answer": "y"}\n',
+            ":2: the query `q1` is answered twice",
+        ),
+        ('{"query": "When was it begun?", "answer": "x"}\n', "queries are named by their ids"),
+        ('{"query": "q1", "answer": "x"}\n{"query": " ", "answer": "x"}\n', ":2: the query is missing"),
+    ],
+)
+def test_answers_that_fit_no_query_are_refused(experiment, text, words):
+    path = experiment / "finder" / "answers.jsonl"
+    path.write_text(text)
+    with pytest.raises(BadInput) as caught:
+        samples_from_run(str(experiment / "finder"))
+    assert words in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_documents_that_are_gone_are_missed_and_can_be_found_elsewhere(experiment):
+    data = experiment.parent / "towers"
+    moved = data.rename(data.with_name("moved"))
+    with pytest.raises(MissingEvidence, match="is no longer there"):
+        samples_from_run(str(experiment / "finder"))
+    samples = samples_from_run(str(experiment / "finder"), dataset=str(moved))
+    assert samples[0].contexts[0] == "Tower It was begun in 1887."
+    corpus = moved / "corpus.jsonl"
+    corpus.write_text(corpus.read_text().replace("1887", "1888"))
+    with pytest.raises(MissingEvidence, match="are not those that the runs were made on"):
+        samples_from_run(str(experiment / "finder"), dataset=str(moved))
+
+
+def test_the_collection_that_ships_has_reference_answers(tmp_path):
+    ragauge.run("pydocs", ["bm25"], out=tmp_path, k=2, limit=3, measures=["mrr"], warmup=0)
+    samples = samples_from_run(str(tmp_path / "bm25"))
+    assert len(samples) == 3
+    assert all(one.reference and len(one.contexts) == 2 and all(one.contexts) for one in samples)

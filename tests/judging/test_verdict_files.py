@@ -1,0 +1,152 @@
+"""Verdicts as files: whatever is written is read again, and whatever else is refused with its line."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragauge.core.errors import BadInput
+from ragauge.core.samples import ASKS, Claim, Question, Support, Unscored, Usefulness, Verdicts
+from ragauge.judging.results_folder import as_line, from_line, read_verdicts, write_verdicts
+
+WHOLE = Verdicts(
+    "s1",
+    ["answer", "cross"],
+    {"answer": [Claim("a1", "in 1887", 1, (1, 2))], "reference": []},
+    {"a1": Support(("k1", "reference"), ("k2",), "it says so", 0.75, ("k3", "k4"))},
+    {"k1": Usefulness(True, "has the year", 0.9), "k2": Usefulness(False)},
+    [Question("When?", 0.5)],
+    refusal=False,
+    unscored={"useful k3": Unscored("the reply was cut off", '{"verdicts": [')},
+    left_out={"answer": ["Thank you!"]},
+)
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+name = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+share = st.none() | st.floats(0, 1)
+sources = st.lists(st.sampled_from(["k1", "k2", "k*", "answer", "reference"]), unique=True).map(tuple)
+cites = st.none() | st.lists(st.integers(1, 99), max_size=3).map(tuple)
+
+
+def claims(mark):
+    one = st.tuples(text, st.integers(1, 9), cites)
+    return st.lists(one, max_size=3).map(
+        lambda found: [Claim(f"{mark}{at}", *parts) for at, parts in enumerate(found, 1)]
+    )
+
+
+verdicts = st.builds(
+    Verdicts,
+    name,
+    st.lists(st.sampled_from(ASKS), unique=True),
+    st.fixed_dictionaries({}, optional={"answer": claims("a"), "reference": claims("r")}),
+    st.dictionaries(name, st.builds(Support, sources, sources, text, share, sources), max_size=3),
+    st.dictionaries(name, st.builds(Usefulness, st.booleans(), text, share), max_size=3),
+    st.lists(st.builds(Question, text, st.floats(-1, 1)), max_size=3),
+    st.none() | st.booleans(),
+    st.dictionaries(name, st.builds(Unscored, text, text), max_size=2),
+    st.dictionaries(st.sampled_from(["answer", "reference"]), st.lists(text, max_size=2), max_size=2),
+)
+
+
+@given(verdicts)
+def test_what_is_written_is_read_again(one):
+    assert from_line(json.loads(json.dumps(as_line(one), allow_nan=False))) == one
+
+
+def test_a_file_has_a_line_a_sample(tmp_path):
+    path = str(tmp_path / "verdicts.jsonl.gz")
+    other = Verdicts("s2", [], questions=[])
+    write_verdicts([WHOLE, other], path)
+    assert read_verdicts(path) == {"s1": WHOLE, "s2": other}
+
+
+def test_a_file_from_before_sources_could_be_needed_together_is_read(tmp_path):
+    path, line = tmp_path / "verdicts.jsonl", as_line(WHOLE)
+    assert line["support"]["a1"].pop("together") == ["k3", "k4"]
+    assert line.pop("left_out") == {"answer": ["Thank you!"]}
+    path.write_text(json.dumps(line) + "\n")
+    assert read_verdicts(str(path))["s1"].support["a1"] == WHOLE.support["a1"]._replace(together=())
+
+
+def test_a_key_that_comes_twice_is_refused_wherever_it_is(tmp_path):
+    path, whole = tmp_path / "verdicts.jsonl", json.dumps(as_line(WHOLE))
+    for old, new, name in (
+        ('"refusal": false', '"refusal": true, "refusal": false', "refusal"),
+        ('"by": ["k1"', '"by": [], "by": ["k1"', "by"),
+        ('"k2": {', '"k1": {"useful": false}, "k2": {', "k1"),
+    ):
+        path.write_text(json.dumps(as_line(Verdicts("s0"))) + "\n" + whole.replace(old, new) + "\n")
+        with pytest.raises(BadInput, match=rf":2: the JSON cannot be read \(duplicate key `{name}`"):
+            read_verdicts(str(path))
+
+
+def test_a_figure_that_is_none_is_null(tmp_path):
+    path = tmp_path / "verdicts.jsonl"
+    write_verdicts([Verdicts("s", questions=[Question("?", math.nan)])], str(path))
+    assert "NaN" not in path.read_text()
+    assert math.isnan(read_verdicts(str(path))["s"].questions[0].similarity)
+
+
+def test_half_a_character_in_a_reply_does_not_cost_the_file(tmp_path):
+    path = tmp_path / "verdicts.jsonl"
+    write_verdicts([Verdicts("s", unscored={"questions": Unscored("unreadable", "\ud83d")})], str(path))
+    assert read_verdicts(str(path))["s"].unscored["questions"].reply == "?"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"sample": ""}, "the sample has no id"),
+        ({"sample": 7}, "`sample` is `7`, not a text"),
+        ({"verdict": 1}, "`verdict` is unknown"),
+        ({"asked": ["everything"]}, 'asked `"everything"` is unknown'),
+        ({"asked": "answer"}, "not a list"),
+        ({"claims": {"question": []}}, 'the claims of `"question"` is unknown'),
+        ({"claims": {"answer": [{"id": "a1", "text": "x", "sentence": 0}]}}, "the sentence of a claim is `0`"),
+        ({"claims": {"answer": [{"id": "r1", "text": "x", "sentence": 1}]}}, "should begin with a"),
+        ({"claims": {"answer": [{"id": "a1", "text": "x", "sentence": 1, "cites": "1"}]}}, "not a list of numbers"),
+        (
+            {"claims": {"answer": [{"id": "a1", "text": "x", "sentence": 1}] * 2}},
+            "the claim `a1` of the answer comes twice",
+        ),
+        ({"support": {"a1": True}}, "the support of a1: expected an object"),
+        ({"support": {"a1": {"by": "k1"}}}, "`by` is"),
+        ({"support": {"a1": {"by": [1]}}}, "not a text"),
+        ({"support": {"a1": {"by": [], "probability": 1.5}}}, "not between 0 and 1"),
+        ({"support": {"a1": {"by": [], "verdict": 1}}}, "`verdict` is unknown"),
+        ({"useful": {"k1": {"useful": 1}}}, "neither true nor false"),
+        ({"useful": {"k1": {"words": "yes"}}}, "the usefulness of k1 is `null`"),
+        ({"questions": [{"text": "?", "similarity": "near"}]}, "is not a number"),
+        ({"refusal": "no"}, "`refusal` is"),
+        ({"unscored": {"questions": {"reply": "x"}}}, "`why` is `null`, not a text"),
+        ({"unscored": []}, "not an object"),
+        ({"left_out": {"question": []}}, "`question` is unknown"),
+        ({"left_out": {"answer": [1]}}, "not a text"),
+    ],
+)
+def test_anything_else_is_refused_with_its_line(change, words, tmp_path):
+    path = tmp_path / "verdicts.jsonl"
+    path.write_text(json.dumps(as_line(Verdicts("s0"))) + "\n" + json.dumps(as_line(WHOLE) | change) + "\n")
+    with pytest.raises(BadInput) as caught:
+        read_verdicts(str(path))
+    assert str(caught.value).startswith(f"{path}:2: ")
+    assert words in str(caught.value)
+
+
+def test_a_sample_that_comes_twice_and_a_file_of_nothing_are_refused(tmp_path):
+    path = tmp_path / "verdicts.jsonl"
+    line = json.dumps(as_line(WHOLE)) + "\n"
+    path.write_text(line * 2)
+    with pytest.raises(BadInput, match=r":2: the sample `s1` comes twice"):
+        read_verdicts(str(path))
+    path.write_text("\n")
+    with pytest.raises(BadInput, match="no verdicts are here"):
+        read_verdicts(str(path))
+    path.write_text(line[:-20])
+    with pytest.raises(BadInput, match=r":1: the JSON cannot be read"):
+        read_verdicts(str(path))

@@ -1,0 +1,757 @@
+"""Freshness: figures by hand and against a naive oracle, sidecars that lie, and gates that fail closed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ragauge
+from command import command_in
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput, Incomparable, UnknownName
+from ragauge.core.records import Dataset, Judgments
+from ragauge.knowledge.freshness import freshness
+from ragauge.knowledge.freshness import report as reports
+from ragauge.knowledge.freshness.report import parts_by_rank
+from ragauge.knowledge.freshness.results import Conflict, Freshness, StaleHit, Version
+from ragauge.knowledge.freshness.stale_hits import Ages, parting
+from ragauge.knowledge.freshness.versions_file import moment, read_versions, write_versions
+from ragauge.reports import registry
+
+RUN = {"q1": {"old": 2.0, "new": 1.0}, "q2": {"x": 2.0, "y": 1.0}}
+VERSIONS = [
+    {"doc_id": "old", "version_key": "vat", "effective_timestamp": 1},
+    {"doc_id": "new", "version_key": "vat", "effective_timestamp": 2},
+    {"doc_id": "x"},
+    {"doc_id": "y"},
+]
+TEXTS = {"old": "It is 19%.", "new": "It is 21%.", "x": "", "y": ""}
+
+
+def test_the_golden_rates_of_two_queries_one_with_a_stale_position_and_a_conflict():
+    found = freshness(RUN, VERSIONS, k=2, documents=TEXTS)
+    assert (found.stale_rate, found.stale_query_rate, found.conflict_rate) == (0.25, 0.5, 0.5)
+    assert found.conflict_query_rate == 0.5
+    assert (found.query_count, found.total_considered, found.stale_hit_count, found.stale_query_count) == (2, 4, 1, 1)
+    assert (found.conflict_group_count, found.conflicting_doc_count, found.conflict_query_count) == (1, 2, 1)
+    assert found.queries[0].stale == [StaleHit("old", 1, "new", 2, "older")]
+    assert found.compared
+
+
+def test_only_the_first_k_are_looked_at_and_ties_go_by_id_descending():
+    run = {"q": {"old": 1.0, "zzz": 1.0, "new": 0.5}}
+    versions = [*VERSIONS, {"doc_id": "zzz"}]
+    assert freshness(run, versions, k=1).stale_hit_count == 0
+    found = freshness(run, versions, k=2)
+    assert found.queries[0].stale == [StaleHit("old", 2, "new", None, "older")]
+    assert found.conflict_group_count == 0
+
+
+def test_identical_copies_are_no_conflict_and_blanks_do_not_matter_but_case_and_figures_do():
+    def groups(one, other):
+        found = freshness(RUN, VERSIONS, k=2, documents={**TEXTS, "old": one, "new": other})
+        return found.conflict_group_count, sum(len(query.copies) for query in found.queries)
+
+    assert groups("It is 19%.", " It  is\n19%. ") == (0, 1)
+    assert groups("caf\u00e9", "cafe\u0301") == (0, 1)
+    assert groups("It is 19%.", "it is 19%.") == (1, 0)
+    assert groups("It is 19%.", "It is 19 %.") == (1, 0)
+
+
+def test_a_title_is_part_of_what_a_document_says():
+    def documents(title):
+        return [Document("old", "Closed.", title), Document("new", "Closed.", "Sunday")]
+
+    assert freshness(RUN, VERSIONS, k=2, documents=documents("Sunday")).conflict_group_count == 0
+    assert freshness(RUN, VERSIONS, k=2, documents=documents("Monday")).conflict_group_count == 1
+
+
+def test_where_texts_are_not_known_versions_of_one_thing_count_as_conflicts_and_a_note_says_so():
+    found = freshness(RUN, VERSIONS, k=2)
+    assert (found.conflict_rate, found.compared) == (0.5, False)
+    assert any("not compared" in note for note in found.notes)
+    half = freshness(RUN, VERSIONS, k=2, documents={"old": "It is 19%."})
+    assert half.queries[0].conflicts == [Conflict("vat", ("old", "new"))]
+    assert any("1 text is not known" in note for note in half.notes)
+
+
+def test_three_versions_of_which_two_say_the_same_are_one_conflict_of_three():
+    versions = [{"doc_id": d, "version_key": "v", "effective_timestamp": t} for t, d in enumerate("abc")]
+    run = {"q": {"a": 3.0, "b": 2.0, "c": 1.0}}
+    found = freshness(run, versions, documents={"a": "one", "b": "two", "c": "one"})
+    assert (found.conflict_group_count, found.conflict_rate) == (1, 1.0)
+    assert [hit.doc for hit in found.queries[0].stale] == ["a", "b"]
+
+
+def test_chains_are_followed_to_the_newest_across_what_is_said_and_times():
+    ages = Ages([Version("a", superseded_by="b"), Version("b", superseded_by="c"), Version("c", "k", 1.0),
+                 Version("d", "k", 5.0), Version("e", "k", 3.0)])  # fmt: skip
+    assert {doc: (found := ages.newer(doc)) and found.doc for doc in "abcde"} == {
+        "a": "d", "b": "d", "c": "d", "d": None, "e": "d"
+    }  # fmt: skip
+
+
+def test_equal_times_and_times_that_are_not_known_replace_nothing():
+    assert Ages([Version("a", "k", 1.0), Version("b", "k", 1.0)]).newer("a") is None
+    assert Ages([Version("a", "k", None), Version("b", "k", 1.0)]).newer("a") is None
+    assert Ages([Version("a", None, 1.0), Version("b", None, 2.0)]).newer("a") is None
+
+
+def test_a_withdrawn_version_does_not_make_the_one_that_came_back_stale():
+    ages = Ages([Version("v1", "k", 1.0), Version("v2", "k", 2.0), Version("v3", "k", 3.0, "v2")])
+    assert ages.newer("v2") is None
+    assert ages.newer("v3") == ("v2", "superseded")
+    assert ages.newer("v1").doc == "v2"
+
+
+def test_one_that_came_back_is_as_new_as_the_version_that_it_replaces():
+    """v3 was withdrawn for v1: what stands between them in time is older than the withdrawal."""
+    ages = Ages([Version("v1", "k", 1.0), Version("v2", "k", 2.0), Version("v3", "k", 3.0, "v1")])
+    assert [ages.newer(doc) for doc in ("v1", "v2", "v3")] == [None, ("v1", "older"), ("v1", "superseded")]
+    later = Ages([*ages.versions.values(), Version("v4", "k", 4.0)])
+    assert {later.newer(doc).doc for doc in ("v1", "v2", "v3")} == {"v4"}
+
+
+def test_what_replaces_a_version_from_outside_the_sidecar_replaces_the_older_ones_too():
+    ages = Ages([Version("a", "k", 1.0), Version("b", "k", 2.0, "outside")])
+    assert [ages.newer(doc) for doc in ("a", "b")] == [("outside", "older"), ("outside", "superseded")]
+    assert ages.newer("outside") is None
+
+
+def test_many_versions_that_one_old_one_replaces_are_looked_up_at_once():
+    """By looking through the key for each document this would be 200 million steps."""
+    versions = [Version("d0", "k", 0.0), *(Version(f"d{i}", "k", float(i), "d0") for i in range(1, 20_000))]
+    run = {f"q{q}": [f"d{(q * 10 + at) % 20_000}" for at in range(10)] for q in range(1000)}
+    found = freshness(run, versions)
+    assert found.stale_hit_count == 9_999
+    assert {hit.newer for one in found.queries for hit in one.stale} == {"d0"}
+
+
+def test_what_contradicts_itself_in_a_circle_of_times_and_words_ends_somewhere():
+    ages = Ages(
+        [Version("a", "k", 1.0), Version("b", "k", 2.0, "c"), Version("c", "l", 1.0), Version("d", "l", 2.0, "a")]
+    )
+    assert [ages.newer(doc) for doc in "abcd"] == [None, ("c", "superseded"), None, ("a", "superseded")]
+
+
+def naive(versions, doc, as_of=math.inf):
+    """Whether a document is stale, looking at every pair."""
+    by_doc = {one.doc: one for one in versions}
+
+    def held(one):
+        return one is None or one.effective is None or one.effective <= as_of
+
+    def end(name):
+        while (
+            name in by_doc and by_doc[name].superseded_by is not None and held(by_doc.get(by_doc[name].superseded_by))
+        ):
+            name = by_doc[name].superseded_by
+        return name
+
+    def time(name):
+        known = [one.effective for one in versions if end(one.doc) == name and held(one) and one.effective is not None]
+        return max(known, default=-math.inf)
+
+    mine = by_doc.get(doc)
+    if mine is None:
+        return False
+    if end(doc) != doc:
+        return True
+    if mine.key is None or mine.effective is None:
+        return False
+    return any(
+        other.key == mine.key and held(other) and time(end(other.doc)) > max(mine.effective, time(doc))
+        for other in versions
+    )
+
+
+@st.composite
+def sidecars(draw):
+    """Versions of a few documents; each is superseded by a later one of the list at most: there is no circle."""
+    names = [f"d{i}" for i in range(draw(st.integers(1, 9)))]
+    order = draw(st.permutations(names))
+    return [
+        Version(
+            name,
+            draw(st.sampled_from([None, "k", "l"])),
+            draw(st.sampled_from([None, 1.0, 2.0, 3.0])),
+            draw(st.sampled_from([None, None, *order[at + 1 :], "elsewhere"])),
+        )
+        for at, name in enumerate(order)
+    ]
+
+
+@given(sidecars(), st.sampled_from([None, 1.0, 2.5]))
+def test_what_is_stale_agrees_with_looking_at_every_pair(versions, as_of):
+    ages = Ages(versions, as_of)
+    for one in versions:
+        found = ages.newer(one.doc)
+        assert (found is not None) == naive(versions, one.doc, math.inf if as_of is None else as_of)
+        assert found is None or (found.doc != one.doc and found.why)
+
+
+@given(sidecars(), st.sampled_from([None, 1.0, 2.5]))
+def test_no_replacement_is_stale(versions, as_of):
+    ages = Ages(versions, as_of)
+    for one in versions:
+        found = ages.newer(one.doc)
+        if found is not None:
+            assert ages.newer(found.doc) is None
+            assert not naive(versions, found.doc, math.inf if as_of is None else as_of)
+
+
+@given(sidecars(), st.lists(st.permutations([f"d{i}" for i in range(10)]), min_size=1, max_size=4), st.integers(1, 10))
+def test_rates_agree_with_counting_one_by_one(versions, rankings, k):
+    run = {f"q{at}": list(docs) for at, docs in enumerate(rankings)}
+    texts = {f"d{i}": "even" if i % 2 == 0 else "odd" for i in range(10)}
+    found = freshness(run, versions, k=k, documents=texts)
+    keys = {one.doc: one.key for one in versions if one.key is not None}
+    stale = conflicting = 0
+    for docs in run.values():
+        top = docs[:k]
+        stale += sum(naive(versions, doc) for doc in top)
+        conflicting += sum(
+            any(keys[o] == keys[doc] and texts[o] != texts[doc] for o in top if o in keys)
+            or any(
+                keys[a] == keys[doc] == keys[b] and texts[a] != texts[b] for a in top for b in top if {a, b} <= {*keys}
+            )
+            for doc in top
+            if doc in keys
+        )
+    assert found.stale_hit_count == stale
+    assert found.conflicting_doc_count == conflicting
+    assert found.total_considered == len(run) * k
+    assert found.stale_rate == pytest.approx(np.mean(found.scores().values[f"stale@{k}"]))
+
+
+def test_a_query_that_returned_nothing_or_is_missing_is_unscored_and_in_no_rate():
+    found = freshness({"q1": {"old": 1.0}, "q2": {}}, VERSIONS, queries=["q1", "q2", "q3"])
+    assert (found.query_count, found.stale_query_rate) == (1, 1.0)
+    assert found.unscored == {"q2": "it returned nothing", "q3": "the run does not have the query"}
+    column = found.scores().values["stale@10"]
+    assert column[0] == 1.0
+    assert np.isnan(column[1:]).all()
+
+
+def test_rates_over_nothing_are_not_a_number_and_null_in_json():
+    found = freshness({"q1": {}}, VERSIONS)
+    assert math.isnan(found.stale_rate)
+    data = json.loads(registry.as_json(found))
+    assert data["stale_rate"] is None
+    assert data["conflict_query_rate"] is None
+    assert data["query_count"] == 0
+
+
+def test_versions_of_another_corpus_say_nothing_instead_of_calling_it_fresh():
+    found = freshness({"q1": {"a": 1.0}}, VERSIONS)
+    assert math.isnan(found.stale_rate)
+    assert "no document that the run returned is in the versions" in found.unscored["q1"]
+    same = freshness({"q1": {"a": 1.0}}, VERSIONS, documents={"a": "", "old": "", "new": ""})
+    assert same.stale_rate == 0.0
+
+
+def test_a_replacement_needs_no_row_to_be_known_to_the_versions():
+    found = freshness({"q1": {"new": 1.0}}, [{"doc_id": "old", "superseded_by": "new"}])
+    assert (found.stale_rate, found.versioned_count, found.unscored) == (0.0, 1, {})
+    corpus = freshness({"q1": {"x": 1.0}}, [{"doc_id": "old", "superseded_by": "new"}], documents={"x": "", "new": ""})
+    assert corpus.stale_rate == 0.0
+
+
+def test_as_of_a_time_what_came_later_replaces_nothing():
+    versions = [
+        {"doc_id": "v1", "version_key": "k", "effective_timestamp": "2020-01-01"},
+        {"doc_id": "v2", "version_key": "k", "effective_timestamp": "2024-01-01"},
+        {"doc_id": "a", "superseded_by": "b"},
+        {"doc_id": "b", "effective_timestamp": "2023-06-01"},
+    ]
+    run = {"q": ["v1", "a"]}
+    assert freshness(run, versions).stale_hit_count == 2
+    assert freshness(run, versions, as_of="2023-12-31").stale_hit_count == 1
+    assert freshness(run, versions, as_of="2022-01-01").stale_hit_count == 0
+    assert freshness(run, versions, as_of="2024-01-01T00:00:00Z").stale_hit_count == 2
+    early = freshness({"q": ["v2"]}, versions, as_of="2022-01-01")
+    assert any("hold only later" in note for note in early.notes)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (1700000000, 1.7e9),
+        ("1700000000.5", 1700000000.5),
+        ("2023-11-14T22:13:20Z", 1.7e9),
+        ("2023-11-14T22:13:20", 1.7e9),
+        ("2023-11-15T00:13:20+02:00", 1.7e9),
+        ("1970-01-01", 0.0),
+        (-5, -5.0),
+        ("1e9", 1e9),
+        ("20240531T120000Z", 1717156800.0),
+        (2024.0, 2024.0),
+        ("20240531.0", 20240531.0),
+        (20241301, 20241301.0),
+    ],
+)
+def test_times_are_seconds_or_dates_and_without_a_zone_utc(value, seconds):
+    assert moment(value) == seconds
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "soon",
+        "2024-13-01",
+        math.nan,
+        math.inf,
+        1700000000000,
+        True,
+        "2024-05",
+        10**400,
+        "1_000",
+        "\u0661\u0662\u0663",
+        "\u0662\u0660\u0662\u0664-01-01",
+        "infinity",
+    ],
+)
+def test_times_that_are_none_are_refused(value):
+    with pytest.raises(BadInput):
+        moment(value)
+
+
+@pytest.mark.parametrize(("value", "meant"), [(2024, "2024-01-01"), ("1999", "1999-01-01"), (20240531, "2024-05-31"),
+                                              (" 20240531 ", "2024-05-31")])  # fmt: skip
+def test_a_number_that_could_be_a_date_is_refused_with_a_hint(value, meant):
+    with pytest.raises(BadInput, match="a date, or seconds") as caught:
+        moment(value)
+    assert meant in caught.value.hint
+
+
+def sidecar(tmp_path, *rows, name="versions.jsonl"):
+    path = tmp_path / name
+    path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (["{"], ":1: the JSON cannot be read"),
+        ([{"doc_id": "a"}, {"doc_id": "a"}], ":2: document `a` has a version on line 1 already"),
+        ([{"doc_id": "a"}, {"doc_id": "b", "supersededby": "a"}], ":2: no field of a version is named `supersededby`"),
+        ([{"doc_id": "a", "superseded_by": "a"}], ":1: document `a` is superseded by itself"),
+        ([{"doc_id": "a", "effective_timestamp": "soon"}], ":1: effective_timestamp of `a` is `soon`, not a time"),
+        ([{"doc_id": "a", "effective_timestamp": 1700000000000}], "which are no seconds"),
+        ([{"doc_id": "a", "superseded_by": ["b"]}], ':1: superseded_by is ["b"]'),
+        ([{"doc_id": "a"}, {"version_key": "k"}], ":2: a document is missing"),
+        (['{"doc_id": "a", "doc_id": "b"}'], "duplicate key `doc_id`"),
+        ([{"doc_id": " "}], ":1: a document is missing"),
+        ([], "no versions"),
+        (
+            [{"doc_id": "z", "superseded_by": "a"}, {"doc_id": "a", "superseded_by": "b"},
+             {"doc_id": "b", "superseded_by": "a"}],
+            ":2: documents supersede each other in a circle: a -> b -> a",
+        ),
+        (
+            [{"doc_id": "a", "effective_timestamp": "2024-05-31"}, {"doc_id": "c"},
+             {"doc_id": "b", "effective_timestamp": 1700000000}],
+            ":3: effective_timestamp is 1700000000, and 2024-05-31 elsewhere: numbers and dates are mixed",
+        ),
+    ],
+)  # fmt: skip
+def test_a_sidecar_that_cannot_be_believed_is_refused_with_its_line(tmp_path, rows, said):
+    with pytest.raises(BadInput) as caught:
+        read_versions(sidecar(tmp_path, *rows))
+    assert said in str(caught.value)
+
+
+def test_a_key_that_is_nearly_right_gets_a_hint(tmp_path):
+    with pytest.raises(BadInput, match="did you mean `superseded_by`"):
+        read_versions(sidecar(tmp_path, {"doc_id": "a", "supersededby": "b"}))
+
+
+@given(sidecars(), st.sampled_from([".jsonl", ".csv", ".tsv", ".parquet", ".jsonl.gz"]))
+def test_versions_are_written_and_read_again_in_every_format(tmp_path_factory, versions, ending):
+    path = str(tmp_path_factory.mktemp("versions") / f"versions{ending}")
+    write_versions(versions, path)
+    assert read_versions(path) == versions
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
+def test_seconds_that_look_like_a_date_are_written_so_that_they_are_read_as_seconds(tmp_path, ending):
+    versions = [Version("a", "k", 2024.0), Version("b", "k", 20240531.0), Version("c", "k", 1.7e9)]
+    write_versions(versions, str(tmp_path / f"v{ending}"))
+    assert read_versions(str(tmp_path / f"v{ending}")) == versions
+
+
+def test_versions_are_read_from_frames_and_lists_too():
+    frame = pl.DataFrame(VERSIONS, schema=["doc_id", "version_key", "effective_timestamp", "superseded_by"])
+    assert read_versions(frame) == read_versions(VERSIONS) == read_versions(read_versions(VERSIONS))
+    with pytest.raises(BadInput):
+        read_versions({"a": "b"})
+
+
+def test_excerpts_stand_around_the_place_where_texts_part():
+    before = "word " * 40
+    one, other = parting([f"{before}is 19 percent {'more ' * 30}", f"{before}is 21 percent"])
+    assert one.startswith("…word")
+    assert "is 19 percent" in one
+    assert one.endswith("…")
+    assert other.endswith("is 21 percent")
+    assert parting(["x" * 99 + "a", "x" * 99 + "b"]) == ("…" + "x" * 30 + "a", "…" + "x" * 30 + "b")
+    assert parting(["same", "same and more"]) == ("same", "same and more")
+
+
+def test_runs_with_a_document_twice_or_no_score_are_refused():
+    with pytest.raises(BadInput, match="twice"):
+        freshness(pl.DataFrame({"query": ["q", "q"], "doc": ["a", "a"], "score": [2.0, 1.0]}), VERSIONS)
+    with pytest.raises(BadInput):
+        freshness({"q": {"a": math.nan}}, VERSIONS)
+    with pytest.raises(BadInput, match="several runs"):
+        freshness({"a": RUN, "b": RUN}, VERSIONS)
+    with pytest.raises(BadInput, match="k is a whole number"):
+        freshness(RUN, VERSIONS, k=0)
+
+
+def test_what_is_written_as_json_is_read_again_as_it_was(tmp_path):
+    found = freshness(RUN, VERSIONS, k=2, documents=TEXTS, queries={"q1": "VAT?", "q3": ""})
+    path = str(tmp_path / "f.json")
+    registry.write(found, [path, str(tmp_path / "f.md"), str(tmp_path / "f.html"), str(tmp_path / "f.csv")])
+    again = registry.read(path)[0]
+    assert isinstance(again, Freshness)
+    assert again.queries == found.queries
+    assert (again.stale_rate, again.unscored) == (found.stale_rate, found.unscored)
+    assert "It is 19%." in (tmp_path / "f.md").read_text()
+    assert "It is 21%." in (tmp_path / "f.html").read_text()
+    assert (tmp_path / "f.csv").read_text().splitlines()[:2] == [
+        "run,query,stale@2,conflict@2,judge",
+        f"run,q1,0.5,1.0,versions {found.fingerprint} (texts compared)",
+    ]
+
+
+def test_the_words_for_the_navigation_of_the_page_begin_with_a_capital():
+    run = {f"q{i}": ["old", "new"] for i in range(9)} | {"q9": []}
+    shorts = [part.short for part in reports.account(freshness(run, VERSIONS)).parts]
+    assert shorts == ["Rates", "Documents", "Queries", "All queries", "Conflicts", "Unscored"]
+
+
+def test_the_chart_counts_stale_documents_by_rank():
+    found = freshness({"q1": ["old", "x"], "q2": ["y", "old"], "q3": ["old"]}, VERSIONS, k=3)
+    assert parts_by_rank(found) == [(1, 2, 3), (2, 1, 2)]
+
+
+def test_two_runs_are_compared_query_by_query_and_by_the_same_versions_only():
+    worse = {f"q{i}": ["old", "x"] for i in range(6)}
+    better = {f"q{i}": ["new", "x"] for i in range(6)}
+    scores = {name: freshness(run, VERSIONS, k=2).scores() for name, run in (("worse", worse), ("better", better))}
+    (pair,) = [one for one in ragauge.compare(scores, baseline="worse") if one.measure == "stale@2"]
+    assert pair.difference == -0.5
+    assert pair.lower_is_better
+    other = freshness(better, VERSIONS[:2], k=2).scores()
+    with pytest.raises(Incomparable):
+        ragauge.compare({"worse": scores["worse"], "better": other})
+    with_texts = freshness(better, VERSIONS, k=2, documents=TEXTS).scores()
+    with pytest.raises(Incomparable, match="texts not compared"):
+        ragauge.compare({"worse": scores["worse"], "better": with_texts})
+
+
+def test_whether_texts_are_known_does_not_depend_on_what_a_run_folder_returned(tmp_path):
+    ragauge.run("synthetic:needles", ["bm25"], k=2, out=tmp_path / "runs")
+    one = ragauge.load("synthetic:needles").documents[0].id
+    assert freshness(tmp_path / "runs", [{"doc_id": one}], k=2).compared
+
+
+# Gates
+
+
+def test_a_gate_holds_rates_against_limits_without_any_judgments():
+    found = ragauge.gate(RUN, ["stale_rate@2 <= 0.25", "stale_query_rate@2 < 0.5", "stale@2 <= 0.2"], versions=VERSIONS)
+    assert [check.passed for check in found] == [True, False, False, True]
+    assert [check.value for check in found][:3] == [0.25, 0.5, 0.25]
+
+
+def test_a_gate_passes_nothing_without_versions():
+    qrels = {"q1": {"old": 1}, "q2": {"x": 1}}
+    found = ragauge.gate(RUN, ["stale_rate@2 <= 0.999", "stale@2 <= 0.999"], qrels=qrels)
+    assert [check.passed for check in found] == [False, False, True]
+    assert "--versions" in found.checks[0].reason
+    with pytest.raises(BadInput, match="no versions"):
+        ragauge.gate(RUN, "stale_rate@2 <= 0.999")
+
+
+def test_unscored_queries_fail_the_rule_unless_another_says_how_many_may_be():
+    run = {**RUN, "q3": {}}
+    closed = ragauge.gate(run, "stale_rate@2 <= 0.999", versions=VERSIONS)
+    assert "1 query has no stale_rate@2 (q3): it returned nothing" in closed.checks[0].reason
+    assert any("unscored(stale_rate@2) <= 5%" in note for note in closed.notes)
+    some = ragauge.gate(run, ["stale_rate@2 <= 0.25", "unscored(stale_rate@2) <= 1"], versions=VERSIONS)
+    assert some.passed
+    none = ragauge.gate({"q1": {}}, ["stale_rate@2 <= 0.999", "unscored(stale_rate@2) <= 1"], versions=VERSIONS)
+    assert not none.checks[0].passed
+
+
+def test_a_judged_query_that_the_run_lacks_is_unscored_for_freshness_too():
+    qrels = {"q1": {"old": 1}, "q9": {"x": 1}}
+    found = ragauge.gate(RUN, ["stale_rate@2 <= 0.999", "mrr >= 0.001", "missing <= 1"], qrels=qrels, versions=VERSIONS)
+    assert [check.passed for check in found] == [False, True, True]
+    assert "the run does not have the query" in found.checks[0].reason
+
+
+def test_all_figures_of_freshness_are_over_all_queries_judged_or_not():
+    run = {"q1": ["new", "x"], "q2": ["old", "x"], "q3": ["old", "x"]}
+    rules = [
+        "stale@2 <= 0.999",
+        "stale_rate@2 <= 0.999",
+        "stale_query_rate@2 <= 0.999",
+        "unscored(stale@2) <= 1",
+        "missing <= 1",
+    ]
+    found = ragauge.gate(run, rules, qrels={"q1": {"new": 1}, "q9": {"x": 1}}, versions=VERSIONS)
+    assert [(check.n, check.value) for check in found][:4] == [(3, 1 / 3), (3, 1 / 3), (3, 2 / 3), (4, 1)]
+    assert not any("nobody judged" in note for note in found.notes)
+    both = ragauge.gate(run, [*rules, "mrr >= 0.001"], qrels={"q1": {"new": 1}, "q9": {"x": 1}}, versions=VERSIONS)
+    assert "run has 2 queries that nobody judged: they count for what is stale, and for nothing else" in both.notes
+    assert not any("they are not scored" in note for note in both.notes)
+
+
+def test_an_unjudged_query_of_a_stratum_counts_for_freshness_and_asks_nothing_of_other_measures():
+    run = {"q1": ["new", "x"], "q2": ["old", "x"]}
+    tags = {"q1": {"topic": "tax"}, "q2": {"topic": "hours"}}
+    for rule in ("stale@2 <= 0.5 by topic", "stale_rate@2 <= 0.5 by topic"):
+        found = ragauge.gate(run, rule, qrels={"q1": {"new": 1}}, tags=tags, versions=VERSIONS)
+        assert {check.rule.value: check.value for check in found if check.rule.tag} == {"hours": 0.5, "tax": 0.0}
+
+
+def test_rates_of_other_queries_than_the_baselines_are_not_held_against_them():
+    qrels = {"q1": {"x": 1}}
+    for rule in ("stale_rate@2 rise <= 0.999", "stale@2 rise <= 0.999"):
+        found = ragauge.gate({"q1": ["new"]}, rule, baseline={"q1": ["new"], "q2": ["old"]}, qrels=qrels,
+                             versions=VERSIONS)  # fmt: skip
+        assert found.checks[0].reason == "the run lacks 1 query that the baseline has (q2)"
+
+
+def test_a_freshness_made_by_other_versions_than_those_given_is_refused(tmp_path):
+    rule, path = "stale_rate@2 <= 0.999", str(tmp_path / "f.json")
+    for as_of in (None, "2024-05-31"):
+        fresh = freshness(RUN, VERSIONS, k=2, as_of=as_of)
+        registry.write(fresh, [path])
+        for thing in (fresh, path):
+            assert ragauge.gate(thing, rule, versions=VERSIONS).passed
+            with pytest.raises(BadInput, match="told by other versions than those given"):
+                ragauge.gate(thing, rule, versions=VERSIONS[:2])
+            with pytest.raises(BadInput, match="told by other versions"):
+                ragauge.gate(thing, rule, baseline=freshness(RUN, VERSIONS[:2], k=2), versions=VERSIONS)
+    scores = freshness(RUN, VERSIONS, k=2).scores()
+    assert ragauge.gate(scores, "stale@2 <= 0.999", versions=VERSIONS).passed
+    with pytest.raises(BadInput, match="told by other versions"):
+        ragauge.gate(scores, "stale@2 <= 0.999", versions=VERSIONS[:2])
+
+
+def test_figures_with_texts_are_not_held_against_figures_without():
+    mine, before = freshness(RUN, VERSIONS, k=2, documents=TEXTS), freshness(RUN, VERSIONS, k=2)
+    with pytest.raises(Incomparable):
+        ragauge.gate(mine, "conflict_rate@2 rise <= 0", baseline=before)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: data.pop("unscored"), "has no unscored"),
+        (lambda data: data.pop("queries"), "has no queries"),
+        (lambda data: data.pop("k"), "has no k"),
+        (lambda data: data.update(unscored=None), "has no unscored"),
+        (lambda data: data.update(k=True), "True is not int"),
+        (lambda data: data["queries"][0].update(considered=0, versioned=0, stale=[], conflicts=[]), "looked at 0"),
+        (lambda data: data["queries"][0].update(considered=1), "has more that is versioned"),
+        (lambda data: data["queries"][0]["stale"][0].update(rank=3), "beyond its 2 documents"),
+        (lambda data: data["queries"].append(data["queries"][0]), "query `q1` is here twice"),
+        (lambda data: data["unscored"].update(q2="why"), "query `q2` is here twice"),
+        (lambda data: data.update(k=1), "has 2 documents; expected at most k = 1"),
+    ],
+)
+def test_a_freshness_that_was_tampered_with_passes_no_gate(tmp_path, change, said):
+    path = tmp_path / "f.json"
+    registry.write(freshness(RUN, VERSIONS, k=2), [str(path)])
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+    with pytest.raises(BadInput) as caught:
+        ragauge.gate(str(path), "stale_rate@2 <= 0.999")
+    assert said in str(caught.value)
+
+
+def test_versions_of_another_corpus_pass_nothing():
+    found = ragauge.gate({"q1": {"a": 1.0}}, "stale_rate@10 <= 0", versions=VERSIONS)
+    assert not found.passed
+    assert "no document that the run returned is in the versions" in found.checks[0].reason
+
+
+def test_a_freshness_is_held_against_rules_as_it_is_and_at_its_own_k_only(tmp_path):
+    fresh = freshness(RUN, VERSIONS, k=2, documents=TEXTS)
+    found = ragauge.gate(fresh, ["conflict_rate@2 <= 0.5", "stale_rate@10 <= 0.999"])
+    assert [check.passed for check in found] == [True, False, True]
+    assert "known at 2" in found.checks[1].reason
+    path = str(tmp_path / "f.json")
+    registry.write(fresh, [path])
+    assert ragauge.gate(path, "conflict_rate@2 <= 0.5").passed
+
+
+def test_a_run_may_not_become_more_stale_than_its_baseline():
+    before = {f"q{i}": ["new", "x"] for i in range(8)}
+    after = {f"q{i}": ["old" if i else "new", "x"] for i in range(8)}
+    qrels = {f"q{i}": {"x": 1} for i in range(8)}
+    for judged in (None, qrels):
+        rules = ["stale@2 not worse", "stale_rate@2 rise <= 0.01"]
+        found = ragauge.gate(after, rules, baseline=before, qrels=judged, versions=VERSIONS)
+        assert [check.passed for check in found][:2] == [False, False]
+        assert found.checks[1].difference == pytest.approx(7 / 16)
+        assert ragauge.gate(before, rules, baseline=after, qrels=judged, versions=VERSIONS).passed
+
+
+def test_a_part_of_the_queries_has_its_own_rate():
+    qrels = {"q1": {"old": 1}, "q2": {"x": 1}}
+    tags = {"q1": {"topic": "tax"}, "q2": {"topic": "hours"}}
+    found = ragauge.gate(RUN, "stale_rate@2 <= 0 by topic", qrels=qrels, tags=tags, versions=VERSIONS)
+    by_value = {check.rule.value: check.value for check in found if check.rule.tag}
+    assert by_value == {"hours": 0.0, "tax": 0.5}
+
+
+def test_figures_without_k_or_with_a_wrong_name_are_refused():
+    with pytest.raises(BadInput, match="of how many documents"):
+        ragauge.gate(RUN, "stale_rate <= 0", versions=VERSIONS)
+    with pytest.raises(UnknownName):
+        ragauge.gate(RUN, "staleness_rate@10 <= 0", versions=VERSIONS)
+
+
+def small(name="tax"):
+    documents = [Document("old", "vat tax rate 19"), Document("new", "vat tax rate 21"), Document("x", "opening hours")]
+    queries = {"q1": "vat rate", "q2": "opening hours", "q3": "zebra"}
+    return Dataset(name, documents, queries, Judgments({"q1": {"new": 1}, "q2": {"x": 1}, "q3": {"x": 1}}))
+
+
+def test_an_experiment_and_its_folders_know_their_texts_and_what_they_were_asked(tmp_path):
+    done = ragauge.run(small(), ["bm25"], k=2, out=tmp_path / "runs")
+    rules = ["stale_rate@2 <= 0.5", "conflict_rate@2 <= 0.999", "unscored(stale_rate@2) <= 1"]
+    found = ragauge.gate(done, rules, system="bm25", versions=VERSIONS)
+    assert found.passed
+    assert found.checks[0].n == 2
+    run = freshness(done.runs["bm25"], VERSIONS, k=2, documents=small())
+    assert run.compared
+    assert run.unscored == {"q3": "it returned nothing"}
+    (conflict,) = run.queries[0].conflicts
+    assert set(conflict.excerpts) == {"vat tax rate 19", "vat tax rate 21"}
+    assert freshness(tmp_path / "runs", VERSIONS, k=2).texts == {"q1": "vat rate"}
+    deep = ragauge.gate(str(tmp_path / "runs" / "bm25"), ["stale_rate@5 <= 0.999", "unscored(stale_rate@5) <= 1"],
+                        versions=VERSIONS)  # fmt: skip
+    assert "stale_rate@5 needs 5 documents per query, but the run was made with k=2" in deep.checks[0].reason
+    assert not ragauge.gate(str(tmp_path / "runs" / "bm25"), "stale_rate@2 <= 0.999").passed
+
+
+# The command line
+
+
+@pytest.fixture
+def command(tmp_path):
+    (tmp_path / "old.run").write_text("q1 Q0 old 1 2 a\nq1 Q0 new 2 1 a\nq2 Q0 x 1 2 a\nq2 Q0 y 2 1 a\n")
+    (tmp_path / "new.run").write_text("q1 Q0 new 1 2 a\nq2 Q0 x 1 2 a\n")
+    sidecar(tmp_path, *VERSIONS)
+    (tmp_path / "corpus.jsonl").write_text(
+        "".join(json.dumps({"_id": name, "text": text}) + "\n" for name, text in TEXTS.items())
+    )
+
+    return command_in(tmp_path)
+
+
+def test_json_has_the_figures_by_rigs_names(command):
+    done = command(
+        "freshness", "old.run", "--versions", "versions.jsonl", "-k", "2", "--documents", "corpus.jsonl", "--json"
+    )
+    data = json.loads(done.stdout)
+    assert data["schema"] == "ragauge-freshness/1"
+    assert (data["k"], data["query_count"], data["total_considered"]) == (2, 2, 4)
+    assert (data["stale_hit_count"], data["stale_rate"], data["conflict_rate"]) == (1, 0.25, 0.5)
+    assert data["queries"][0]["conflicts"][0]["excerpts"] == ["It is 19%.", "It is 21%."]
+
+
+def test_several_runs_stand_side_by_side_and_their_csv_is_read_by_compare(command, tmp_path):
+    done = command("freshness", "old.run", "new.run", "--versions", "versions.jsonl", "-k", "2")
+    assert [line.split()[:2] for line in done.stdout.splitlines()[-2:]] == [["old", "2"], ["new", "2"]]
+    table = command("freshness", "old.run", "new.run", "--versions", "versions.jsonl", "-k", "2", "--csv")
+    (tmp_path / "scores.csv").write_text(table.stdout)
+    compared = command("compare", "scores.csv", "--json")
+    assert json.loads(compared.stdout)
+    assert "stale@2" in compared.stdout
+
+
+def test_the_gate_of_a_run_file_needs_nothing_but_versions(command, tmp_path):
+    done = command("gate", "old.run", "--versions", "versions.jsonl", "-r", "stale_rate@2 <= 0.05", code=1)
+    assert "FAIL  stale_rate@2 <= 0.05" in done.stdout
+    command("gate", "new.run", "--versions", "versions.jsonl", "-r", "stale_rate@2 <= 0.05")
+    (tmp_path / "gate.toml").write_text(
+        'rules = ["stale_rate@2 <= 0.05"]\nversions = "versions.jsonl"\n[measures]\n"conflict_rate@2" = {at_most = 0}\n'
+    )
+    assert not ragauge.gate(str(tmp_path / "old.run"), str(tmp_path / "gate.toml"))
+    assert ragauge.gate(str(tmp_path / "new.run"), str(tmp_path / "gate.toml"))
+
+
+def test_what_was_told_by_other_versions_or_other_texts_does_not_compare(command, tmp_path):
+    look = ("freshness", "--versions", "versions.jsonl", "-k", "2")
+    command(*look, "old.run", "--documents", "corpus.jsonl", "-o", "with.json")
+    command(*look, "old.run", "-o", "without.json")
+    rule = ("-r", "conflict_rate@2 rise <= 0")
+    assert "texts not compared" in command("gate", "with.json", "-b", "without.json", *rule, code=4).stderr
+    (tmp_path / "same.json").write_bytes((tmp_path / "with.json").read_bytes())
+    command("gate", "with.json", "-b", "same.json", *rule)
+    (tmp_path / "other.jsonl").write_text('{"doc_id": "x"}\n')
+    refused = command("gate", "with.json", "--versions", "other.jsonl", "-r", "stale_rate@2 <= 0.999", code=2)
+    assert "told by other versions" in refused.stderr
+    command("gate", "with.json", "--versions", "versions.jsonl", "-r", "stale_rate@2 <= 0.999")
+
+
+def test_mistakes_get_one_sentence_and_exit_code_two(command):
+    assert "cannot be read" in command("freshness", "no.run", "--versions", "versions.jsonl", code=2).stderr
+    assert (
+        "not a time" in command("freshness", "old.run", "--versions", "versions.jsonl", "--as-of", "x", code=2).stderr
+    )
+    twice = command("freshness", "old.run", "a/old.run", "--versions", "versions.jsonl", code=2)
+    assert "two runs are called `old`" in twice.stderr
+
+
+# A real collection
+
+
+def test_revoked_techniques_of_attack_are_stale_and_named_with_their_replacement(shared):
+    """The bundle says itself what replaces what; bm25 over all its techniques, revoked ones too, returns some."""
+    with gzip.open(shared("attack/enterprise-attack-18.1.stix21.json.gz")) as file:
+        objects = json.load(file)["objects"]
+    techniques = {one["id"]: one for one in objects if one["type"] == "attack-pattern" and one.get("description")}
+    after = {one["source_ref"]: one["target_ref"] for one in objects if one.get("relationship_type") == "revoked-by"}
+
+    def current(name):
+        while name in after:
+            name = after[name]
+        return name
+
+    documents = [Document(name, one["description"], one["name"]) for name, one in techniques.items()]
+    queries = {name: one["name"] for name, one in techniques.items() if not one.get("revoked")}
+    versions = [
+        {"doc_id": name, "version_key": current(name), "effective_timestamp": one["created"],
+         "superseded_by": after.get(name)}
+        for name, one in techniques.items()
+    ]  # fmt: skip
+    data = Dataset("attack", documents, queries, Judgments({name: {name: 1} for name in queries}))
+    run = ragauge.run(data, ["bm25"], k=10).runs["bm25"]
+    found = freshness(run, versions, documents=data)
+    table = run.table.filter(pl.col("rank") <= 10)
+    revoked = [doc for doc in table["doc"].to_list() if techniques[doc].get("revoked")]
+    assert found.stale_hit_count == len(revoked) > 100
+    assert found.total_considered == table.height
+    for query in found.queries:
+        for hit in query.stale:
+            assert hit.newer == current(hit.doc)
+            assert not techniques[hit.newer].get("revoked")
+    assert found.conflict_query_count > 50

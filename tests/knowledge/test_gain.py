@@ -1,0 +1,786 @@
+"""What documents are worth to a knowledge base: worked by hand, against full rebuilding, and against every batch."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import literal_judge
+import ragauge
+from command import command_in
+from ragauge.core.documents import Document, Hit
+from ragauge.core.errors import BackendFailed, BadInput, UnknownName
+from ragauge.core.records import Dataset, Judgments, Run
+from ragauge.knowledge.gain import gain
+from ragauge.knowledge.gain import report as gain_report
+from ragauge.knowledge.gain.attribution import ByChunks, ByWords, Fixed, Pool, contenders, greedy, with_only
+from ragauge.knowledge.gain.changes import Changes
+from ragauge.knowledge.gain.results import Gain
+from ragauge.knowledge.gain.snapshot_systems import Shadow, without_each
+from ragauge.models.chats.recorded import Scripted
+from ragauge.output import report
+from ragauge.reports import registry
+
+RANKED = {"recall@10": 0.5, "mrr": 0.5}
+
+
+class Overlap:
+    """Finds documents by the words that they share with the query; a document's score is its own business."""
+
+    def __init__(self, documents):
+        self.documents = documents
+
+    def search(self, query, k):
+        asked = set(query.lower().split())
+        hits = [Hit(one.id, len(asked & set(one.whole.lower().split())) + 0.0, one.text) for one in self.documents]
+        return sorted((hit for hit in hits if hit.score), key=lambda hit: (-hit.score, hit.id))[:k]
+
+
+class Everything(Overlap):
+    """The same, but that documents with nothing in common come as well, at the end."""
+
+    def search(self, query, k):
+        found = super().search(query, k)
+        return [*found, *(Hit(one.id, 0.0) for one in self.documents if one.id not in {hit.id for hit in found})][:k]
+
+
+def write_run(path, retriever, queries=None, k=10):
+    lines = [
+        f"{query} Q0 {hit.id} {rank} {k - rank} mine"
+        for query, text in (queries or QUERIES).items()
+        for rank, hit in enumerate(retriever.search(text, k), 1)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def made(documents, queries, grades, answers=None):
+    return Dataset("made", documents, queries, Judgments(grades), answers or {})
+
+
+KNOWN = [
+    Document("old1", "red apples grow on trees"),
+    Document("old2", "green pears grow on trees"),
+    Document("old3", "boats float on water"),
+]
+NEW = [
+    Document("new1", "red apples taste sweet"),
+    Document("new2", "boats sail on water with wind"),
+    Document("new3", "nothing of interest"),
+]
+QUERIES = {"apples": "red apples taste", "boats": "boats sail wind", "pears": "green pears"}
+GRADES = {"apples": {"new1": 1, "old1": 1}, "boats": {"new2": 2}, "pears": {"old2": 1}}
+DATA = made(KNOWN, QUERIES, GRADES, {"boats": "Boats sail with wind.", "apples": "Red apples taste sweet."})
+
+
+def hand(**how):
+    return gain(KNOWN, **{"add": NEW, "weights": RANKED, "system": Overlap, "dataset": DATA, **how})
+
+
+def test_the_golden_vector_half_of_recall_and_all_of_mrr_is_three_quarters():
+    data = made([], {"q": "?"}, {"q": {"a": 1, "b": 1}})
+    found = gain(lambda query, k: ["x"], lambda query, k: ["a"], dataset=data, weights=RANKED)
+    assert [(one.name, one.value, one.before, one.after, one.n) for one in found.terms] == [
+        ("recall@10", 0.5, 0.0, 0.5, 1),
+        ("mrr@10", 1.0, 0.0, 1.0, 1),
+    ]
+    assert found.total == found.asked == 0.75
+    assert [one.gain for one in found.moved] == [0.75]
+    assert math.isnan(found.low), "one query has no interval"
+
+
+def test_terms_queries_and_documents_worked_by_hand():
+    found = hand()
+    # apples: old1 was first and stays in the list: recall 1/2 -> 1, mrr 1 -> 1. boats: nothing -> new2 first.
+    assert [(one.name, one.before, one.after) for one in found.terms] == [
+        ("recall@10", pytest.approx(0.5), pytest.approx(1.0)),
+        ("mrr@10", pytest.approx(2 / 3), pytest.approx(1.0)),
+    ]
+    assert found.total == pytest.approx(0.5 * 0.5 + 0.5 / 3)
+    assert [(one.query, one.gain, one.entered, one.left) for one in found.moved] == [
+        ("boats", 1.0, ("new2",), ()),
+        ("apples", 0.25, ("new1",), ()),
+    ]
+    assert (found.added, found.removed, found.changed, found.queries) == (3, 0, 0, 3)
+    by_id = {one.id: one for one in found.documents}
+    assert [one.id for one in found.documents] == ["new2", "new1", "new3"]
+    assert by_id["new2"].causal == pytest.approx(1 / 3)
+    assert by_id["new1"].causal == pytest.approx(0.25 / 3)
+    assert by_id["new3"].causal == 0.0
+    assert by_id["new2"].changes == {"recall@10": pytest.approx(1 / 3), "mrr@10": pytest.approx(1 / 3)}
+    assert (by_id["new2"].helped, by_id["new2"].harmed, by_id["new2"].entered) == (["boats"], [], 1)
+    # rig's: grade times the weighted mean of the query's changes.
+    assert by_id["new2"].labelled == 2 * 1.0
+    assert by_id["new1"].labelled == 1 * 0.25
+    assert (by_id["new3"].labelled, by_id["new3"].relevant) == (0.0, 0)
+    assert [one.alone for one in found.documents] == pytest.approx([1 / 3, 0.25 / 3, 0.0])
+
+
+def test_a_document_that_pushes_a_relevant_one_out_is_named_with_the_query_that_it_harmed():
+    data = made(KNOWN, {"apples": "red apples"}, {"apples": {"old1": 1}})
+    loud = [Document("loud", "red apples and more red apples"), Document("Loud", "red apples apples")]
+    first = gain(KNOWN, add=loud, dataset=data, weights={"recall@1": 1}, k=1, system=lambda docs: Overlap(docs[::-1]))
+    assert first.total == -1.0
+    assert first.lost[0].left == ("old1",)
+    assert first.lost[0].entered == ("Loud",)
+    assert "none of the added documents is judged" in first.notes[0]
+    by_id = {one.id: one for one in first.documents}
+    assert by_id["Loud"].harmed == [], "without it the other one stands there"
+    alone = gain(KNOWN, add=loud[1:], dataset=data, weights={"recall@1": 1}, k=1, system=Overlap)
+    assert alone.documents[0].harmed == ["apples"]
+    assert alone.documents[0].causal == -1.0
+
+
+def test_what_cannot_be_told_is_not_in_the_sum_and_says_why():
+    bare = replace(DATA, answers={})
+    found = gain(KNOWN, add=NEW, dataset=bare, system=Overlap, embedder="words")
+    recall, context, novelty = found.terms
+    assert (context.name, context.why) == ("context_recall", "no query has a reference answer")
+    assert math.isnan(context.value)
+    assert found.total == pytest.approx((recall.value + novelty.value) / 3)
+    assert any("context_recall cannot be told" in note and "not counted as 0" in note for note in found.notes)
+
+
+def test_context_recall_rises_where_what_a_good_answer_says_was_added():
+    found = hand(weights={"context_recall": 1})
+    (term,) = found.terms
+    assert term.n == 2, "one query has no reference answer"
+    assert term.before < term.after == 1.0
+    assert found.judge.startswith("lexical")
+    by_id = {one.id: one for one in found.documents}
+    assert by_id["new2"].changes["context_recall"] > 0
+    assert by_id["new3"].changes["context_recall"] == 0
+
+
+def test_novelty_is_the_mean_over_what_was_added_and_each_document_has_its_share():
+    found = hand(weights={"recall@10": 0.5, "novelty": 0.5}, embedder="words")
+    novelty = found.terms[1]
+    assert novelty.value == pytest.approx(np.mean([one.novelty for one in found.documents]))
+    assert (novelty.n, novelty.low) == (3, pytest.approx(math.nan, nan_ok=True))
+    for one in found.documents:
+        assert one.changes["novelty"] == pytest.approx(one.novelty / 3)
+        assert one.causal == pytest.approx(0.5 * one.changes["recall@10"] + 0.5 * one.novelty / 3)
+    assert found.total == pytest.approx(found.asked + 0.5 * novelty.value)
+
+
+@pytest.mark.parametrize("definition", ["mean", "least", "lexical"])
+def test_every_definition_of_novelty_is_that_of_the_verb(definition):
+    found = hand(weights={"novelty": 1}, novelty=definition, embedder="words")
+    told = {one.id: getattr(one, definition) for one in ragauge.novelty(NEW, KNOWN, embedder="words").documents}
+    assert {one.id: one.novelty for one in found.documents} == pytest.approx(told)
+
+
+@settings(max_examples=20)
+@given(st.floats(0.01, 100), st.permutations(NEW))
+def test_weights_scale_and_the_order_of_candidates_does_not_matter(factor, order):
+    plain = hand()
+    other = hand(weights={name: factor * weight for name, weight in RANKED.items()}, add=list(order))
+    assert other.total == pytest.approx(factor * plain.total)
+    assert [one.id for one in other.documents] == [one.id for one in plain.documents]
+    assert [one.causal for one in other.documents] == pytest.approx([factor * one.causal for one in plain.documents])
+    assert [one.id for one in other.batch] == [one.id for one in plain.batch]
+
+
+def test_nothing_added_gains_nothing():
+    found = gain(KNOWN, KNOWN, dataset=DATA, system=Overlap)
+    assert found.total == 0
+    assert (found.moved, found.documents, found.batch) == ([], (), ())
+    assert found.terms[2].why == "nothing was added"
+    assert "nothing was added, changed or removed" in found.notes
+
+
+def test_what_was_removed_or_changed_is_counted_and_said():
+    after = [Document("old1", "another text"), KNOWN[1], NEW[0]]
+    found = gain(KNOWN, after, dataset=DATA, weights=RANKED, system=Overlap)
+    assert (found.added, found.removed, found.changed) == (1, 1, 1)
+    assert any("1 documents are gone and 1 have another text" in note for note in found.notes)
+
+
+@pytest.fixture(scope="module")
+def needles():
+    data = ragauge.load("synthetic:needles(documents=120, queries=30)")
+    relevant = sorted({doc for docs in data.judgments.nested.values() for doc in docs})
+    hidden = {*relevant[:6], *[one.id for one in data.documents if one.id not in relevant][:4]}
+    return (
+        data,
+        [one for one in data.documents if one.id not in hidden],
+        [one for one in data.documents if one.id in hidden],
+    )
+
+
+def test_leaving_a_document_out_of_a_dense_ranking_is_exactly_building_without_it(needles):
+    data, before, added = needles
+    how = {
+        "add": added,
+        "dataset": data,
+        "system": "dense(embedder=words(dimensions=64))",
+        "weights": {"ndcg@10": 1},
+        "batch": 0,
+    }
+    dropped = gain(before, attribution="dropped", **how)
+    rebuilt = gain(before, attribution="rebuilt", **how)
+    assert dropped.exact
+    assert dropped.documents == rebuilt.documents
+    assert any(one.helped for one in dropped.documents)
+    assert gain(before, **how).attribution == "dropped"
+
+
+def test_bm25_without_each_document_is_bm25_built_anew_to_the_last_place(needles):
+    data, _, added = needles
+    for description in ("bm25", "bm25(k1=1.2, b=0.75, method=bm25l)"):
+        shadow = Shadow(description, data.queries, data.judgments)
+        for name, answers in without_each(shadow, data.documents, [one.id for one in added[:4]], 30):
+            rest = [one for one in data.documents if one.id != name]
+            assert answers.rankings == shadow.answers(rest, 30, "anew").rankings
+
+
+def test_a_system_that_is_rebuilt_by_default_is_bm25_and_says_that_a_batch_is_near(needles):
+    data, before, added = needles
+    found = gain(before, add=added, dataset=data, weights={"ndcg@10": 1}, batch=5)
+    assert (found.attribution, found.exact) == ("rebuilt", False)
+    assert any("near but not exact" in note for note in found.notes)
+    assert found.batch_measured == pytest.approx(found.batch[-1].total, abs=0.02)
+
+
+def test_the_whole_batch_is_what_was_gained_and_returns_diminish():
+    found = hand(batch=9)
+    assert [one.id for one in found.batch] == ["new2", "new1"], "the third adds nothing"
+    assert found.batch[-1].total == pytest.approx(found.total)
+    assert [one.marginal for one in found.batch] == sorted((one.marginal for one in found.batch), reverse=True)
+
+
+def pool_of(rankings, grades, k=2):
+    added = sorted({doc for ranking in rankings.values() for doc in ranking if doc.startswith("n")})
+    data = made([], dict.fromkeys(rankings, "?"), grades)
+    deep = {query: tuple(ranking) for query, ranking in rankings.items()}
+
+    class Recall:
+        names, depth, signs, weights, told = ("recall",), k, np.ones(1), np.ones(1), (0,)
+
+        @staticmethod
+        def of(variants, texts):
+            rows = [
+                [len(set(ranking[:k]) & set(data.judgments.nested[q])) / len(data.judgments.nested[q])]
+                for q, ranking in variants
+            ]
+            return np.array(rows).reshape(len(variants), 1)
+
+    base = Recall.of([(q, with_only(deep[q], frozenset(added), frozenset(), k)) for q in deep], {})
+    after = Recall.of([(q, deep[q]) for q in deep], {})
+    changes = Changes(list(deep), ["recall"], np.ones(1), np.ones(1), base, after)
+    cut = {query: contenders(deep[query], frozenset(added), k) for query in deep}
+    return Pool(added, cut, Recall, {}, changes, {}, 0.0)
+
+
+@given(st.integers(0, 10_000))
+def test_greedy_batches_of_one_are_best_and_larger_ones_are_within_the_promise_of_greed(seed):
+    rng = random.Random(seed)
+    documents = [*(f"n{i}" for i in range(5)), *(f"o{i}" for i in range(4))]
+    rankings = {f"q{i}": rng.sample(documents, len(documents)) for i in range(4)}
+    grades = {query: dict.fromkeys(rng.sample(documents, 2), 1) for query in rankings}
+    pool = pool_of(rankings, grades)
+
+    def worth(some):
+        rows = pool.values.of([(q, pool.kept(q, frozenset(some))) for q in rankings], {})
+        base = pool.values.of([(q, pool.kept(q, frozenset())) for q in rankings], {})
+        return float((rows - base).mean())
+
+    found = greedy(pool, 3, Fixed({}))
+    for size, choice in enumerate(found, 1):
+        assert choice.total == pytest.approx(worth([one.id for one in found[:size]]))
+    best = {n: max(worth(some) for some in itertools.combinations(pool.added, n)) for n in (1, 2, 3)}
+    if found:
+        assert found[0].total == pytest.approx(best[1])
+        assert found[-1].total <= max(best.values()) + 1e-9
+    else:
+        assert best[1] <= 1e-9
+
+
+def test_greedy_takes_the_best_batch_where_gains_add_up():
+    found = hand(batch=2)
+    worths = {
+        frozenset(one.id for one in some): hand(add=list(some), batch=0).total
+        for some in itertools.combinations(NEW, 2)
+    }
+    best = max(worths, key=worths.get)
+    assert {one.id for one in found.batch} == best
+    assert found.batch[-1].total == pytest.approx(worths[best])
+
+
+def test_novelty_fades_as_what_is_alike_is_taken():
+    twins = [Document("a", "wind and sails"), Document("b", "wind and sails"), Document("c", "a loaf of bread")]
+    found = gain(KNOWN, add=twins, dataset=DATA, system=Overlap, weights={"novelty": 1}, embedder="words")
+    assert [one.id for one in found.batch] == ["a", "c"], "the twin of what was taken is not new any more"
+    assert {one.id for one in found.documents} == {"a", "b", "c"}
+    words = ByWords(twins, KNOWN)
+    words.take("a")
+    assert words.now()["b"] == 0.0
+    from ragauge.knowledge.novelty import measure
+
+    measured = measure(twins, KNOWN, embedder="words")
+    chunks = ByChunks(measured.chunks, measured.vectors, measured.highest, "least")
+    chunks.take("a")
+    assert chunks.now()["b"] == pytest.approx(0.0)
+
+
+def test_neither_knowledge_base_is_changed(tmp_path):
+    for name, documents in (("kb", KNOWN), ("after", [*KNOWN, *NEW])):
+        folder = tmp_path / name
+        (folder / "qrels").mkdir(parents=True)
+        rows = [json.dumps({"_id": one.id, "text": one.text}) for one in documents]
+        (folder / "corpus.jsonl").write_text("\n".join(rows) + "\n")
+        asked = [json.dumps({"_id": query, "text": text}) for query, text in QUERIES.items()]
+        (folder / "queries.jsonl").write_text("\n".join(asked) + "\n")
+        lines = [f"{query}\t{doc}\t{grade}" for query, docs in GRADES.items() for doc, grade in docs.items()]
+        (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "\n".join(lines) + "\n")
+
+    def state():
+        files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+        return {str(path): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns) for path in files}
+
+    before = state()
+    for path in [*tmp_path.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        found = gain(str(tmp_path / "kb"), str(tmp_path / "after"), weights=RANKED)
+        assert state() == before
+    finally:
+        for path in [tmp_path / "kb", tmp_path / "after", *tmp_path.rglob("qrels")]:
+            path.chmod(0o755)
+    assert found.dataset == "after"
+    assert (found.added, len(found.gained)) == (3, 2)
+
+
+def test_two_runs_tell_the_same_without_any_system(tmp_path):
+    built = hand()
+    for name, documents in (("before", KNOWN), ("after", [*KNOWN, *NEW])):
+        write_run(tmp_path / f"{name}.run", Everything(documents))
+    files = {f"{name}_run": str(tmp_path / f"{name}.run") for name in ("before", "after")}
+    found = gain(dataset=DATA, weights=RANKED, **files)
+    assert found.total == pytest.approx(built.total)
+    assert found.documents == (), "nothing says which documents were added"
+    assert not found.known
+    assert not any("nothing was added" in note for note in found.notes), "nor that none was"
+    assert "documents added" not in ", ".join(gain_report.account(found).about)
+    known = gain(KNOWN, add=NEW, dataset=DATA, weights=RANKED, **files)
+    assert (known.attribution, known.exact) == ("dropped", False)
+    assert [one.causal for one in known.documents] == pytest.approx([one.causal for one in built.documents])
+    with pytest.raises(BadInput, match="cannot be built anew"):
+        gain(KNOWN, add=NEW, dataset=DATA, weights=RANKED, attribution="rebuilt", **files)
+
+
+def test_a_query_that_fails_on_one_side_is_left_out_and_said():
+    def failing(query, k):
+        if "boats" in query:
+            raise RuntimeError("out of water")
+        return Overlap([*KNOWN, *NEW]).search(query, k)
+
+    found = gain(Overlap(KNOWN), failing, dataset=DATA, weights=RANKED)
+    assert (found.queries, [one.query for one in found.moved]) == (2, ["apples"])
+    assert any("1 queries failed" in note and "out of water" in note for note in found.notes)
+
+    def broken(query, k):
+        raise RuntimeError("gone")
+
+    with pytest.raises(BackendFailed, match=r"every query failed.*gone"):
+        gain(Overlap(KNOWN), broken, dataset=DATA, weights=RANKED)
+
+
+def test_a_measure_of_which_less_is_better_counts_the_other_way_round():
+    found = hand(weights={"rbp_resid": 1.0})
+    (term,) = found.terms
+    assert term.value == pytest.approx(term.before - term.after)
+
+
+def test_terms_that_lack_other_queries_have_an_interval_around_their_own_sum():
+    gaps = np.array([[1.0, math.nan], [0.0, 1.0], [0.5, math.nan], [0.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
+    changes = Changes(list("abcdef"), ["x", "y"], np.array([0.5, 0.25]), np.ones(2), np.zeros((6, 2)), gaps)
+    total = changes.total(changes.mean(changes.gaps))
+    assert total == pytest.approx(0.5 * 2.5 / 6 + 0.25 * 2 / 4)
+    assert changes.parts.mean() == pytest.approx(total)
+    low, high = changes.interval(0.95)
+    assert low < total < high
+    plain = replace(changes, after=np.nan_to_num(gaps))
+    assert plain.parts == pytest.approx(plain.weighed(plain.gaps))
+
+
+def test_mistakes_are_said_in_one_sentence():
+    for how, words in (
+        ({"weights": {}}, "no term has a weight"),
+        ({"weights": {"gm_map": 1}}, "is no mean over queries"),
+        ({"weights": {"context_recall@5": 1}}, "first k documents"),
+        ({"weights": {"recall@10": math.nan}}, "not a number"),
+        ({"weights": {"Recall@10": 1, "recall@10": 1}}, "two weights"),
+        ({"attribution": "guessed"}, "no attribution"),
+        ({"novelty": "total"}, "no novelty"),
+        ({"k": 0}, "k must be between 1 and .*, got 0"),
+        ({"k": 1.5}, r"k must be a whole number .*, got 1\.5"),
+        ({"k": math.nan}, "k must be a whole number .*, got nan"),
+        ({"k": "3"}, "k must be a whole number .*, got '3'"),
+        ({"k": True}, "k must be a whole number .*, got True"),
+        ({"batch": 2.0}, r"batch must be a whole number .*, got 2\.0"),
+        ({"batch": -1}, "batch must be between 0 and .*, got -1"),
+        ({"limit": "all"}, "limit must be a whole number .*, got 'all'"),
+        ({"confidence": "95%"}, "the confidence is '95%'"),
+        ({"weights": {"recall@10": 1e308}}, "the weight of recall@10 is more than 1,000,000,000"),
+        ({"weights": {"recall@10": -(10**400)}}, "the weight of recall@10 is more than"),
+        ({"weights": {"recall@10": math.inf}}, "the weight of recall@10 is more than"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            hand(**how)
+    with pytest.raises(UnknownName, match="bm26"):
+        hand(system="bm26")
+    with pytest.raises(BadInput, match="what was added"):
+        gain(KNOWN, dataset=DATA)
+    with pytest.raises(BadInput, match="do not go together"):
+        gain(KNOWN, KNOWN, add=NEW, dataset=DATA)
+    with pytest.raises(BadInput, match="what to ask"):
+        gain(KNOWN, add=NEW)
+    with pytest.raises(BadInput, match="comes twice"):
+        gain([*KNOWN, KNOWN[0]], add=NEW, dataset=DATA)
+
+
+def test_a_gain_is_the_same_when_it_is_read_again(tmp_path):
+    found = hand(weights={"recall@10": 1, "context_recall": 1, "novelty": 1}, embedder="words")
+    files = [str(tmp_path / f"gain.{ending}") for ending in ("json", "csv", "md", "html")]
+    registry.write(found, files)
+    again = registry.read(files[0])[0]
+    assert isinstance(again, Gain)
+    assert registry.as_data(again) == registry.as_data(found)
+    assert (again.total, list(again.batch)) == (found.total, found.batch)
+    text = (tmp_path / "gain.md").read_text()
+    assert "# Gain" in text
+    assert "The best 3 of 3" in text
+    page = (tmp_path / "gain.html").read_text()
+    assert "gain-batch" in page
+    assert "gain-queries" in page
+    rows = (tmp_path / "gain.csv").read_text().splitlines()
+    assert rows[0].startswith("document,causal,labelled,alone,novelty,helped,harmed,relevant,entered,gain_recall@10")
+    assert rows[0].endswith("gain_context_recall,gain_novelty")
+    assert len(rows) == 4
+
+
+def test_words_of_the_navigation_begin_with_a_capital():
+    many = [*NEW, *(Document(f"n{i:02}", "bread and butter") for i in range(20))]
+    account = gain_report.account(hand(add=many, attribution="dropped"))
+    shorts = [part.short for part in account.parts]
+    assert shorts[:2] == ["Terms", "Queries"]
+    assert {"Documents", "All documents", "Batch"} <= set(shorts)
+    assert all(one[0].isupper() for one in shorts)
+
+
+def test_queries_whose_changes_cancel_out_have_moved_and_are_shown():
+    data = made([], {"a": "?", "b": "?"}, {"a": {"x": 1}, "b": {"y": 1}})
+    # x falls from the first place to the second: mrr by 0.5, hit_rate@1 by 1, weighed so that nothing is left.
+    weights = {"mrr": 1.0, "hit_rate@1": -0.5}
+    found = gain(lambda q, k: ["x", "z"], lambda q, k: ["z", "x"], dataset=data, weights=weights)
+    assert (len(found.moved), found.gained, found.lost) == (1, [], [])
+    assert [one.query for one in found.even] == ["a"]
+    account = gain_report.account(found)
+    assert account.headline == "Gain +0.000: 0 queries gained, 0 lost, 1 moved without gain or loss, 1 did not move."
+    part = next(one for one in account.parts if one.id == "queries")
+    assert [row[0] for row in part.rows[0].rows] == ["a"]
+    assert registry.as_csv(found).splitlines()[0] == "query,gain,gain_mrr@10,gain_hit_rate@1,text"
+
+
+def unreadable(some):
+    """A judge that reads literally, but says nothing that can be read of references with these words."""
+
+    def reply(messages, schema):
+        return "hm" if any(word in messages[1]["content"] for word in some) else literal_judge.answer(messages, schema)
+
+    return Scripted(reply)
+
+
+def test_a_judge_that_nobody_can_read_is_a_failure_and_no_gain_without_it():
+    how = {"weights": {"recall@10": 0.5, "context_recall": 0.5}, "judging": {"retries": 0}}
+    with pytest.raises(BackendFailed, match=r"the judge scored none of 2 queries on both sides: .+") as failure:
+        hand(chat=unreadable(["List the claims"]), **how)
+    assert failure.value.exit_code == 3
+    part = hand(chat=unreadable(["Boats sail with wind"]), **how)
+    assert [one.n for one in part.terms] == [3, 1]
+    (note,) = [one for one in part.notes if "unscored by the judge" in one]
+    assert note.startswith("1 of 2 queries are unscored by the judge: ")
+    assert len(note) > len("1 of 2 queries are unscored by the judge: ")
+
+
+def test_the_lexical_judge_says_why_it_scored_nothing():
+    data = replace(DATA, answers={"boats": "!", "apples": "?"})
+    found = hand(dataset=data, weights={"recall@10": 0.5, "context_recall": 0.5})
+    assert found.terms[1].why.startswith("the judge scored no query on both sides: ")
+    assert found.total == pytest.approx(0.5 * found.terms[0].value)
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_query_that_a_run_does_not_have_is_left_out_and_no_loss(tmp_path, side):
+    few = {name: text for name, text in QUERIES.items() if name != "pears"}
+    sides = {"before": Everything(KNOWN), "after": Everything([*KNOWN, *NEW])}
+    files = {
+        f"{name}_run": write_run(tmp_path / f"{name}.run", one, few if name == side else QUERIES)
+        for name, one in sides.items()
+    }
+    found = gain(dataset=DATA, weights=RANKED, **files)
+    assert found.queries == 2
+    assert [one.n for one in found.terms] == [2, 2]
+    assert (len(found.gained), found.lost) == (2, [])
+    assert any(
+        "1 queries failed" in one and f"(pears) with: the run {side} does not have it" in one for one in found.notes
+    )
+
+
+@pytest.mark.parametrize("how", [{"attribution": "none", "batch": 0}, {"attribution": "none"}, {"batch": 0}])
+def test_what_a_document_does_alone_does_not_depend_on_what_else_is_asked_for(how):
+    before = [Document("a", "red apples")]
+    crowd = [Document(f"n{i}", "red apples taste") for i in range(3)]
+    data = made(before, {"q": "red apples taste"}, {"q": {"a": 1, "n2": 1}})
+    found = gain(
+        before, add=crowd, dataset=data, system=Overlap, weights={"recall@1": 1}, k=1,
+        **how,
+    )  # fmt: skip
+    # n2 alone takes the place of a: of two relevant documents there is one, before and after. The others put a out.
+    assert {one.id: one.alone for one in found.documents} == {"n0": -0.5, "n1": -0.5, "n2": 0.0}
+    assert any("what documents do alone is found by leaving the others out" in note for note in found.notes)
+
+
+def test_measures_without_a_cutoff_look_at_k_documents_whatever_the_other_terms_do():
+    data = made([], {"q": "?"}, {"q": {"x": 1}})
+    deep = (lambda q, k: list("abcdefgh")[:k], lambda q, k: list("abcdefgx")[:k])
+    for more in ({}, {"recall@8": 1.0}):
+        found = gain(*deep, dataset=data, weights={"mrr": 1.0, "set_recall": 1.0, **more}, k=5)
+        assert [(one.name, one.value) for one in found.terms[:2]] == [("mrr@5", 0.0), ("set_recall", 0.0)]
+        assert "set_recall: of the first 5 documents." in gain_report.account(found).parts[0].text
+    assert found.terms[2].value == 1.0
+    own = gain(*deep, dataset=data, weights={"mrr@8": 1.0}, k=5)
+    assert own.terms[0].value == 1 / 8
+
+
+def test_a_run_that_ends_too_soon_tells_of_no_document_what_it_would_have_to_be_deeper_for(tmp_path):
+    before = [Document("old1", "red apples"), Document("old2", "red")]
+    added = [Document("new1", "red apples taste"), Document("new2", "red apples taste"), Document("new3", "bread")]
+    data = made(before, {"q": "red apples taste"}, {"q": {"old1": 1, "new1": 1}})
+    after = Everything([*before, *added])
+
+    def told(depth):
+        files = {
+            "before_run": write_run(tmp_path / "before.run", Everything(before), data.queries),
+            "after_run": write_run(tmp_path / "after.run", after, data.queries, depth),
+        }
+        return gain(before, add=added, dataset=data, weights={"recall@2": 1}, k=2, **files)
+
+    built = gain(before, add=added, dataset=data, weights={"recall@2": 1}, k=2, system=Everything)
+    whole = told(5)
+    assert {one.id: one.causal for one in whole.documents} == {"new1": 0.0, "new2": -0.5, "new3": 0.0}
+    assert [(one.causal, one.alone) for one in whole.documents] == [(one.causal, one.alone) for one in built.documents]
+    assert not any("too soon" in note or "rebuilt" in note for note in whole.notes)
+    short = told(2)
+    by_id = {one.id: one for one in short.documents}
+    assert [math.isnan(by_id[name].causal) for name in ("new1", "new2", "new3")] == [True, True, False]
+    assert all(math.isnan(one.alone) for one in short.documents)
+    assert short.batch == ()
+    (note,) = [one for one in short.notes if "too soon for 1 query" in one]
+    assert "causal of 2 documents, alone and the best batch cannot be told (retrieve 5 documents a query" in note
+    assert not any("rebuilt" in note for note in short.notes)
+    row = next(row for row in gain_report.account(short).parts[-1].rows[0].rows if row[0] == "new1")
+    assert row[1] == row[4] == row[5] == "-", "nobody knows whom it helped"
+    three = told(3)
+    assert {one.id: one.causal for one in three.documents} == {"new1": 0.0, "new2": -0.5, "new3": 0.0}
+    assert math.isnan(three.documents[0].alone)
+
+
+class Shaky(Overlap):
+    """Fails at boats where a document is missing; at everything, where another one is."""
+
+    def search(self, query, k):
+        there = {one.id for one in self.documents}
+        if len(there) > len(KNOWN) and (("boats" in query and "new1" not in there) or "new3" not in there):
+            raise RuntimeError("not without it")
+        return super().search(query, k)
+
+
+def test_a_document_without_which_queries_fail_is_not_one_that_changes_nothing():
+    found = hand(system=Shaky)
+    by_id = {one.id: one for one in found.documents}
+    assert math.isnan(by_id["new1"].causal)
+    assert math.isnan(by_id["new3"].causal)
+    assert by_id["new2"].causal == pytest.approx(1 / 3)
+    assert found.documents[0].id == "new2", "what is known comes first"
+    (note,) = [one for one in found.notes if one.startswith("causal of 2 of 3 documents cannot be told")]
+    assert "not without it" in note
+    assert [one.id for one in found.batch] == ["new2", "new1"]
+    assert math.isnan(found.batch_measured), "without the third every query fails"
+    assert any("what the batch really gains cannot be told" in one and "not without it" in one for one in found.notes)
+    assert not any("is told beside it" in one for one in found.notes)
+    single = hand(system=Shaky, batch=1, add=[NEW[1], NEW[0], Document("new3", "red apples")])
+    assert math.isnan(single.batch_measured)
+
+
+@pytest.mark.parametrize("system", ["bm25", "dense(embedder=words(dimensions=64))"])
+def test_what_was_also_removed_is_no_part_of_alone_and_the_batch_says_so(system):
+    after = [KNOWN[0], *NEW]
+    found = gain(KNOWN, after, dataset=DATA, weights={"recall@10": 1}, system=system)
+    assert found.removed == 2
+    assert found.batch
+    assert math.isnan(found.batch_measured), "nobody added the batch to what was there before"
+    same = gain([KNOWN[0]], after, dataset=DATA, weights={"recall@10": 1}, system=system)
+    assert {one.id: one.alone for one in found.documents} == {one.id: one.alone for one in same.documents}
+    assert [one.id for one in found.batch] == [one.id for one in same.batch]
+    texts = {part.id: part.text for part in gain_report.account(found).parts}
+    assert "on what is there afterwards less all that was added" in texts["documents"]
+    assert "begins with what is there afterwards" in texts["batch"]
+    assert "afterwards" not in {part.id: part.text for part in gain_report.account(same).parts}["documents"]
+    assert not any("is told beside it" in note for note in found.notes)
+
+
+def test_a_weight_below_nothing_does_not_turn_what_labels_say_round():
+    found = hand(weights={"recall@10": 1.0, "precision@10": -3.0})
+    boats = next(one for one in found.moved if one.query == "boats")
+    # Recall rises by 1, precision by 1/10: 1 - 0.3, divided by 4. Grade 2.
+    assert boats.gain == pytest.approx(0.7)
+    assert {one.id: one.labelled for one in found.documents}["new2"] == pytest.approx(2 * 0.7 / 4)
+
+
+def test_the_legend_says_what_labelled_and_causal_are():
+    account = gain_report.account(hand(weights={"recall@10": 0.5, "novelty": 0.5}, embedder="words"))
+    text = next(part.text for part in account.parts if part.id == "documents")
+    assert "grade times the weighted mean change of each query" in text
+    assert "of novelty its own divided by the number of documents" in text
+    assert "of novelty its own" not in next(
+        part.text for part in gain_report.account(hand()).parts if part.id == "documents"
+    )
+
+
+def test_two_retrievers_whose_documents_nobody_knows_are_not_said_to_have_gained_none():
+    found = gain(Overlap(KNOWN), Overlap([*KNOWN, *NEW]), dataset=DATA, weights=RANKED)
+    assert not found.known
+    assert not any("added" in note for note in found.notes)
+    assert not any("added" in one for one in gain_report.account(found).about)
+
+
+def test_the_account_says_what_the_gain_is_and_fits_a_terminal():
+    account = gain_report.account(hand())
+    assert account.headline == "Gain +0.417: 2 queries gained, 0 lost, 1 did not move."
+    pieces, _ = report.tables(account, 80)
+    from rich.console import Console
+
+    console = Console(width=80)
+    with console.capture() as text:
+        for piece in pieces:
+            console.print(piece)
+    assert max(map(len, text.get().splitlines())) <= 80
+    assert "Queries that moved" in text.get()
+
+
+@pytest.fixture
+def command(tmp_path):
+    for name, documents in (("kb", KNOWN), ("new", NEW)):
+        rows = [json.dumps({"_id": one.id, "text": one.text}) for one in documents]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
+    asked = tmp_path / "asked"
+    (asked / "qrels").mkdir(parents=True)
+    (asked / "corpus.jsonl").write_text((tmp_path / "kb.jsonl").read_text())
+    rows = [json.dumps({"_id": query, "text": text}) for query, text in QUERIES.items()]
+    (asked / "queries.jsonl").write_text("\n".join(rows) + "\n")
+    lines = [f"{query}\t{doc}\t{grade}" for query, docs in GRADES.items() for doc, grade in docs.items()]
+    (asked / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "\n".join(lines) + "\n")
+
+    return command_in(tmp_path, "gain")
+
+
+def test_the_command_line_shows_tables_json_and_csv(command, tmp_path):
+    given = ["--before", "kb.jsonl", "--add", "new.jsonl", "-d", "asked", "-w", "recall@10=0.5", "-w", "mrr=0.5"]
+    shown = command(*given, "-o", "gain.json", "-o", "gain.html")
+    assert shown.stdout.splitlines()[1].startswith("Gain +0.417: 2 queries gained, 0 lost")
+    assert "note: wrote gain.json" in shown.stderr
+    assert (tmp_path / "gain.html").exists()
+    told = json.loads(command(*given, "--json").stdout)
+    assert told["schema"] == "ragauge-gain/1"
+    assert told["total"] == pytest.approx(5 / 12)
+    assert told["low"] is None
+    assert json.loads((tmp_path / "gain.json").read_text())["total"] == told["total"]
+    assert len(command(*given, "--csv").stdout.splitlines()) == 4
+
+
+def test_the_command_line_refuses_in_one_sentence(command):
+    assert "weighs nothing" in command("--before", "kb.jsonl", "--add", "new.jsonl", "-w", "recall", code=2).stderr
+    assert "no such file" in command("--before", "none.jsonl", "--add", "new.jsonl", "-d", "asked", code=2).stderr
+    assert "what to ask" in command("--before", "kb.jsonl", "--add", "new.jsonl", code=2).stderr
+    done = command("--before", "kb.jsonl", "--add", "new.jsonl", "-d", "asked", "--json", "--csv", code=2)
+    assert "do not go together" in done.stderr
+
+
+@pytest.mark.slow
+def test_scifact_relevant_documents_that_were_hidden_are_found_again(shared):
+    data = ragauge.load(shared("scifact"))
+    rng = random.Random(1)
+    relevant = sorted({doc for docs in data.judgments.nested.values() for doc, grade in docs.items() if grade > 0})
+    others = sorted({one.id for one in data.documents} - set(relevant))
+    hidden = {*rng.sample(relevant, 20), *rng.sample(others, 20)}
+    before = [one for one in data.documents if one.id not in hidden]
+    added = [one for one in data.documents if one.id in hidden]
+    how = {"add": added, "dataset": data, "weights": {"recall@10": 1}, "batch": 20}
+    found = gain(before, attribution="dropped", **how)
+    assert found.total == pytest.approx(0.0594, abs=1e-4)
+    assert (len(found.gained), len(found.lost)) == (20, 1)
+    assert found.low > 0
+    assert found.p < 0.001
+    assert all(one.id in relevant for one in found.batch)
+    assert found.batch_measured == pytest.approx(found.batch[-1].total, abs=0.005)
+    some = [one.id for one in found.documents[:3]]
+    shadow = Shadow("bm25", data.queries, data.judgments)
+    now = shadow.answers(data.documents, 10, "after").rankings
+    exact = {
+        name: sum(
+            (len(set(now[query]) & set(docs)) - len(set(answers.rankings[query]) & set(docs))) / len(docs)
+            for query, docs in data.judgments.nested.items()
+        )
+        / len(data.queries)
+        for name, answers in without_each(shadow, data.documents, some, 10)
+    }
+    near = {one.id: one.causal for one in found.documents if one.id in some}
+    assert near == pytest.approx(exact, abs=0.004), "BM25 without a document, and its ranking without it, are near"
+
+
+def test_a_run_in_memory_is_taken_as_well():
+    import polars as pl
+
+    def ranked(documents):
+        rows = [(q, hit.id, hit.score) for q, text in QUERIES.items() for hit in Overlap(documents).search(text, 10)]
+        return Run(pl.DataFrame(rows, schema=["query", "doc", "score"], orient="row"), "mine")
+
+    found = gain(dataset=DATA, weights=RANKED, before_run=ranked(KNOWN), after_run=ranked([*KNOWN, *NEW]))
+    assert found.asked == pytest.approx(hand().asked)
+    assert len(found.gained) == 2
+
+
+def test_a_chat_is_asked_about_before_and_after_and_never_for_each_document():
+    asked = []
+
+    def literal(messages, schema):
+        asked.append(messages)
+        return literal_judge.answer(messages, schema)
+
+    found = hand(weights={"recall@10": 0.5, "context_recall": 0.5}, chat=Scripted(literal))
+    calls = len(asked)
+    claims = [one for one in asked if "List the claims" in one[1]["content"]]
+    assert len(claims) == 2, "what a reference claims is asked once, not on both sides"
+    assert hand(weights={"context_recall": 1}, chat=Scripted(literal), attribution="none", batch=0).terms[0].n == 2
+    assert len(asked) == 2 * calls
+    context = found.terms[1]
+    assert (context.before, context.after) == (0.0, 0.5), "it takes everything literally: boats sail on water first"
+    assert "context_recall" not in found.documents[0].changes
+    assert any("no document's part has context_recall" in note for note in found.notes)
+
+
+def test_a_knowledge_base_that_was_empty_gains_all_that_there_is():
+    found = gain([], add=[*KNOWN, *NEW], dataset=DATA, weights={"recall@10": 0.5, "novelty": 0.5}, embedder="words")
+    assert [one.value for one in found.terms] == [1.0, 1.0]
+    assert found.total == 1.0

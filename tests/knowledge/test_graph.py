@@ -1,0 +1,368 @@
+"""The verb `graph`: distances, what lies within reach, and whether links follow the answers, against oracles."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from itertools import combinations
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import mannwhitneyu
+
+import ragauge
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.graphs import Graph, Links
+from ragauge.core.records import Dataset, Judgments
+from ragauge.knowledge import graph as knowledge_graph
+from ragauge.knowledge.graph.distances import (
+    AT_A_TIME,
+    FURTHER,
+    NEVER,
+    Asked,
+    clustering,
+    components,
+    counted,
+    distances,
+    following,
+    reaches,
+)
+from ragauge.knowledge.graph.results import STEPS
+from ragauge.models.embedders import open_embedder
+from ragauge.reports import registry
+from ragauge.stats.intervals import mean_intervals
+from ragauge.stores.reference import Exact
+from ragauge.systems.dense import Dense
+from ragauge.systems.graph_swarm import Swarm
+from ragauge.systems.graph_walkers import GraphFlow, PageRank
+
+
+class Angles:
+    """Texts are degrees: the nearer two numbers, the more alike; what is no number has no direction."""
+
+    name = "angles"
+
+    def embed(self, texts):
+        known = [None if not text.strip("-").isdigit() else math.radians(int(text)) for text in texts]
+        rows = [[0.0, 0.0] if one is None else [math.cos(one), math.sin(one)] for one in known]
+        return np.array(rows, np.float32)
+
+
+class Given:
+    """Links pairs of documents by their ids."""
+
+    def __init__(self, name, *pairs):
+        self.name = name
+        self._pairs = pairs
+
+    def link(self, documents, vectors):
+        assert len(vectors) == len(documents)
+        rows = {one.id: row for row, one in enumerate(documents)}
+        ends = np.array([[rows[one] for one in pair] for pair in self._pairs], np.int64).reshape(-1, 2)
+        return Links(ends[:, 0], ends[:, 1], np.ones(len(ends)))
+
+
+CHAIN = Given("next", "ab", "bc", "cd", "de", "ef")
+DOCUMENTS = [Document(name, str(10 * place)) for place, name in enumerate("abcdefg")]
+DATA = Dataset(
+    "line",
+    DOCUMENTS,
+    {"one": "0", "two": "60"},
+    Judgments({"one": {"a": 1, "b": 0, "c": 2, "g": 1}, "two": {"f": 1}}),
+)
+
+
+def looked_at(data=DATA, graph=CHAIN, **how):
+    return knowledge_graph.graph(data, graph, embedder=Angles(), **{"seeds": 1, **how})
+
+
+@st.composite
+def random_graphs(draw):
+    nodes = draw(st.integers(1, 30))
+    ends = st.integers(0, nodes - 1)
+    pairs = draw(st.lists(st.tuples(ends, ends), max_size=60))
+    table = np.array(pairs, np.int64).reshape(-1, 2)
+    links = Links(table[:, 0], table[:, 1], np.ones(len(table)))
+    return Graph.of([str(node) for node in range(nodes)], {"drawn": links})
+
+
+@given(random_graphs(), st.data())
+def test_distances_are_those_of_networkx(graph, data):
+    seeds = data.draw(st.lists(st.integers(0, len(graph) - 1), unique=True, max_size=4))
+    found = distances(graph, components(graph), np.array(seeds, np.int64))
+    known = graph.to_networkx()
+    near = nx.multi_source_dijkstra_path_length(known, {str(seed) for seed in seeds}, weight=None) if seeds else {}
+    expected = [min(near[name], FURTHER) if name in near else NEVER for name in graph.ids]
+    assert found.tolist() == expected
+
+
+@given(random_graphs())
+def test_components_and_clustering_are_those_of_networkx(graph):
+    known = graph.to_networkx()
+    assert sorted(np.bincount(components(graph))) == sorted(map(len, nx.connected_components(known)))
+    assert clustering(graph) == pytest.approx(nx.average_clustering(known))
+
+
+def test_a_graph_of_more_nodes_than_go_at_a_time_is_counted_whole():
+    known = nx.gnm_random_graph(AT_A_TIME + 500, 9000, seed=4)
+    ends = np.array(known.edges, np.int64)
+    graph = Graph.of([str(n) for n in known], {"drawn": Links(ends[:, 0], ends[:, 1], np.ones(len(ends)))})
+    assert clustering(graph) == pytest.approx(nx.average_clustering(known))
+    rng = np.random.default_rng(1)
+    relevant = [rng.choice(len(graph), 40, replace=False) for _ in range(60)]
+    (found,) = following({"": graph}, relevant)
+    pairs = {tuple(sorted(pair)) for rows in relevant for pair in combinations(rows.tolist(), 2)}
+    linked = {tuple(sorted(edge)) for edge in known.edges}
+    assert (found.pairs, found.linked) == (len(pairs), len(pairs & linked))
+    most = [
+        max(len(own & set(rows.tolist())) / len(own | set(rows.tolist())) for own in map(set, known.adj.values()))
+        for rows in relevant
+    ]
+    assert found.star == pytest.approx(np.mean(most))
+
+
+@given(random_graphs(), st.data())
+def test_nearer_is_the_u_statistic_of_distances_without_the_seeds(graph, data):
+    order = np.array(data.draw(st.permutations(range(len(graph)))), np.int64)
+    relevant = np.array(sorted(data.draw(st.sets(st.integers(0, len(graph) - 1), min_size=1))), np.int64)
+    rows = counted({"": graph}, [Asked("q", relevant, order, 2)])
+    (found,) = reaches(rows, len(graph), 0.95)
+    far = distances(graph, components(graph), order[:2])
+    mine = [far[node] for node in relevant if far[node]]
+    rest = [far[node] for node in set(range(len(graph))) - set(relevant.tolist()) if far[node]]
+    if not mine or not rest:
+        assert math.isnan(found.nearer.value)
+    else:
+        assert found.nearer.value == pytest.approx(mannwhitneyu(rest, mine).statistic / (len(mine) * len(rest)))
+
+
+def test_a_line_is_counted_as_by_hand():
+    found = looked_at()
+    (reach,) = found.reach
+    one, two = reach.queries
+    # From a, the first of query one: b 1, c 2, d 3, e and f further, g never. The seed of query two is g, alone.
+    assert one.relevant == (1, 0, 1, 0, 0, 1)
+    assert one.others == (0, 1, 0, 1, 2, 0)
+    assert one.plain == (1, 1, 2, 2)
+    assert two.relevant == (0, 0, 0, 0, 0, 1)
+    assert two.others == (1, 0, 0, 0, 0, 5)
+    assert two.plain == (0, 0, 0, 0)
+    # c is nearer than three of b, d, e, f, and g than none: 3/8; f of query two ties with all.
+    assert reach.nearer.value == pytest.approx((3 / 8 + 1 / 2) / 2)
+    assert reach.near.value == pytest.approx((1 / 2 + 0) / 2)
+    assert reach.near_others.value == pytest.approx((1 / 4 + 0) / 2)
+    assert [one.value for one in reach.relevant] == pytest.approx([1 / 6, 0, 1 / 6, 0, 0, (1 / 3 + 1) / 2])
+    assert [one.value for one in reach.others] == pytest.approx([1 / 12, 1 / 8, 0, 1 / 8, 1 / 4, 5 / 12])
+    assert [one.recall.value for one in reach.within] == pytest.approx([1 / 6, 1 / 6, 1 / 3, 1 / 3])
+    assert [one.documents for one in reach.within] == pytest.approx([1, 1.5, 2, 2.5])
+    assert [one.share for one in reach.within] == pytest.approx([1 / 7, 1.5 / 7, 2 / 7, 2.5 / 7])
+    assert [one.gap.value for one in reach.within] == pytest.approx([0, 0, 0, 0])
+
+
+def test_plain_search_is_held_against_a_walk_with_as_many_documents():
+    within = looked_at(graph=Given("leap", "ag"), limit=1).reach[0].within
+    # Within a link of a is g, which is an answer; the two most like the query are a and b, which is none.
+    assert [(one.documents, one.recall.value, one.plain.value) for one in within[:2]] == [
+        (1.0, pytest.approx(1 / 3), pytest.approx(1 / 3)),
+        (2.0, pytest.approx(2 / 3), pytest.approx(1 / 3)),
+    ]
+    assert within[1].gap.value == pytest.approx(1 / 3)
+
+
+def test_shape_kinds_and_hubs_are_counted_as_by_hand():
+    found = looked_at(graph=[CHAIN, Given("leap", "ab", "ac", "ad"), Given("none")])
+    assert [tuple(one) for one in found.kinds] == [("next", 5, 4, 6), ("leap", 3, 2, 4), ("none", 0, 0, 0)]
+    assert [tuple(one) for one in found.shared] == [("next", "leap", 1)]
+    assert (found.documents, found.links, found.components, found.largest) == (7, 7, 2, [6, 1])
+    degrees = found.degrees
+    assert (degrees.mean, degrees.median, degrees.most, degrees.isolated) == (2.0, 2.0, 3, 1)
+    assert [(bar.low, bar.n) for bar in degrees.bars] == [(0, 1), (1, 1), (2, 2), (3, 3)]
+    assert [(hub.id, hub.links) for hub in found.hubs] == [("a", 3), ("c", 3), ("d", 3), ("b", 2), ("e", 2), ("f", 1)]
+    assert found.hubs[1].title == "20"
+    assert [one.kind for one in found.reach] == ["", "next", "leap"]
+
+
+def test_links_that_are_the_answers_are_told():
+    star = Given("star", "ac", "ag")
+    (found,) = looked_at(graph=star).following
+    # Pairs of answers: a-c, a-g, c-g of query one; two of them are linked, of 21 pairs of documents.
+    assert (found.pairs, found.linked, found.possible) == (3, 2, 21)
+    assert (found.share, found.covered) == (1.0, 2 / 3)
+    assert (found.queries, found.stars) == (1, 0)
+    assert found.star == pytest.approx(2 / 3)
+    (found,) = looked_at(graph=Given("all of one", "ba", "bc", "bg")).following
+    assert (found.linked, found.star, found.stars) == (0, 1.0, 1)
+
+
+def test_no_link_and_every_document_a_seed_are_no_mistake():
+    found = looked_at(graph=Given("none"))
+    assert [one.value for one in found.reach[0].within[3][3:5]] == pytest.approx([1 / 6, 1 / 6])
+    assert found.reach[0].relevant[-1].value == pytest.approx(5 / 6)
+    assert math.isnan(found.following[0].share)
+    whole = looked_at(seeds=50).reach[0]
+    assert whole.relevant[0].value == 1.0
+    assert (whole.nearer.n, whole.near.n) == (0, 0)
+
+
+def test_seeds_are_what_plain_search_finds_first():
+    data = ragauge.load("synthetic:needles(documents=120, queries=20)")
+    dense = Dense(data.documents, open_embedder("wordllama"), Exact())
+    (reach,) = knowledge_graph.graph(data, Given("none"), seeds=4).reach
+    for one in reach.queries:
+        hits = {hit.id for hit in dense.search(data.queries[one.query], 4)}
+        right = {doc for doc, grade in data.judgments.nested[one.query].items() if grade >= 1}
+        assert (one.relevant[0], one.others[0]) == (len(hits & right), len(hits - right))
+
+
+def test_means_and_intervals_are_over_queries_each_of_which_counts_alike():
+    found = knowledge_graph.graph("synthetic:multihop(documents=80, queries=25)", "knn(neighbours=4)", seeds=3)
+    rows = [line.split(",") for line in registry.as_csv(found).splitlines()]
+    table = {name: [row[place] for row in rows[1:]] for place, name in enumerate(rows[0])}
+    assert len(rows) == 26
+    for within in found.reach[0].within:
+        recall = np.array(table[f"recall_{within.links}"], float)
+        plain = np.array(table[f"plain_{within.links}"], float)
+        ends = mean_intervals(np.column_stack([recall, recall - plain]))
+        assert within.recall[0] == pytest.approx(recall.mean())
+        assert within.recall[2:] == pytest.approx(ends[:, 0])
+        assert within.gap[0] == pytest.approx((recall - plain).mean())
+        assert within.gap[2:] == pytest.approx(ends[:, 1])
+        assert within.documents == pytest.approx(np.mean(np.array(table[f"documents_{within.links}"], float)))
+
+
+def test_all_links_reach_at_least_as_far_as_each_kind():
+    found = knowledge_graph.graph("synthetic:multihop(documents=100, queries=20)", "entities+knn(neighbours=3)")
+    whole, *kinds = found.reach
+    assert [one.kind for one in kinds] == ["entities", "knn(neighbours=3)"]
+    for place in range(STEPS + 1):
+        assert all(whole.within[place].recall.value >= one.within[place].recall.value for one in kinds)
+        assert all(whole.within[place].documents >= one.within[place].documents for one in kinds)
+
+
+def test_a_query_that_is_a_document_is_not_its_own_seed():
+    documents = [*DOCUMENTS, Document("two", "60")]
+    judgments = Judgments({"two": {"f": 1}})
+    (reach,) = looked_at(Dataset("own", documents, {"two": "60"}, judgments)).reach
+    assert sum(reach.queries[0].relevant) + sum(reach.queries[0].others) == 7
+    assert reach.queries[0].others[0] == 1
+
+
+def test_what_cannot_be_counted_is_told():
+    grades = {"one": {"a": 1, "gone": 1}, "two": {"gone": 1}, "three": {"c": 1}}
+    data = Dataset("gaps", DOCUMENTS, {"one": "0", "two": "60", "three": "?"}, Judgments(grades))
+    found = looked_at(data)
+    assert found.queries == 2
+    assert found.notes == [
+        "queries without a relevant document in the corpus are left out: 1 of 3",
+        "relevant documents that are not in the corpus are not counted: 2",
+        "queries without a vector have no seeds, and reach nothing: 1",
+    ]
+    assert found.reach[0].queries[1].relevant == (0, 0, 0, 0, 0, 1)
+
+
+def test_the_limit_is_of_queries():
+    assert looked_at(limit=1).queries == 1
+
+
+def test_a_corpus_without_questions_is_looked_at_too(tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    rows = [{"_id": one, "text": str(n), "metadata": {"links": list("ab")}} for n, one in enumerate("abc")]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    for given_as in (path, str(path), tmp_path):
+        found = knowledge_graph.graph(given_as, "links", embedder=Angles())
+        assert (found.documents, found.links, found.reach, found.queries) == (3, 3, [], 0)
+        assert found.notes == ["there are no questions, so that nobody can tell how far answers are"]
+    assert knowledge_graph.graph(DOCUMENTS, CHAIN, embedder=Angles()).corpus == "documents"
+
+
+def test_links_of_mappings_are_links():
+    rows = [{"id": "a", "text": "0", "metadata": {"links": ["b", "c"]}}, *({"id": n, "text": "9"} for n in "bc")]
+    assert knowledge_graph.graph(rows, "links", embedder=Angles()).links == 2
+
+
+def test_links_that_lead_nowhere_are_told():
+    documents = [Document("a", "0", "", {"links": ["b", "gone"]}), Document("b", "10")]
+    found = knowledge_graph.graph(documents, "links", embedder=Angles())
+    assert found.links == 1
+    assert found.doubts == ["links: 1 of 2 links name no document (gone)."]
+    assert not any("unknown" in note for note in found.notes)  # it is told once
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([{"links": ["B-1", "c-1"]}], ["links: 1 of 2 links name no document (B-1: did you mean b-1?)."]),
+        ([{"links": {"cites": ["c--1"]}}], ["links: 1 of 1 links name no document (c--1: did you mean c-1?)."]),
+        ([{}], ["links: no document has `links` in its metadata."]),
+        (
+            [{"references": ["b-1", "c-1"], "tags": ["x"], "see": ["b-1"]}],
+            [
+                "links: no document has `links` in its metadata "
+                "(there is `references`, which names documents: links(field=references))."
+            ],
+        ),
+        ([{"links": ["b-1"]}], []),
+    ],
+)
+def test_what_is_wrong_with_links_is_told_with_what_was_meant(rows, told):
+    documents = [Document("a-1", "0", "", rows[0]), Document("b-1", "10"), Document("c-1", "20")]
+    assert knowledge_graph.graph(documents, "links+knn", embedder=Angles()).doubts == told
+
+
+def test_links_that_stand_outside_the_metadata_are_told(tmp_path):
+    rows = [{"_id": one, "text": str(n), "links": ["a"], "tags": ["x"]} for n, one in enumerate("abc")]
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    for given_as in (path, tmp_path):
+        found = knowledge_graph.graph(given_as, "links", embedder=Angles())
+        assert found.doubts == [
+            "links: no document has `links` in its metadata.",
+            "`links` names documents, but stands at the top of the lines of the corpus, where it is not read; it "
+            "belongs in `metadata`.",
+        ]
+
+
+def test_a_walk_begins_where_walkers_begin():
+    usual = [inspect.signature(one).parameters["seeds"].default for one in (PageRank, GraphFlow, Swarm)]
+    assert usual == [inspect.signature(knowledge_graph.graph).parameters["seeds"].default] * 3
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"seeds": 0}, "seeds are 0, not a whole number of at least 1"),
+        ({"seeds": 1.5}, "seeds are 1.5"),
+        ({"limit": 0}, "the limit is 0"),
+        ({"confidence": 1.0}, r"the confidence is 1\.0"),
+        ({"graph": []}, "nothing says what links documents"),
+        ({"graph": "knn+"}, "the graph `knn\\+` cannot be read"),
+        ({"graph": "knn+knn"}, r"links of the kind `knn\(neighbours=8\)` are asked for twice"),
+        ({"graph": [3]}, "int is no linker"),
+        ({"graph": "knn(neighbors=3)"}, "neighbors"),
+        ({"data": 7}, "a corpus cannot be read from int"),
+        ({"data": []}, "there are no documents in documents"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(how, said):
+    with pytest.raises(BadInput, match=said):
+        looked_at(**how)
+
+
+def test_unknown_names_are_told():
+    with pytest.raises(UnknownName, match="no graph is named `lnks`"):
+        looked_at(graph="lnks")
+    with pytest.raises(UnknownName, match="no embedder is named `minlm`"):
+        knowledge_graph.graph(DATA, CHAIN, embedder="minlm")
+    with pytest.raises(BadInput, match="int is no embedder"):
+        knowledge_graph.graph(DATA, CHAIN, embedder=3)
+
+
+def test_the_same_graph_is_looked_at_the_same_way_twice():
+    once, again = (knowledge_graph.graph("synthetic:multihop(documents=60, queries=8)", seeds=2) for _ in range(2))
+    assert once.reach == again.reach
+    assert once.circumstances["graph"] == again.circumstances["graph"]

@@ -1,0 +1,215 @@
+"""A corpus as a graph, told: verdicts in words, tables, charts, and files that are read again."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+pytest.importorskip("altair")
+
+from test_browser import browser, opened  # noqa: F401 - fixtures
+
+from ragauge.core.findings import Bar
+from ragauge.core.summaries import Mean
+from ragauge.knowledge import graph
+from ragauge.knowledge.graph import report as graph_report
+from ragauge.knowledge.graph.charts import FAR, drawn
+from ragauge.knowledge.graph.results import Degrees, Following, Hub, Kind, QueryReach, Reach, Web, Within
+from ragauge.output import report as output_report
+from ragauge.reports import registry, report
+
+
+def mean(value, low=None, high=None, n=9):
+    return Mean(value, n, value if low is None else low, value if high is None else high)
+
+
+def reach(kind="", nearer=(0.8, 0.7, 0.9), gap=(0.1, 0.05, 0.15)):
+    parts = [mean(part) for part in (0.2, 0.3, 0.1, 0.1, 0.1, 0.2)]
+    others = [mean(part) for part in (0.0, 0.1, 0.2, 0.3, 0.3, 0.1)]
+    within = [
+        Within(n, 5.0 * 4**n, 0.05 * 4**n, mean(r, r - 0.1, r + 0.1), mean(r - gap[0]), mean(*gap))
+        for n, r in enumerate((0.2, 0.5, 0.6, 0.7))
+    ]
+    rows = [QueryReach("q1", (1, 2, 0, 0, 0, 1), (4, 10, 20, 30, 29, 3), (1, 2, 3, 4))]
+    return Reach(kind, mean(*nearer), mean(0.5), mean(0.3), parts, others, within, rows)
+
+
+WEB = Web(
+    "docs",
+    100,
+    250,
+    [Kind("links", 100, 90, 40), Kind("knn(neighbours=3)", 160, 150, 100)],
+    Degrees(5.0, 4.0, 30, 2, [Bar(0, 1, 2), Bar(1, 2, 90), Bar(2, 31, 8)]),
+    3,
+    [98, 1, 1],
+    0.25,
+    [Hub("d1", "A <b>hub</b>", 30)],
+    embedder="angles",
+    seeds=5,
+    queries=9,
+    reach=[reach(), reach("links"), reach("knn(neighbours=3)")],
+    following=[Following("", 250, 10, 5, 4950, 9, 0.2, 1)],
+)
+
+
+def said(web):
+    told = graph_report.account(web)
+    return [told.headline, *told.more]
+
+
+def test_verdicts_come_first_and_in_words():
+    assert said(WEB) == [
+        "The answers are nearer than chance: of the relevant documents that are not seeds, 50.0% are one or two links "
+        "away, of all others 30.0%.",
+        "Walking 1 link from 5 seeds can reach 50.0% (40.0 to 60.0) of what is relevant, in 20.0% of the corpus; "
+        "plain search has 40.0% among as many documents: links lead to what likeness alone does not find.",
+        "Walking 2 links from 5 seeds can reach 60.0% (50.0 to 70.0) of what is relevant, in 80.0% of the corpus; "
+        "plain search has 50.0% among as many documents: links lead to what likeness alone does not find.",
+        "2.0% of the documents have no link: no walk comes to them, or goes on from them.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nearer", "gap", "first", "second"),
+    [
+        (
+            (0.5, 0.4, 0.6),
+            (0.0, -0.1, 0.1),
+            "no nearer than chance, as far as 9 queries can tell",
+            "no clear difference over 9 queries.",
+        ),
+        ((0.3, 0.2, 0.4), (-0.1, -0.2, -0.05), "farther than chance", "likeness alone finds more"),
+        (
+            (0.7, math.nan, math.nan),
+            (0.2, math.nan, math.nan),
+            "no nearer than chance, as far as",
+            "no clear difference over 9 queries.",
+        ),
+    ],
+)
+def test_a_verdict_says_no_more_than_its_interval(nearer, gap, first, second):
+    lines = said(replace(WEB, reach=[reach(nearer=nearer, gap=gap)]))
+    assert first in lines[0]
+    assert second in lines[1]
+
+
+def test_the_evidence_of_a_verdict_does_not_refute_it():
+    nearer = "The answers are nearer than chance: a relevant document is nearer to the seeds than another one in "
+    for near, others in ((1.0, 1.0), (0.5, 0.5), (0.5, 0.48), (0.4, 0.6)):
+        alike = replace(reach(), near=mean(near), near_others=mean(others))
+        assert said(replace(WEB, reach=[alike]))[0] == f"{nearer}80.0% (70.0 to 90.0) of cases, where chance gives 50%."
+    farther = replace(reach(nearer=(0.3, 0.2, 0.4)), near=mean(0.1), near_others=mean(0.4))
+    assert said(replace(WEB, reach=[farther]))[0].endswith("10.0% are one or two links away, of all others 40.0%.")
+
+
+def test_where_nothing_differs_no_figures_are_given_for_it():
+    even = replace(WEB, reach=[reach(nearer=(0.5, 0.4, 0.6), gap=(0.0, 0.0, 0.0))])
+    assert said(even)[0] == "The answers are no nearer than chance, as far as 9 queries can tell."
+    assert said(even)[1].endswith("plain search has 50.0% among as many documents: the same.")
+
+
+def test_what_is_wrong_with_links_is_told_before_what_comes_of_them():
+    doubt = "links: no document has `links` in its metadata."
+    assert said(replace(WEB, doubts=[doubt]))[1] == doubt
+    none = replace(WEB, links=0, doubts=[doubt])
+    assert said(none) == ["There are no links: a walk cannot leave its seeds.", doubt]
+
+
+def test_links_that_may_be_the_answers_raise_a_doubt():
+    around = replace(WEB, following=[Following("", 250, 10, 5, 4950, 9, 0.9, 8)])
+    assert said(around)[-1].startswith("The answers of a query are 90.0% the neighbours of a single document: if")
+    between = replace(WEB, following=[Following("", 8, 10, 6, 4950, 9, 0.1, 0)])
+    assert said(between)[-1].startswith("75.0% of the links join two answers of one query: if")
+
+
+def test_where_no_query_has_two_answers_nothing_is_said_of_links_between_them():
+    alone = replace(WEB, following=[Following("", 250, 0, 0, 4950)])
+    assert "following" in [part.id for part in graph_report.account(WEB).parts]
+    assert "following" not in [part.id for part in graph_report.account(alone).parts]
+
+
+def test_of_what_the_exact_ones_are_is_said():
+    (part,) = [part for part in graph_report.account(WEB).parts if part.id == "following"]
+    # 5 of 250 links, 10 of 4950 pairs, 5 of 10 pairs
+    assert part.rows[0].rows == [["all links", "2.0%", "0.202%", "50.0%", "20.0%", "1 of 9 queries"]]
+    assert all(f"{title}: " in part.text for title in part.rows[0].header[1:])
+
+
+def test_where_nothing_is_left_to_find_it_is_said():
+    none = mean(math.nan, n=0)
+    only = replace(reach(), nearer=none, near=none, near_others=none)
+    assert said(replace(WEB, reach=[only]))[0] == (
+        "Every relevant document is among the 5 seeds: nothing is left for a walk to find."
+    )
+
+
+def test_without_questions_the_graph_alone_is_told():
+    alone = replace(WEB, reach=[], following=[], queries=0)
+    assert said(alone)[0] == "100 documents with 250 links: the largest part has 98.0% of them."
+    assert [part.id for part in graph_report.account(alone).parts] == ["shape", "links", "hubs"]
+    assert registry.as_csv(alone).splitlines() == [
+        "kind,links,only,documents",
+        "links,100,90,40",
+        "knn(neighbours=3),160,150,100",
+    ]
+    assert said(replace(alone, links=0))[0] == "100 documents with 0 links."
+
+
+def test_every_table_fits_a_terminal_of_80_columns_without_losing_a_column():
+    found = graph.graph("synthetic:multihop(documents=100, queries=20)", "entities+knn(neighbours=8)")
+    _, left = output_report.tables(graph_report.account(found), 80)
+    assert left == []
+
+
+def test_a_row_for_each_kind_and_query_has_the_counts_and_what_follows_from_them():
+    header, first, *rest = (line.split(",") for line in registry.as_csv(WEB).splitlines())
+    row = dict(zip(header, first, strict=True))
+    assert (row["kind"], row["query"], len(rest)) == ("all links", "q1", 2)
+    assert (row["relevant_1_link"], row["others_never"]) == ("2", "3")
+    # 1 + 4 documents are seeds, 12 are a link away; of 4 relevant ones 3 are within a link, and plain search has 2.
+    assert (row["documents_0"], row["documents_1"], row["recall_1"], row["plain_1"]) == ("5", "17", "0.75", "0.5")
+
+
+def test_a_result_is_read_again_as_it_was_and_stands_on_a_page_with_others(tmp_path):
+    found = graph.graph("synthetic:multihop(documents=60, queries=6)", "entities+knn(neighbours=3)")
+    files = [str(tmp_path / f"graph.{ending}") for ending in ("json", "html", "md", "csv")]
+    registry.write(found, files)
+    (again,) = registry.read(files[0])
+    assert registry.as_data(again) == registry.as_data(found)
+    assert json.loads((tmp_path / "graph.json").read_text())["schema"] == "ragauge-graph/1"
+    assert "## What lies within reach" in (tmp_path / "graph.md").read_text()
+    assert registry.is_told(files[0])
+    report([found, found], tmp_path / "both.html")
+    assert (tmp_path / "both.html").read_text().count("How far the answers are") >= 2
+
+
+def test_charts_say_what_they_show():
+    found = drawn(WEB)
+    assert list(found) == ["reach", "within", "degrees"]
+    assert [one.title for one in found["reach"].panels] == ["all links", "links", "knn(neighbours=3)"]
+    assert found["reach"].alt.startswith("Relevant documents: seeds 20%, 1 link 30%, 2 links 10%")
+    assert "within 2: 60%, plain search 50%" in found["within"].alt
+    assert found["degrees"].alt == "Documents by links: 0: 2, 1: 90, 2-30: 8."
+    assert found["degrees"].caption.endswith("the last bar has all beyond 1.")
+    assert drawn(replace(WEB, links=0, reach=[])) == {}
+
+
+def test_distances_that_stand_beside_each_other_have_colours_that_can_be_told_apart():
+    rgb = [[int(one[i : i + 2], 16) for i in (1, 3, 5)] for one in FAR]
+    assert min(math.dist(one, other) for one, other in pairwise(rgb)) > 100
+
+
+def test_titles_are_no_markup_and_the_page_draws_its_charts(opened, tmp_path):  # noqa: F811
+    path = tmp_path / "graph.html"
+    registry.write(WEB, [str(path)])
+    page = opened(path, charts=True, size=(390, 800))
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator("#graph-hubs td", has_text="A <b>hub</b>").count() == 1
+    bars = page.locator('[data-chart^="graph-reach"] .mark-rect path')
+    assert bars.count() == 3 * 12
+    assert re.search("Leaks", page.locator("nav").inner_text())

@@ -1,0 +1,490 @@
+"""Lint: each planted flaw is found, where it stands; a clean corpus has no problem; nothing makes it fail."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import ragauge
+from command import command_in
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput, MissingExtra, UnknownName
+from ragauge.core.findings import Finding
+from ragauge.knowledge.gain.snapshots import snapshots
+from ragauge.knowledge.lint import checks, evidence, lint, report
+from ragauge.knowledge.lint.results import Lint
+from ragauge.reports import registry
+
+WEATHER = (
+    "The wind over the harbour turned to the north before noon, and the boats came home early with little to sell.",
+    "Nobody in the village remembers a spring as dry as this one, when even the old well by the church ran low.",
+    "A thin layer of ice covered the lake in the morning, but by the afternoon the children could swim again.",
+    "The forecast promised rain for the whole week; instead the farmers cut their hay under a cloudless sky.",
+)
+GERMAN = "Der Wind drehte noch vor dem Mittag nach Norden, und die Boote kamen früh und fast leer in den Hafen zurück."
+
+
+def corpus(folder: Path, rows: list[dict[str, object] | str], name: str = "corpus.jsonl") -> str:
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8", errors="surrogatepass")
+    return str(folder / name)
+
+
+def clean() -> list[dict[str, object]]:
+    return [{"id": f"d{i}", "text": text} for i, text in enumerate(WEATHER)]
+
+
+def problems(found: Lint) -> dict[str, Finding]:
+    return {one.what: one for one in found.problems}
+
+
+def test_a_clean_corpus_has_no_problem(tmp_path):
+    found = lint(corpus(tmp_path, clean()), qrels={"q": {"d1": 1}}, embedder="words")
+    assert found.problems == []
+    assert found.skipped == {}
+    assert found.documents == 4
+    assert found.languages == {"en": 4}
+    assert {one.what for one in found.findings} >= {"readable", "ids", "empty", "near duplicates", "tokens", "orphans"}
+
+
+LONG = " ".join(f"word{i}" for i in range(900))
+HALF = '{"id": "x", "text": "A text with half a character \\ud83d in the midst of it."}'
+PLANTED = {
+    "empty": (" \n ", "x (corpus.jsonl:5)"),
+    "missing ids": ({"text": "A text that nobody has given a name to."}, "corpus.jsonl:5"),
+    "duplicate ids": (
+        {"id": "d1", "text": "Another text under a name that is taken."},
+        "d1 (corpus.jsonl:2, corpus.jsonl:5)",
+    ),
+    "blanks in ids": ({"id": "d 9", "text": "A text whose name no file of TREC holds."}, "d 9 (corpus.jsonl:5)"),
+    "tiny": ("Too short.", "x (corpus.jsonl:5): `Too short.`"),
+    "giant": (LONG, "x (corpus.jsonl:5): 7,089 characters"),  # 50 + 540 + 5,600 of words, and 899 blanks
+    "duplicates": (WEATHER[0].upper(), "d0 = x"),
+    "near duplicates": (WEATHER[1].replace("church", "mill"), "d1 ~ x at 0.7"),
+    "unreadable": ({"id": "x", "text": ["a", "list"]}, "corpus.jsonl:5: `text` is a list, not a text"),
+    "no text field": ({"id": "x", "words": "elsewhere"}, "corpus.jsonl:5: no text among the fields (id, words)"),
+    "control characters": ("A text with a zero byte\x00 in the midst of it.", "x (corpus.jsonl:5): U+0000"),
+    "replacement characters": ("A text that lost its caf\ufffd on the way here.", "x (corpus.jsonl:5): U+FFFD"),
+    "lone surrogates": (json.loads(HALF), "x (corpus.jsonl:5): U+D83D"),
+    "invisible characters": ("A text with a space\u200bthat nobody can see.", "x (corpus.jsonl:5): U+200B"),
+    "private characters": ("A text with a bullet \uf0b7 of some font in it.", "x (corpus.jsonl:5): U+F0B7"),
+    "mojibake": ("A text about a schÃ¶n day, and some others.", "x (corpus.jsonl:5): `schÃ¶n` should be `schön`"),
+    "markup": ("A text with <br/> and R&amp;D, as it came.", "x (corpus.jsonl:5): `<br/>`"),
+    "language": (GERMAN, "x (corpus.jsonl:5), de: `Der Wind drehte"),
+}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_a_planted_flaw_is_found_where_it_stands_and_nothing_else_is(what, tmp_path):
+    row, where = PLANTED[what]
+    near = 0.6 if what == "near duplicates" else 0.8
+    planted = {"id": "x", "text": row} if isinstance(row, str) else row
+    found = problems(lint(corpus(tmp_path, [*clean(), planted]), near=near))
+    also = {"no text field": {"empty"}}.get(what, set())
+    assert set(found) == {what} | also
+    one = found[what]
+    assert one.count == 1
+    assert one.remedy
+    assert one.effect
+    assert one.examples[0].startswith(where)
+
+
+def test_a_broken_line_is_told_with_its_number_and_the_others_are_read(tmp_path):
+    found = lint(corpus(tmp_path, [*clean(), '{"id": "x", "text": ', "[1]", {"id": "y", "text": GERMAN}]), share=0.5)
+    one = problems(found)["unreadable"]
+    assert (found.documents, one.count) == (5, 2)
+    assert one.examples[0].startswith("corpus.jsonl:5: the JSON is broken")
+    assert one.examples[1] == "corpus.jsonl:6: expected an object"
+
+
+def test_bytes_that_are_no_utf8_are_told_with_their_line_and_the_rest_is_read(tmp_path):
+    lines = [json.dumps(row).encode() for row in clean()]
+    lines.insert(2, b'{"id": "x", "text": "A caf\xe9 by the harbour, where the fishermen wait for the weather."}')
+    (tmp_path / "corpus.jsonl").write_bytes(b"\n".join(lines))
+    found = lint(tmp_path / "corpus.jsonl")
+    assert set(problems(found)) == {"bytes"}
+    assert problems(found)["bytes"].examples == ('corpus.jsonl:3: byte 0xe9 in `ext": "A café by the har`',)
+    assert found.documents == 5
+
+
+def test_a_file_in_utf16_is_read_and_told(tmp_path):
+    text = "\n".join(json.dumps(row) for row in clean())
+    (tmp_path / "corpus.jsonl").write_bytes(text.encode("utf-16"))
+    found = lint(tmp_path / "corpus.jsonl")
+    assert set(problems(found)) == {"encoding"}
+    assert found.documents == 4
+
+
+def test_a_torn_archive_is_read_as_far_as_it_goes(tmp_path):
+    rows = [{"id": f"d{i}", "text": f"{WEATHER[i % 4]} {i * 7919}"} for i in range(3000)]
+    whole = gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode())
+    (tmp_path / "corpus.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    found = lint(tmp_path / "corpus.jsonl.gz", checks="readable")
+    assert 500 < found.documents < 2500
+    assert "ended before the end-of-stream marker" in problems(found)["unreadable"].examples[0]
+
+
+@pytest.mark.parametrize(
+    "form", ["tsv", "tsv with header", "csv", "csv without header", "parquet", "json", "json by id"]
+)
+def test_every_form_of_a_corpus_gives_the_same_documents(form, tmp_path):
+    rows = [("d1", WEATHER[0]), ("d2", f'{WEATHER[1]} "Quoted", too.'), ("d3", "")]
+    path = tmp_path / f"corpus.{form.split()[0]}"
+    if form.startswith("tsv"):
+        head = "doc_id\ttext\n" if "header" in form else ""
+        path.write_text(head + "".join(f"{name}\t{text}\n" for name, text in rows))
+    elif form == "csv without header":
+        path.write_text("".join(f'{name},"{text.replace(chr(34), chr(34) * 2)}"\n' for name, text in rows))
+    elif form == "csv":
+        pl.DataFrame(rows, schema=["id", "text"], orient="row").write_csv(path)
+    elif form == "parquet":
+        pl.DataFrame(rows, schema=["id", "contents"], orient="row").write_parquet(path)
+    elif form == "json":
+        path.write_text(json.dumps([{"_id": name, "text": text} for name, text in rows]))
+    else:
+        path.write_text(json.dumps(dict(rows)))
+    found = lint(path)
+    assert set(problems(found)) == {"empty"}
+    assert problems(found)["empty"].examples[0].startswith("d3 (corpus.")
+    assert found.documents == 3
+
+
+def test_lines_of_a_csv_are_counted_through_breaks_in_cells(tmp_path):
+    (tmp_path / "c.csv").write_text(f'id,text\nd1,"{WEATHER[0]}\n{WEATHER[1]}"\nd2,\n')
+    assert problems(lint(tmp_path / "c.csv"))["empty"].examples == ("d2 (c.csv:4)",)
+
+
+def test_a_folder_of_texts_is_a_corpus_and_a_beir_folder_brings_its_judgments(tmp_path):
+    (tmp_path / "notes" / "deep").mkdir(parents=True)
+    (tmp_path / "notes" / "one.md").write_text(WEATHER[0])
+    (tmp_path / "notes" / "deep" / "two.txt").write_bytes(b"\xef\xbb\xbf" + WEATHER[1].encode())
+    (tmp_path / "notes" / ".hidden.md").write_text("")
+    found = lint(tmp_path / "notes")
+    assert found.documents == 2
+    assert problems(found)["invisible characters"].examples[0].startswith("deep/two.txt: U+FEFF")
+    (tmp_path / "beir" / "qrels").mkdir(parents=True)
+    corpus(tmp_path / "beir", clean())
+    (tmp_path / "beir" / "qrels" / "test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\tD3\t1\nq2\td9\t0\n"
+    )
+    one = problems(lint(tmp_path / "beir"))["orphans"]
+    assert one.count == 2
+    assert "1 of them relevant" in one.message
+    assert one.examples == ("D3 (perhaps d3)", "d9")
+
+
+def test_orphans_that_are_not_relevant_are_told_but_no_problem(tmp_path):
+    found = lint(corpus(tmp_path, clean()), qrels={"q": {"d1": 1, "gone": 0}})
+    assert found.problems == []
+    assert next(one for one in found.findings if one.what == "orphans").count == 1
+
+
+def test_documents_mappings_texts_and_datasets_are_corpora():
+    assert lint([Document("a", WEATHER[0]), Document("b", "")]).problems[0].examples == ("b (document 2)",)
+    assert lint([{"id": "a", "text": WEATHER[0]}, {"id": "b"}]).documents == 2
+    assert problems(lint([WEATHER[0], 7])).keys() == {"unreadable"}  # type: ignore[list-item]
+    made = lint("synthetic:needles(documents=30, queries=3)", checks=["ids", "orphans"])
+    assert (made.documents, made.problems) == (30, [])
+
+
+def test_what_is_cut_off_is_counted_token_by_token(tmp_path):
+    class Four:
+        name = "four"
+        limit = 4
+
+        def embed(self, texts):
+            raise NotImplementedError
+
+        def tokens(self, texts):
+            return [len(text.split()) for text in texts]
+
+    texts = ["one two three", "one two three four", "one two three four five", "a b c d e f g h i j"]
+    found = lint(texts, embedder=Four(), checks="tokens")
+    assert found.lost == {"documents": 2, "tokens": 7, "of": 22}
+    assert (found.embedder, found.limit) == ("four", 4)
+    one = problems(found)["tokens"]
+    assert one.message == "2 of 4 documents (50%) are longer than the 4 tokens that four reads"
+    assert one.effect.startswith("7 of 22 tokens (32%) are never seen")
+    assert one.examples == ("4 (document 4): 10 tokens", "3 (document 3): 5 tokens")
+    assert [row[1] for row in one.grid.rows] == [2, 1, 0, 1]
+
+
+def test_an_embedder_that_reads_everything_cuts_nothing_and_one_that_does_not_tell_is_said_so():
+    assert lint(list(WEATHER), embedder="words", checks="tokens").lost == {}
+
+    class Silent:
+        name = "silent"
+
+        def embed(self, texts):
+            raise NotImplementedError
+
+    assert "does not tell how many tokens" in lint(list(WEATHER), embedder=Silent()).skipped["tokens"]
+    assert "--embedder" in lint(list(WEATHER)).skipped["tokens"]
+
+
+def test_the_limits_of_embedders_are_those_at_which_their_vectors_stop_changing():
+    embedder = pytest.importorskip("ragauge.systems.builder").open_embedder("minilm(tokens=16)")
+    short = " ".join(["word"] * 14)
+    assert embedder.limit == 16
+    assert embedder.tokens([short, f"{short} more", ""]) == [16, 17, 2]
+    one, other, less = embedder.embed([f"{short} more", f"{short} other things", " ".join(["word"] * 13)])
+    assert (one == other).all()
+    assert not (one == less).all()
+
+
+def test_a_tokenizer_from_a_file_counts_and_says_its_limit(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.save(str(tmp_path / "tokenizer.json"))
+    found = lint(["one two three"], tokenizer=tmp_path / "tokenizer.json", limit=2, checks="tokens")
+    assert found.lost == {"documents": 1, "tokens": 1, "of": 3}
+    with pytest.raises(BadInput, match="does not say how much"):
+        lint(["one"], tokenizer=tmp_path / "tokenizer.json")
+    (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 1}')
+    assert lint(["one two three"], tokenizer=tmp_path, checks="tokens").limit == 1
+    (tmp_path / "broken.json").write_text("{}")
+    with pytest.raises(BadInput, match="this is no tokenizer"):
+        lint(["one"], tokenizer=tmp_path / "broken.json", limit=1)
+
+
+def test_languages_are_told_by_text_and_short_texts_are_nobodys():
+    russian = "Ветер над гаванью повернул на север ещё до полудня, и лодки рано вернулись домой почти пустыми."
+    assert evidence.identify([*WEATHER, GERMAN, russian, "42", "lorem"]) == ["en"] * 4 + ["de", "ru", "?", "?"]
+
+
+def test_a_text_that_quotes_another_language_is_not_taken_for_it():
+    quoting = "The German word Weltschmerz means sadness; Der schnelle braune Fuchs springt über den Hund."
+    long = f"{GERMAN} {' '.join(WEATHER[1:3])}"
+    mixed = f"{GERMAN} {GERMAN} {WEATHER[0]}"
+    german = " ".join([GERMAN] * 4)
+    found = evidence.identify([*WEATHER, quoting, long, mixed, f"{german} {WEATHER[0]}"])
+    assert found == ["en"] * 4 + ["?", "en", "?", "de"]
+
+
+def test_an_allowed_language_is_no_problem_and_a_single_other_one_is(tmp_path):
+    path = corpus(tmp_path, [*clean(), {"id": "x", "text": GERMAN}])
+    assert lint(path, languages="en,de").problems == []
+    assert problems(lint(path, languages=["en"], share=0.5))["language"].count == 1
+    assert lint(path, share=0.5).problems == []
+    with pytest.raises(UnknownName, match="no language is named `english`"):
+        lint(path, languages="english")
+
+
+def test_boilerplate_is_a_line_that_many_documents_share():
+    rows = [f"{WEATHER[i % 4]} {i}\nCopyright 2020 The Harbour Gazette, all rights reserved." for i in range(20)]
+    one = problems(lint(rows, checks="boilerplate"))["boilerplate"]
+    assert one.count == 20
+    assert one.examples == ("`Copyright 2020 The Harbour Gazette, all rights reserved.` in 20",)
+
+
+def test_a_joiner_belongs_to_persian_and_to_emoji_and_to_no_english_word():
+    def found(text: str) -> list[str]:
+        return [one.what for one in lint([text], checks="characters").problems]
+
+    assert found("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645") == []
+    assert found("A family \U0001f468\u200d\U0001f469\u200d\U0001f467 went out.") == []
+    assert found("A zero\u200cwidth joiner in a word.") == ["invisible characters"]
+
+
+def test_shares_decide_what_a_few_may_have():
+    texts = [f"{WEATHER[i % 4]} And this was day number {i * 31}." for i in range(300)]
+    assert lint([*texts, "short"], checks="tiny").problems == []
+    assert lint([*texts, "short"], checks="tiny", share=0.001).problems[0].count == 1
+
+
+def test_wrong_thresholds_names_and_files_are_refused_with_a_hint(tmp_path):
+    for wrong in ({"share": 0.0}, {"near": 1.5}, {"tiny": 50, "giant": 10}, {"limit": 3}, {"limit": 0}):
+        with pytest.raises(BadInput):
+            lint(list(WEATHER), **wrong)
+    with pytest.raises(UnknownName, match="no check is named `emtpy`"):
+        lint(list(WEATHER), checks="emtpy")
+    with pytest.raises(BadInput, match="cannot be read"):
+        lint(tmp_path / "nothing.jsonl")
+    with pytest.raises(BadInput, match="no documents are here"):
+        lint(tmp_path)
+    (tmp_path / "picture.bin").write_bytes(b"\x89PNG")
+    with pytest.raises(BadInput, match="this is no corpus"):
+        lint(tmp_path / "picture.bin")
+
+
+def test_an_empty_file_is_refused_by_whoever_reads_documents(tmp_path):
+    path = tmp_path / "none.jsonl"
+    path.write_text("\n")
+    with pytest.raises(BadInput, match=r"there are no documents in none\.jsonl"):
+        lint(path)
+    with pytest.raises(BadInput, match=r"there are no documents in .*none\.jsonl"):
+        snapshots(path, None, [Document("a", WEATHER[0])], "pydocs")
+    with pytest.raises(BadInput, match=r"there are no documents in .*none\.jsonl"):
+        snapshots([Document("a", WEATHER[0])], None, path, "pydocs")
+
+
+def test_another_separator_is_a_problem_of_its_own(tmp_path):
+    (tmp_path / "c.csv").write_text(f'id;text\na;"{WEATHER[0]}"\nb;"{WEATHER[1]}"\n')
+    found = lint(tmp_path / "c.csv")
+    assert problems(found)["separator"].examples == ("c.csv:1: the cells are separated by `;`, not by commas",)
+    assert (len(found.problems), found.documents) == (1, 2)
+
+
+def test_findings_of_several_files_are_told_with_their_file(tmp_path):
+    (tmp_path / "qrels").mkdir()
+    corpus(tmp_path, clean())
+    for name in ("test", "train"):
+        (tmp_path / "qrels" / f"{name}.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
+    quiet = next(part for part in report.account(lint(tmp_path)).parts if part.id == "quiet")
+    assert [row[0] for row in quiet.rows[0].rows][-2:] == ["orphans (test.tsv)", "orphans (train.tsv)"]
+
+
+def test_other_names_of_fields_can_be_told(tmp_path):
+    path = corpus(tmp_path, [{"key": "a", "words": WEATHER[0]}, {"key": "b", "words": WEATHER[1]}])
+    assert set(problems(lint(path))) == {"no text field", "missing ids", "empty"}
+    assert lint(path, id_field="key", text_field="words").problems == []
+
+
+def test_checks_whose_library_is_missing_are_named_with_what_to_install(monkeypatch):
+    for name in ("rensa", "ftfy", "ftfy.badness", "py3langid.langid"):
+        monkeypatch.setitem(sys.modules, name, None)
+    evidence._model.cache_clear()
+    found = lint(list(WEATHER))
+    assert set(found.skipped) == {"near-duplicates", "mojibake", "language", "tokens", "orphans"}
+    assert "[knowledge]'" in found.skipped["language"]
+    with pytest.raises(MissingExtra):
+        lint(list(WEATHER), languages="en")
+
+
+def test_it_is_written_in_every_form_and_read_again(tmp_path):
+    found = lint([*WEATHER, "", GERMAN], embedder="words", qrels={"q": {"9": 1}})
+    registry.write(found, [str(tmp_path / f"lint.{one}") for one in ("html", "json", "md", "csv")])
+    again = registry.read(tmp_path / "lint.json")[0]
+    assert registry.as_json(again) == (tmp_path / "lint.json").read_text()
+    assert report.headline(found) == "3 problems in 6 documents: empty (1), language (1), orphans (1)."
+    assert report.headline(found) in (tmp_path / "lint.md").read_text()
+    page = (tmp_path / "lint.html").read_text()
+    assert "characters of a document" in page
+    rows = (tmp_path / "lint.csv").read_text().splitlines()
+    assert len(rows) == len(found.findings) + 1
+
+
+def test_public_names_and_the_table_of_checks_hold_together():
+    assert ragauge.lint is lint
+    assert ragauge.Lint is Lint
+    for name, check in checks.CHECKS.items():
+        assert check.name == name
+        assert "problem" in (check.look.__doc__ or ""), name
+
+
+HARMLESS = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FAST = [name for name in checks.CHECKS if name != "tokens"]
+
+
+@HARMLESS
+@given(data=st.binary(max_size=300), ending=st.sampled_from(["jsonl", "tsv", "csv", "json", "md"]))
+def test_no_bytes_make_it_fail(data, ending, tmp_path):
+    folder = tmp_path / "any"
+    folder.mkdir(exist_ok=True)
+    (folder / f"corpus.{ending}").write_bytes(data)
+    found, refused = None, ""
+    try:
+        found = lint(folder if ending == "md" else folder / f"corpus.{ending}", checks=FAST)
+    except BadInput as error:
+        refused = error.message
+    finally:
+        (folder / f"corpus.{ending}").unlink()
+    if found is None:
+        assert refused == f"there are no documents in corpus.{ending}"
+        return
+    assert registry.as_json(found).encode()
+    assert report.csv(found).encode()
+    assert found.documents or found.problems
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["id", "text", "title", "x"]), inner),
+    max_leaves=8,
+)
+
+
+@HARMLESS
+@given(rows=st.lists(ANYTHING, min_size=1, max_size=6))
+def test_no_rows_make_it_fail(rows, tmp_path):
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = lint(tmp_path / "corpus.jsonl", checks=FAST)
+    assert registry.as_json(found).encode()
+    assert found.documents + len(found.problems) > 0
+
+
+def test_real_collections_have_the_flaws_that_are_known(shared):
+    cranfield = lint(shared("cranfield"))
+    assert {one.what: one.count for one in cranfield.problems} == {"empty": 2}
+    assert [text.split()[0] for text in problems(cranfield)["empty"].examples] == ["471", "995"]
+    adi = lint(shared("adi"), embedder="minilm")
+    assert adi.problems == []
+    assert adi.skipped == {}
+    arguana = problems(lint(shared("arguana"), checks=["duplicates", "markup", "orphans"]))
+    assert {what: one.count for what, one in arguana.items()} == {"markup": 257, "orphans": 5}
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Run the command in a folder that holds a corpus with an empty document."""
+    corpus(tmp_path, [*clean(), {"id": "x", "text": ""}])
+
+    return command_in(tmp_path, "lint")
+
+
+def test_the_command_shows_problems_and_ends_with_1_only_where_that_is_asked_for(command):
+    done = command("corpus.jsonl")
+    assert "1 problem in 5 documents: empty (1)." in done.stdout
+    assert "x (corpus.jsonl:5)" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert command("corpus.jsonl", "--strict", code=1).stdout == done.stdout
+    assert command("corpus.jsonl", "--strict", "--check", "tiny").returncode == 0
+
+
+def test_the_command_writes_json_csv_and_files(command, tmp_path):
+    found = json.loads(command("corpus.jsonl", "--json").stdout)
+    assert found["schema"] == "ragauge-lint/1"
+    assert [one["what"] for one in found["findings"] if one["problem"]] == ["empty"]
+    assert command("corpus.jsonl", "--csv").stdout.startswith("corpus,what,problem,count,message")
+    done = command("corpus.jsonl", "-o", "lint.html", "-o", "lint.json")
+    assert done.stderr.splitlines() == ["note: wrote lint.html", "note: wrote lint.json"]
+    assert (tmp_path / "lint.html").exists()
+    assert "do not go together" in command("corpus.jsonl", "--json", "--csv", code=2).stderr
+    assert command("corpus.jsonl", "-o", "lint.pdf", code=2).stderr
+
+
+def test_the_command_reads_standard_input_lists_its_checks_and_says_what_is_missing(command):
+    assert "2 documents" in command("-", stdin="d1\tA text of some length, on a line.\nd2\t\n").stdout
+    assert "near-duplicates" in command("--list").stdout
+    assert "nothing is given" in command(code=2).stderr
+    assert "corpus.jsonl" in command("corpsu.jsonl", code=2).stderr
+
+
+def test_texts_from_a_corpus_are_shown_and_never_obeyed(command, tmp_path):
+    corpus(tmp_path, [*clean(), {"id": "[red]x[/red]\x1b[31m", "text": "[bold]hi[/bold]"}], "odd.jsonl")
+    done = command("odd.jsonl")
+    assert "[red]x[/red]" in done.stdout
+    assert "[bold]hi[/bold]" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_lint_folder_lists_files_that_were_not_read(tmp_path):
+    (tmp_path / "kb" / "sub").mkdir(parents=True)
+    (tmp_path / "kb" / ".git").mkdir()
+    for i in range(4):
+        (tmp_path / "kb" / f"d{i}.md").write_text(f"Document number {i} has a text about topic number {i} and more.\n")
+    for name in ("a.pdf", "sub/b.docx", "sub/LICENSE", ".git/config"):
+        (tmp_path / "kb" / name).write_text("x")
+    found = lint(tmp_path / "kb")
+    (unread,) = [one for one in found.problems if one.what == "unread files"]
+    assert unread.message == "3 files of the folder were not read (1 .pdf, 1 without an ending, 1 .docx)"
+    assert list(unread.examples) == ["a.pdf", "sub/LICENSE", "sub/b.docx"]
+    assert found.documents == 4

@@ -1,0 +1,675 @@
+"""novelty: worked by hand, against brute force, and what must hold whatever the documents are."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import literal_judge
+import ragauge
+from command import forked
+from ragauge.cli.app import command_line
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput, Incomparable, MissingEvidence
+from ragauge.core.text import shingles, words
+from ragauge.knowledge.novelty import chunks, measure, novelty, novelty_estimate
+from ragauge.knowledge.novelty import chunks as chunks_module
+from ragauge.knowledge.novelty import report as reports
+from ragauge.knowledge.novelty.chunks import (
+    MAX_OWN,
+    WINDOW,
+    _split_long,
+    contained,
+    cut,
+    embedded,
+    means,
+    nearest_known,
+    nearest_others,
+    novelties,
+    percentiles,
+    raised,
+)
+from ragauge.models.chats.recorded import Scripted
+from ragauge.output import report
+from ragauge.reports import registry
+from ragauge.runs.inputs import documents_of
+from ragauge.stores.nearest_neighbours import nearest
+
+WAYS = {"east": (1, 0), "north": (0, 1), "west": (-1, 0), "between": (3, 4)}
+
+
+class Compass:
+    """An embedder that knows four words and is deaf to all others."""
+
+    name = "compass"
+
+    def embed(self, texts):
+        return np.array([np.sum([WAYS.get(w, (0, 0)) for w in t.split()], axis=0) for t in texts], np.float32)
+
+
+def documents(*texts, prefix="d"):
+    return [Document(f"{prefix}{i}", text) for i, text in enumerate(texts)]
+
+
+def figures(found):
+    return [(one.mean, one.least, one.lexical) for one in found.documents]
+
+
+def test_both_definitions_by_hand():
+    # "between" points to (0.6, 0.8): its cosine with east is 0.6. A chunk holds one word of these.
+    found = novelty(documents("east between north"), documents("east", prefix="k"), embedder=Compass(), size=8)
+    (one,) = found.documents
+    assert one.chunks == 3
+    assert [near.similarity for near in one.nearest] == pytest.approx([1.0, 0.6, 0.0])
+    assert one.mean == pytest.approx((0 + 0.4 + 1) / 3)
+    assert one.least == 0.0
+    assert one.nearest[1].document == "k0"
+    assert one.nearest[1].near == "east"
+
+
+def test_what_points_away_is_new_and_no_more():
+    found = novelty(documents("west"), documents("east", prefix="k"), embedder=Compass())
+    assert found.documents[0].mean == 1.0
+    assert found.documents[0].nearest[0].similarity == -1.0
+
+
+def test_what_has_no_text_or_no_direction_cannot_be_told_and_says_why():
+    found = novelty(documents("", "unheard of", "east"), documents("east", prefix="k"), embedder=Compass())
+    empty, deaf, told = found.documents
+    assert math.isnan(empty.mean)
+    assert math.isnan(empty.lexical)
+    assert empty.why == "it has no words"
+    assert math.isnan(deaf.least)
+    assert deaf.why == "the embedder gives its text a vector of zeros"
+    assert deaf.lexical == 1.0
+    assert (told.mean, told.why) == (0.0, "")
+    assert "there already" in reports.headline(found)
+
+
+def test_a_chunk_without_direction_counts_for_nothing_in_the_mean():
+    found = novelty(documents("mumbles between"), documents("east", prefix="k"), embedder=Compass(), size=8)
+    assert found.documents[0].chunks == 2
+    assert found.documents[0].mean == pytest.approx(0.4)
+
+
+def test_to_somebody_who_knows_nothing_everything_is_new_by_definition():
+    found = novelty(documents("east", "north"), [], embedder=Compass())
+    assert figures(found) == [(1.0, 1.0, 1.0)] * 2
+    assert math.isnan(found.documents[0].percentile)
+    assert any("by definition" in note for note in found.notes)
+    assert reports.headline(found) == "The novelty of 2 documents is 1.000 in the mean."
+
+
+def test_words_by_hand():
+    known = documents("the cat sat on the mat", "a dog sat on the log", prefix="k")
+    found = novelty(documents("The cat sat on the log!"), known, embedder=Compass())
+    (one,) = found.documents
+    # Its four shingles: the-cat-sat, cat-sat-on, sat-on-the are of k0, on-the-log of k1.
+    assert one.lexical == 0.0
+    assert (one.contained, one.container) == (0.75, "k0")
+    assert one.state != "there"
+
+
+def test_percentiles_are_among_known_documents_each_against_the_others_but_not_its_copies():
+    known = documents(*["east", "EAST", "between", "north"] * 8, prefix="k")
+    found = novelty(documents("west", "east"), known, embedder=Lowered(Compass()))
+    # east and its copies: between at 0.6 -> 0.4; between: north at 0.8 -> 0.2; north: between -> 0.2.
+    assert found.own["mean"] == pytest.approx([0.2] * 16 + [0.4] * 16)
+    assert (found.compared, found.compared_documents) == (32, 32)
+    assert [one.percentile for one in found.documents] == [100.0, 0.0]
+    assert found.own["lexical"] == [1.0] * 32
+    assert found.documents[0].lexical_percentile == 50.0
+    assert found.notes == []
+
+
+@pytest.mark.parametrize("known", [29, 30])
+def test_nothing_is_near_among_fewer_than_thirty_known_documents(known):
+    added = documents("word0 word1 word2 word3 word4 other", "quite another matter")
+    there = documents(*(f"word{i} word{i + 1} word{i + 2} word{i + 3} word{i + 4}" for i in range(0, 3 * known, 3)),
+                      prefix="k")  # fmt: skip
+    found = novelty([*added, Document("copy", there[5].text)], there, embedder="words")
+    told = " ".join(reports.headline(found).split())
+    if known < 30:
+        assert [one.state for one in found.documents] == ["", "", "there"]
+        assert any("too few known documents to tell what is near: 29 were compared" in note for note in found.notes)
+        assert told.endswith("in the mean, 1 is there already; too few known documents (29) to tell what is near.")
+        assert not any("near:" in more for more in reports.account(found).more)
+    else:
+        assert [one.state for one in found.documents] == ["near", "new", "there"]
+        assert told == "1 of 3 documents is new, 1 is near to a known one, 1 is there already."
+
+
+def test_an_id_that_comes_twice_in_a_list_is_refused_as_it_is_in_a_file():
+    one, two = documents("east", "north"), documents("between", prefix="k")
+    with pytest.raises(BadInput, match="the id `d0` comes twice in the documents to be added"):
+        novelty([*one, one[0]], two, embedder=Compass())
+    with pytest.raises(BadInput, match="the id `k0` comes twice in the documents known"):
+        novelty(one, [*two, *two], embedder=Compass())
+
+
+class Lowered:
+    """Another embedder, deaf to capitals."""
+
+    def __init__(self, inner):
+        self._inner = inner
+        self.name = f"lowered {inner.name}"
+
+    def embed(self, texts):
+        return self._inner.embed([text.lower() for text in texts])
+
+
+def test_the_sample_is_drawn_by_its_seed_in_whole_documents():
+    known = documents(*(f"word{i} number{i % 3} half{i * i % 11}. " * 100 for i in range(30)), prefix="k")
+    made = [novelty(known[:1], known[1:], embedder="words", compared=40, seed=seed) for seed in (0, 0, 1)]
+    assert made[0].compared <= 40 < made[0].known_chunks
+    assert made[0].compared % made[0].compared_documents == 0
+    assert made[0].own == made[1].own
+    assert made[0].own != made[2].own
+
+
+def test_one_known_text_has_no_others_to_be_compared_with():
+    found = novelty(documents("north"), documents("east", "east", prefix="k"), embedder=Compass())
+    assert math.isnan(found.documents[0].percentile)
+    assert found.documents[0].state == ""
+    assert any("single text" in note for note in found.notes)
+
+
+VECTORS = st.integers(1, 6).flatmap(
+    lambda d: st.tuples(
+        st.lists(st.lists(st.integers(-3, 3), min_size=d, max_size=d), min_size=1, max_size=12),
+        st.lists(st.lists(st.integers(-3, 3), min_size=d, max_size=d), min_size=1, max_size=12),
+    )
+)
+
+
+def by_brute_force(chunks, known):
+    ours, theirs = np.asarray(chunks, np.float64), np.asarray(known, np.float64)
+    lengths = np.linalg.norm(ours, axis=1)[:, None] * np.linalg.norm(theirs, axis=1)[None]
+    return np.divide(ours @ theirs.T, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+
+
+@given(VECTORS)
+def test_the_nearest_are_those_of_brute_force(both):
+    chunks, known = (np.array(one, np.float32) for one in both)
+    near = nearest_known(chunks, known, 3)
+    wanted = np.sort(by_brute_force(chunks, known), axis=1)[:, ::-1][:, :3]
+    some = np.any(chunks, axis=1)
+    assert near.similarities[some] == pytest.approx(wanted[some], abs=1e-12)
+    assert np.isnan(near.similarities[~some]).all()
+
+
+@given(VECTORS, st.integers(1, 4))
+def test_others_are_those_of_brute_force_too(both, group):
+    known = np.array(both[0] * 3, np.float32)
+    rows = np.arange(len(known))
+    classes = rows // group
+    own = [np.flatnonzero(classes == one) for one in classes]
+    table = by_brute_force(known, known)
+    table[classes[:, None] == classes[None]] = -9
+    wanted = np.where(np.any(known, axis=1) & (table.max(axis=1) > -9), table.max(axis=1), np.nan)
+    assert nearest_others(known, rows, own) == pytest.approx(wanted, abs=1e-12, nan_ok=True)
+
+
+def test_a_large_search_is_exactly_brute_force():
+    rng = np.random.default_rng(3)
+    known = rng.standard_normal((20_000, 24)).astype(np.float32)
+    chunks = np.concatenate([rng.standard_normal((300, 24)).astype(np.float32), known[:20] * 3])
+    near = nearest_known(chunks, known)
+    table = by_brute_force(chunks, known)
+    assert near.places[:, 0].tolist() == table.argmax(axis=1).tolist()
+    assert near.similarities[:, 0] == pytest.approx(table.max(axis=1), abs=1e-12)
+    assert (near.similarities[300:, 0] == 1.0).all()
+
+
+def test_a_batch_is_chosen_one_by_one_as_if_each_were_known():
+    rng = np.random.default_rng(5)
+    known, new = rng.standard_normal((50, 8)).astype(np.float32), rng.standard_normal((9, 8)).astype(np.float32)
+    highest = nearest_known(new, known).similarities[:, 0]
+    both = nearest_known(new, np.concatenate([known, new[:3]])).similarities[:, 0]
+    assert raised(highest, new, new[:3]) == pytest.approx(both)
+    assert raised(highest, new, new[:0]) == pytest.approx(highest)
+
+
+def test_vectors_of_different_lengths_are_not_compared():
+    with pytest.raises(Incomparable, match="2 dimensions are held against known ones of 3"):
+        nearest_known(np.ones((1, 2), np.float32), np.ones((1, 3), np.float32))
+
+
+WORDS = st.lists(st.sampled_from(["red", "green", "fox", "dog", "runs", "sleeps"]), max_size=12).map(" ".join)
+
+
+@settings(max_examples=20)
+@given(st.lists(WORDS, min_size=1, max_size=4), st.lists(WORDS, max_size=5), st.lists(WORDS, max_size=3))
+def test_knowing_more_never_makes_anything_newer(new, known, more):
+    added, there = documents(*new), documents(*known, prefix="k")
+    before = novelty(added, there, embedder="words", compared=0)
+    after = novelty(added, [*there, *documents(*more, prefix="m")], embedder="words", compared=0)
+    for one, other in zip(figures(before), figures(after), strict=True):
+        assert all(math.isnan(b) or b <= a + 1e-12 for a, b in zip(one, other, strict=True))
+
+
+@settings(max_examples=20)
+@given(st.lists(WORDS.filter(str.strip), min_size=1, max_size=5), st.randoms(use_true_random=False))
+def test_a_copy_is_not_new_and_order_does_not_matter(texts, random):
+    known = documents(*texts, prefix="k")
+    mixed = random.sample(known, len(known))
+    found = novelty(documents(*texts), mixed, embedder="words")
+    assert figures(found) == [(0.0, 0.0, 0.0)] * len(texts)
+    assert {one.state for one in found.documents} == {"there"}
+    backwards = novelty(documents(*texts)[::-1], known, embedder="words")
+    assert [one.mean for one in backwards.documents] == [one.mean for one in found.documents][::-1]
+
+
+@given(st.lists(WORDS, min_size=1, max_size=4), st.lists(WORDS, max_size=6))
+def test_containment_is_that_of_sets(new, known):
+    added, there = documents(*new), documents(*known, prefix="k")
+    found, own = contained(added, there, np.arange(len(there)), np.arange(len(there)))
+    sets = [shingles(text) for text in known]
+    for i, text in enumerate(new):
+        mine = shingles(text)
+        if not mine:
+            assert math.isnan(found.new[i])
+            continue
+        assert found.new[i] == pytest.approx(len(mine - frozenset().union(*sets)) / len(mine))
+        assert found.best[i] == pytest.approx(max([len(mine & one) for one in sets], default=0) / len(mine))
+    for i, mine in enumerate(sets):
+        others = frozenset().union(*(one for j, one in enumerate(sets) if j != i))
+        assert own[i] == pytest.approx(len(mine - others) / len(mine) if mine else math.nan, nan_ok=True)
+
+
+@example(texts=["\u3260"], size=1)
+@given(texts=st.lists(st.text(max_size=60), max_size=4), size=st.integers(1, 20))
+def test_chunks_cover_every_text_and_are_no_longer_than_told(texts, size):
+    given_documents = documents(*texts)
+    found = cut(given_documents, size)
+    covered = [set() for _ in texts]
+    for place in range(len(found)):
+        assert 0 < len(found.text(place)) <= size
+        covered[found.owner[place]].update(range(found.start[place], found.end[place]))
+    for text, places in zip(texts, covered, strict=True):
+        assert not words(" ".join(char for i, char in enumerate(text) if i not in places))
+
+
+def test_half_a_character_does_not_stop_it():
+    found = novelty(documents("east \ud800 north"), documents("east", prefix="k"), embedder=Compass())
+    assert found.documents[0].chunks == 1
+    assert "\ufffd" in found.documents[0].nearest[0].text
+    assert json.loads(registry.as_json(found))["documents"][0]["chunks"] == 1
+
+
+def test_many_vectors_are_kept_in_a_file_and_are_the_same(monkeypatch):
+    chunks = cut(documents(*(f"east {'north ' * (i % 5)}" for i in range(50))))
+    plain = embedded(chunks, Compass())
+    monkeypatch.setattr(chunks_module, "IN_MEMORY", 10)
+    kept = embedded(chunks, Compass())
+    assert isinstance(kept, np.memmap)
+    assert np.array_equal(plain, kept)
+
+
+def test_percentiles_take_half_of_what_is_equal():
+    assert percentiles(np.array([0.5]), np.array([0.5, 0.5, 0.7, 0.9])).tolist() == [25.0]
+    assert math.isnan(percentiles(np.array([0.5]), np.zeros(0))[0])
+    assert math.isnan(percentiles(np.array([0.5]), np.array([math.nan]))[0])
+
+
+def test_means_are_over_chunks_that_have_a_value():
+    values = novelties(np.array([0.5, 1.0, np.nan, -1.0]))
+    assert means(values, np.array([0, 0, 0, 1]), 3)[:2] == pytest.approx([0.25, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"size": 0}, "chunks of 0"),
+        ({"overlap": 1000}, "share 1000"),
+        ({"beside": 0}, "0 beside"),
+        ({"compared": -1}, "-1"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(how, words):
+    with pytest.raises(BadInput, match=words):
+        novelty(documents("east"), documents("east"), embedder=Compass(), **how)
+
+
+def test_embedders_that_miscount_or_give_no_numbers_are_refused():
+    class Short(Compass):
+        def embed(self, texts):
+            return super().embed(texts)[:-1]
+
+    class Broken(Compass):
+        def embed(self, texts):
+            return super().embed(texts) * np.float32(np.nan)
+
+    for embedder, said in ((Short(), "gave an array"), (Broken(), "not finite")):
+        with pytest.raises(BadInput, match=said):
+            novelty(documents("east"), documents("east"), embedder=embedder)
+    with pytest.raises(BadInput, match="no documents"):
+        novelty([], documents("east"), embedder=Compass())
+
+
+KNOWN = documents("we found that garlic lowers blood pressure", "ships do not come in winter", prefix="k")
+
+
+def literal(added, known=KNOWN, **more):
+    return novelty(documents(*added), known, embedder="words", chat=Scripted(literal_judge.answer), **more)
+
+
+def test_claims_are_new_known_or_conflicting_by_hand():
+    found = literal(["garlic lowers blood pressure and it is cheap.", "ships do come in winter."], beside=2)
+    first, second = found.documents
+    assert [(one.text, one.state, one.by) for one in first.claims] == [
+        ("garlic lowers blood pressure", "known", ("k0",)),
+        ("it is cheap", "new", ()),
+    ]
+    assert [(one.state, one.by) for one in second.claims] == [("conflicting", ("k1",))]
+    assert reports.headline(found).endswith("of 3 claims 1 is new, 1 is known, 1 is conflicting.")
+
+
+def test_a_judge_sees_the_contradiction_that_vectors_do_not():
+    pytest.importorskip("wordllama")
+
+    def knows_opposites(messages, schema):
+        """The literal judge, but that what raises does not lower."""
+        said = json.loads(literal_judge.answer(messages, schema))
+        for entry in said.get("of_answer", ()):
+            if not entry["supported_by"]:
+                entry["contradicted_by"] = ["k1"]
+        return json.dumps(said)
+
+    said = "A daily dose of aged garlic extract {} systolic blood pressure in adults with mild hypertension."
+    known = documents(said.format("lowers"), prefix="k")
+    found = novelty(documents(said.format("raises")), known, chat=Scripted(knows_opposites))
+    (one,) = found.documents
+    assert one.nearest[0].similarity > 0.94
+    assert [(claim.state, claim.by) for claim in one.claims] == [("conflicting", ("k0",))]
+
+
+def test_what_the_judge_does_not_say_is_unscored_and_nothing_else():
+    silent = Scripted(lambda messages, schema: "I would rather not.")
+    found = novelty(documents("garlic is cheap."), KNOWN, embedder="words", chat=silent)
+    (claim,) = found.documents[0].claims
+    assert claim.state == "unscored"
+    assert claim.why.startswith("it was not taken apart")
+
+    def mute_on_support(messages, schema):
+        return literal_judge.answer(messages, schema) if "List the claims" in messages[1]["content"] else "no"
+
+    found = novelty(documents("garlic is cheap."), KNOWN, embedder="words", chat=Scripted(mute_on_support))
+    assert [one.state for one in found.documents[0].claims] == ["unscored"]
+    assert found.documents[0].claims[0].why
+
+
+def test_to_somebody_who_knows_nothing_every_claim_is_new():
+    found = literal(["garlic is cheap."], known=[])
+    assert [(one.text, one.state) for one in found.documents[0].claims] == [("garlic is cheap", "new")]
+
+
+def test_what_the_judge_said_is_kept_and_an_estimate_asks_nothing(tmp_path):
+    asked = []
+
+    def counted(messages, schema):
+        asked.append(1)
+        return literal_judge.answer(messages, schema)
+
+    chat = Scripted(counted)
+    how = {"embedder": "words", "chat": chat, "folder": tmp_path / "replies"}
+    estimate = novelty_estimate(documents("garlic is cheap."), KNOWN, **how)
+    assert {one.step: one.calls for one in estimate} == {"claims": 1, "support": 1}
+    assert not asked
+    first = novelty(documents("garlic is cheap."), KNOWN, **how)
+    assert len(asked) == 2
+    again = novelty(documents("garlic is cheap."), KNOWN, **how)
+    assert len(asked) == 2
+    assert again.documents[0].claims == first.documents[0].claims
+    assert novelty_estimate(documents("garlic is cheap."), KNOWN, **how) == []
+
+
+def test_the_lexical_judge_asks_nobody_and_says_what_it_is():
+    found = novelty(documents("Garlic lowers blood pressure."), KNOWN, embedder="words", chat="lexical")
+    assert [one.state for one in found.documents[0].claims] == ["known"]
+    assert any("lexical judge" in note for note in found.notes)
+    assert novelty_estimate(documents("x"), KNOWN, embedder="words", chat="lexical") == []
+
+
+def test_known_vectors_may_be_a_file(tmp_path):
+    path = tmp_path / "known.npy"
+    np.save(path, np.array([[0, 1], [3, 4], [1, 1]], np.float32))
+    found = novelty(documents("east"), str(path), embedder=Compass())
+    (one,) = found.documents
+    assert one.mean == pytest.approx(1 - math.sqrt(0.5))
+    assert one.nearest[0].document == "row 2"
+    assert math.isnan(one.lexical)
+    assert found.compared_documents == 3
+    assert any("only vectors" in note for note in found.notes)
+    with pytest.raises(MissingEvidence, match="held against texts"):
+        novelty(documents("east"), str(path), embedder=Compass(), chat="lexical")
+    np.save(path, np.ones((2, 3), np.float32))
+    with pytest.raises(Incomparable, match="dimensions"):
+        novelty(documents("east"), str(path), embedder=Compass())
+
+
+def test_what_gain_starts_from_is_what_novelty_counts():
+    added, known = documents("east between", "north"), documents("east", prefix="k")
+    found = measure(added, known, embedder=Compass(), size=8)
+    counted = novelty(added, known, embedder=Compass(), size=8)
+    by_document = means(novelties(found.highest), found.chunks.owner, 2)
+    assert by_document.tolist() == [one.mean for one in counted.documents]
+
+
+def test_cli_names_files_of_a_folder_that_are_not_documents(tmp_path):
+    for name in ("new", "old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text(f"{name} text about bees and honey")
+    (tmp_path / "new" / "scan.pdf").write_text("%PDF")
+    (tmp_path / "new" / ".hidden").write_text("x")
+    note = "note: new: 1 file was not read (scan.pdf); only .txt and .md files are documents"
+    for args in (["novelty", "new", "--known", "old"], ["tokenizers", "new"], ["graph", "new"]):
+        done = forked(["-m", "ragauge", *args], tmp_path)
+        assert note in done.stderr.splitlines(), (args, done.stderr)
+    clean = forked(["-m", "ragauge", "novelty", "old", "--known", "old"], tmp_path)
+    assert "not read" not in clean.stderr
+
+
+def test_documents_are_taken_as_people_have_them(tmp_path):
+    (tmp_path / "pages" / "deep").mkdir(parents=True)
+    (tmp_path / "pages" / "a.txt").write_text("one")
+    (tmp_path / "pages" / "deep" / "b.md").write_text("two")
+    (tmp_path / "c.jsonl").write_text('{"_id": "c", "title": "T", "text": "three"}\n')
+    assert [(one.id, one.text) for one in documents_of(tmp_path / "pages")] == [("a.txt", "one"), ("deep/b.md", "two")]
+    assert [one.id for one in documents_of(str(tmp_path / "pages" / "a.txt"))] == ["a.txt"]
+    assert [one.whole for one in documents_of(tmp_path / "c.jsonl")] == ["T three"]
+    assert documents_of([{"id": 1, "text": "four"}]) == [Document("1", "four")]
+    about = {"links": ["b"], "year": 3}
+    assert documents_of([{"_id": "a", "title": "T", "text": "five", "metadata": about}]) == [
+        Document("a", "five", "T", about)
+    ]
+    assert documents_of([{"id": "a", "text": "six", "metadata": None}]) == [Document("a", "six")]
+    with pytest.raises(BadInput, match=r"metadata of document `a` must be a mapping, got 'links'"):
+        documents_of([{"id": "a", "text": "seven", "metadata": "links"}])
+    assert len(documents_of("synthetic:needles(documents=50, queries=5)")) == 50
+    (tmp_path / "bad.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(BadInput, match="no UTF-8"):
+        documents_of(tmp_path / "bad.txt")
+    with pytest.raises(BadInput, match="not a document"):
+        documents_of(["text"])
+
+
+def told():
+    return literal(["garlic lowers blood pressure and [bold]it[/bold] is cheap.", "ships do come in winter.", ""])
+
+
+def test_every_form_tells_the_same_and_json_is_read_again(tmp_path):
+    found = told()
+    registry.write(found, [str(tmp_path / f"a{ending}") for ending in (".html", ".md", ".json", ".csv")])
+    read = registry.read(tmp_path / "a.json")[0]
+    assert registry.as_json(read) == registry.as_json(found)
+    assert (tmp_path / "a.csv").read_text().count("\n") == 4
+    page, markdown = (tmp_path / "a.html").read_text(), (tmp_path / "a.md").read_text()
+    for text in (page, markdown):
+        assert "garlic lowers blood pressure" in text
+        assert "it has no words" in text
+    rows = [line.split(",") for line in reports.csv(found).splitlines()]
+    assert rows[0][:3] == ["document", "chunks", "mean"]
+    assert rows[3][:3] == ["d2", "0", ""]
+
+
+def test_many_documents_are_shown_from_both_ends_and_all_on_pages():
+    one = told()
+    many = replace(one, documents=[replace(one.documents[0], id=f"n{i}", mean=i / 100) for i in range(50)])
+    account = reports.account(many)
+    shown = [part for part in account.parts if not part.long]
+    assert [len(rows.rows) for rows in shown[0].rows] == [10, 10]
+    assert shown[0].rows[0].rows[0][0] == "n49"
+    assert any(part.long and len(part.rows[0].rows) == 50 for part in account.parts)
+    _, without = report.tables(account, 80)
+    assert "mean" not in without
+
+
+def test_the_chart_has_a_bar_for_known_and_a_line_for_new_documents():
+    pytest.importorskip("altair")
+    known = documents(*(f"word{i} of many words{i % 7} here" for i in range(40)), prefix="k")
+    found = novelty(documents("word3 of few", "something else"), known, embedder="words")
+    (drawing,) = reports.account(found).parts[0].charts.values()
+    assert len(drawing.panels) == 3
+    bars, lines = drawing.panels[0].spec["layer"]
+    assert sum(row["count"] for row in bars["data"]["values"]) == 40
+    assert len(lines["data"]["values"]) == 2
+    assert "known" in drawing.alt
+    assert "every line is a new document" in drawing.caption
+
+
+def test_many_new_documents_are_strokes_below_the_bars_and_hide_none_of_them():
+    pytest.importorskip("altair")
+    known = documents(*(f"word{i} of many words{i % 7} here" for i in range(40)), prefix="k")
+    found = novelty(documents(*(f"word{i} of few" for i in range(30))), known, embedder="words")
+    (drawing,) = reports.account(found).parts[0].charts.values()
+    assert "every stroke below the bars is a new document" in drawing.caption
+    for panel in drawing.panels:
+        bars, strokes = panel.spec["layer"]
+        assert bars["encoding"]["y2"]["datum"] == 0
+        assert max(strokes["encoding"][name]["datum"] for name in ("y", "y2")) < 0
+        assert len(strokes["data"]["values"]) == 30
+
+
+def test_the_words_for_the_navigation_of_the_page_begin_with_a_capital():
+    found = novelty(documents("east", "north", " "), documents("east", prefix="k"), embedder=Compass())
+    assert all(part.short[0].isupper() for part in reports.account(found).parts)
+
+
+def called(*arguments):
+    return CliRunner().invoke(command_line(), ["novelty", *map(str, arguments)])
+
+
+def test_the_command_line_says_it_in_every_way(tmp_path):
+    new, known = tmp_path / "new", tmp_path / "known.jsonl"
+    new.mkdir()
+    (new / "a.txt").write_text("Garlic lowers blood pressure.")
+    (new / "b.txt").write_text("Ships sail.")
+    known.write_text("".join(json.dumps({"_id": one.id, "text": one.text}) + "\n" for one in KNOWN))
+    common = (new, "--known", known, "--embedder", "words")
+    shown = called(*common, "--chat", "lexical", "-o", tmp_path / "a.html")
+    assert shown.exit_code == 0
+    assert "a.txt" in shown.stdout
+    assert "What no known document says" in shown.stdout
+    assert "note: " in shown.stderr
+    assert (tmp_path / "a.html").is_file()
+    data = json.loads(called(*common, "--json").stdout)
+    assert data["schema"] == "ragauge-novelty/1"
+    assert [one["id"] for one in data["documents"]] == ["a.txt", "b.txt"]
+    assert called(*common, "--csv").stdout.startswith("document,chunks,mean")
+    dry = called(*common, "--chat", "lexical", "--dry-run")
+    assert (dry.exit_code, dry.stdout) == (0, "")
+    assert "nothing was asked" in dry.stderr
+
+
+def test_the_command_line_refuses_what_makes_no_sense(tmp_path):
+    (tmp_path / "a.txt").write_text("text")
+    lone = called(tmp_path / "a.txt", "--known", "synthetic:needles", "--dry-run")
+    assert isinstance(lone.exception, BadInput)
+    assert "no judge" in str(lone.exception)
+    assert isinstance(called(tmp_path / "nothing.jsonl", "--known", tmp_path / "a.txt").exception, BadInput)
+
+
+def test_public_names():
+    assert ragauge.novelty is novelty
+    assert ragauge.Novelty.__name__ == "Novelty"
+
+
+def test_held_out_documents_of_a_real_corpus_stand_evenly_among_its_own(shared):
+    from ragauge.datasets import load
+
+    corpus = list(load(shared("scifact")).documents)
+    held, rest = corpus[::26], [one for i, one in enumerate(corpus) if i % 26]
+    found = novelty(held, rest, embedder="words(dimensions=256)", compared=1000)
+    ranks = np.array([one.percentile for one in found.documents])
+    assert 40 < np.nanmean(ranks) < 60
+    assert 0.15 < (ranks < 25).mean() < 0.35
+    copies = novelty(corpus[:5], corpus, embedder="words(dimensions=256)", compared=0)
+    assert [(one.mean, one.state) for one in copies.documents] == [(0.0, "there")] * 5
+
+
+# Large documents: the work grows with their size, not with its square.
+
+
+class Recorded:
+    """A splitter that records the lengths of the texts that it splits."""
+
+    def __init__(self, splitter):
+        self.splitter, self.lengths = splitter, []
+
+    def chunk_indices(self, text):
+        self.lengths.append(len(text))
+        return self.splitter.chunk_indices(text)
+
+
+@given(
+    st.lists(st.sampled_from(["one", "two. ", "three\n", "\n\n", "four! ", "a" * 30, " ", "漢字。"]), max_size=800),
+    st.sampled_from([20, 60]),
+    st.sampled_from([0, 5]),
+)
+def test_split_long_gives_the_chunks_of_the_whole_text(words, size, overlap):
+    from semantic_text_splitter import TextSplitter
+
+    text = " ".join(words)
+    splitter = Recorded(TextSplitter(size, overlap=overlap))
+    assert _split_long(splitter, text, 10 * size) == splitter.splitter.chunk_indices(text)
+    assert max(splitter.lengths) <= 10 * size
+
+
+def test_cut_large_document_has_the_chunks_of_the_splitter():
+    from semantic_text_splitter import TextSplitter
+
+    text = "".join(f"Sentence number {n} has some words. " for n in range(6000))
+    documents = [Document("small", "One. Two."), Document("large", text, "A title"), Document("last", "Three.")]
+    found = cut(documents)
+    assert len(text) > 2 * WINDOW
+    large = [found.text(i) for i in range(len(found)) if found.name(i) == "large"]
+    assert large == TextSplitter(1000).chunks(f"A title {text}")
+    assert [found.text(0), found.text(len(found) - 1)] == ["One. Two.", "Three."]
+
+
+def test_nearest_others_of_large_documents_searches_few_neighbours(monkeypatch):
+    asked = []
+
+    def recorded(base, queries, k, metric, **more):
+        asked.append(k)
+        return nearest(base, queries, k, metric, **more)
+
+    monkeypatch.setattr(chunks, "nearest", recorded)
+    known = np.random.default_rng(0).normal(size=(700, 8)).astype(np.float32)
+    owner = np.repeat([0, 1, 2, 3], [400, 200, 99, 1])
+    rows = np.arange(0, 700, 7)
+    own = [np.flatnonzero(owner == owner[row]) for row in rows]
+    unit = known.astype(np.float64) / np.linalg.norm(known.astype(np.float64), axis=1, keepdims=True)
+    cosines = unit @ unit.T
+    wanted = [cosines[row][owner != owner[row]].max() for row in rows]
+    assert nearest_others(known, rows, own) == pytest.approx(wanted, abs=1e-12)
+    assert max(asked) <= 2 * MAX_OWN
+    assert np.isnan(nearest_others(known[:400], rows[:5], [np.arange(400)] * 5)).all()

@@ -1,0 +1,719 @@
+"""Measures of answers: worked by hand, against ragas's own counting, over random verdicts; and that none fails open."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.core.samples import (
+    ASKS,
+    TOGETHER,
+    Claim,
+    Question,
+    Sample,
+    Support,
+    Unscored,
+    Usefulness,
+    Verdicts,
+    cited,
+    cited_by,
+)
+from ragauge.measures.answers import ANSWERS, MAIN, asks, parse, parse_all, score
+from ragauge.measures.conventions import PRESETS
+
+EVERYTHING = [*ANSWERS, "noise_sensitivity(chunks=relevant)", "noise_sensitivity(chunks=irrelevant)"]
+OF_CLAIMS = [name for name in EVERYTHING if name not in ("context_precision", "answer_relevance")]
+TOWER = Sample(
+    "tower",
+    "When was the tower begun, and where?",
+    answer="It was begun in 1887 [1], in Rome [2], by Eiffel.",
+    contexts=("It was begun in 1887.", "Rome is old.", "It stands in Paris."),
+    reference="It was begun in 1887 in Paris.",
+)
+SAID = Verdicts(
+    "tower",
+    ASKS,
+    {
+        "answer": [
+            Claim("a1", "begun in 1887", 1, (1, 2)),
+            Claim("a2", "in Rome", 1, (1, 2)),
+            Claim("a3", "by Eiffel", 1, (1, 2)),
+            Claim("a4", "it is old", 1, (1, 2)),
+        ],
+        "reference": [Claim("r1", "begun in 1887", 1), Claim("r2", "in Paris", 1)],
+    },
+    {
+        "a1": Support(("k1", "reference"), probability=0.9),
+        "a2": Support((), ("k3",), probability=0.1),
+        "a3": Support((), probability=0.2),
+        "a4": Support(("k2",), ("k3",), probability=0.6),
+        "r1": Support(("k1", "answer")),
+        "r2": Support(("k3",)),
+    },
+    {"k1": Usefulness(True), "k2": Usefulness(False), "k3": Usefulness(True)},
+    [Question("When was it begun?", 0.8), Question("Who built it?", 0.4)],
+    refusal=False,
+)
+
+
+def without_chunks(said):
+    """The same verdicts, but no chunk bears anything out."""
+    kept = {n: Support(tuple(source for source in one.by if source[0] != "k")) for n, one in said.support.items()}
+    return replace(said, support=kept, useful={})
+
+
+def value(name, sample=TOWER, said=SAID, convention="default"):
+    """The value of one sample; or why it has none."""
+    scores = score([sample], {} if said is None else {sample.id: said}, [name], convention)
+    return scores.unscored[name].get(sample.id, scores.means[name])
+
+
+# Worked by hand
+
+
+@pytest.mark.parametrize(
+    ("name", "by_hand"),
+    [
+        ("faithfulness", 2 / 4),  # a1, a4
+        ("faithfulness(by=probability)", (0.9 + 0.1 + 0.2 + 0.6) / 4),
+        ("context_precision", (1 / 1 + 2 / 3) / 2),
+        ("context_precision@1", 1.0),
+        ("context_precision@2", 1.0),
+        ("context_recall", 2 / 2),
+        ("context_recall@1", 1 / 2),
+        ("context_recall@2", 1 / 2),
+        ("context_recall@9", 2 / 2),
+        ("answer_relevance", 0.6),
+        ("claim_precision", 1 / 4),  # a1
+        ("claim_recall", 1 / 2),  # r1
+        ("claim_f1", 2 * (1 / 4) * (1 / 2) / (3 / 4)),
+        ("context_utilisation", 1 / 2),  # the contexts have both, the answer says one
+        ("noise_sensitivity", 1 / 4),  # a4
+        ("noise_sensitivity(chunks=relevant)", 0.0),
+        ("noise_sensitivity(chunks=irrelevant)", 1 / 4),  # k2 bears nothing of the reference out
+        ("hallucination", 2 / 4),  # a2, a3
+        ("self_knowledge", 0.0),
+        ("contradiction", 1 / 4),  # a2; a4 has a chunk on its side
+        ("citation_recall", 2 / 4),  # a1, a4
+        ("citation_precision", 2 / 8),  # a1 by 1, a4 by 2
+    ],
+)
+def test_each_measure_is_what_it_is_by_hand(name, by_hand):
+    assert value(name) == pytest.approx(by_hand, abs=1e-12)
+
+
+def test_a_claim_f1_of_nothing_right_is_zero():
+    wrong = {name: Support(()) for name in SAID.support}
+    assert value("claim_f1", said=replace(SAID, support=wrong)) == 0.0
+
+
+def test_no_useful_chunk_is_a_precision_of_zero():
+    assert value("context_precision", said=replace(SAID, useful={k: Usefulness(False) for k in SAID.useful})) == 0.0
+
+
+def test_a_mean_cosine_is_cut_to_what_a_share_can_be():
+    assert value("answer_relevance", said=replace(SAID, questions=[Question("?", -0.4)])) == 0.0
+    assert value("answer_relevance", said=replace(SAID, questions=[Question("?", 1.0000002)])) == 1.0
+
+
+def test_an_answer_without_citations_has_no_recall_of_them_and_no_precision():
+    bare = {**SAID.claims, "answer": [one._replace(cites=()) for one in SAID.claims["answer"]]}
+    assert value("citation_recall", said=replace(SAID, claims=bare)) == 0.0
+    assert value("citation_precision", said=replace(SAID, claims=bare)) == "the answer cites nothing"
+
+
+def test_a_citation_of_a_chunk_that_is_not_there_does_not_hold():
+    astray = {**SAID.claims, "answer": [Claim("a1", "begun in 1887", 1, (1, 9))]}
+    assert value("citation_precision", said=replace(SAID, claims=astray)) == 0.5
+
+
+def test_means_are_over_the_scored_samples_and_say_which_are_better_low():
+    other = replace(TOWER, id="other")
+    missing = replace(SAID, sample="other", unscored={"support a3": Unscored("the reply was cut off")})
+    scores = score([TOWER, other], {"tower": SAID, "other": missing}, ["hallucination", "context_precision"], judge="J")
+    assert scores.means["hallucination_rate"] == 0.5
+    assert scores.n["hallucination"] == 1
+    assert scores.n["context_precision"] == 2
+    assert scores.unscored["hallucination"] == {"other": "1 of 4 claims has no verdict: the reply was cut off"}
+    assert scores.lower_is_better == {"hallucination"}
+    assert (scores.judge, scores.convention, scores.queries) == ("J", "default", ["tower", "other"])
+
+
+def test_the_mean_of_nothing_is_no_number():
+    scores = score([TOWER], {}, ["faithfulness"])
+    assert math.isnan(scores.means["faithfulness"])
+    assert scores.n["faithfulness"] == 0
+    assert scores.unscored["faithfulness"] == {"tower": "the claims of the answer are not known: it was not judged"}
+
+
+# Against the code of others
+
+# By ragas 0.4.3 (with langchain-community<0.4, else it does not import): _compute_score of Faithfulness, ContextRecall
+# and NoiseSensitivity, _calculate_average_precision of LLMContextPrecisionWithReference.
+RAGAS = [
+    ("0101 1011 1110", "1100 0101", "011", "0100", 1.0, 0.5, 1.0, 0.333333, 0.0),
+    ("0 0 1", "0", "010", "1", 0.333333, 1.0, 0.0, 0.0, 0.333333),
+    ("0 0", "0 0", "10", "0", 0.0, 0.0, 0.0, 0.0, 0.0),
+    ("1000 0100", "0100 1010 0001 1011", "11", "1011", 1.0, 0.805556, 1.0, 0.0, 0.0),
+    ("0111 0011 1110", "1111 0000", "001", "0011", 1.0, 0.416667, 0.5, 0.666667, 0.0),
+    ("1111", "1111 1110 0111 1100", "1", "1011", 1.0, 0.805556, 1.0, 0.0, 0.0),
+]
+
+
+def case(by_answer, by_reference, right, said, useful):
+    """A sample and its verdicts from tables of 0 and 1: claims by chunks, and claims by the other text."""
+    n = len(useful)
+    sample = Sample("s", "?", "an answer", tuple(f"chunk {i}" for i in range(n)), "a reference")
+    claims = {
+        "answer": [Claim(f"a{i}", "", 1, ()) for i in range(1, len(by_answer) + 1)],
+        "reference": [Claim(f"r{i}", "", 1) for i in range(1, len(by_reference) + 1)],
+    }
+    support = {}
+    for mark, rows, others, name in (("a", by_answer, right, "reference"), ("r", by_reference, said, "answer")):
+        for i, (row, other) in enumerate(zip(rows, others, strict=True), 1):
+            by = [f"k{j}" for j, held in enumerate(row, 1) if held] + ([name] if other else [])
+            support[f"{mark}{i}"] = Support(tuple(by))
+    chunks = {f"k{j}": Usefulness(bool(one)) for j, one in enumerate(useful, 1)}
+    return sample, Verdicts("s", ASKS, claims, support, chunks, [Question("?", 0.5)], refusal=False)
+
+
+@pytest.mark.parametrize("row", RAGAS, ids=range(len(RAGAS)))
+def test_counts_are_those_of_ragas(row):
+    by_answer, by_reference = ([[int(bit) for bit in one] for one in part.split()] for part in row[:2])
+    right, useful = ([int(bit) for bit in part] for part in row[2:4])
+    sample, said = case(by_answer, by_reference, right, [0] * len(by_reference), useful)
+    names = ["faithfulness", "context_precision", "context_recall"]
+    names += ["noise_sensitivity_relevant", "noise_sensitivity_in_irrelevant"]
+    means = score([sample], {"s": said}, names).means
+    assert [means[name] for name in names] == pytest.approx(row[4:], abs=1e-6)
+
+
+def tables(most=4):
+    """Random verdicts: who bears out which of a few claims."""
+    bit = st.integers(0, 1)
+
+    def sized(shape):
+        n_a, n_r, n_k = shape
+        rows = lambda n: st.lists(st.lists(bit, min_size=n_k, max_size=n_k), min_size=n, max_size=n)  # noqa: E731
+        line = lambda n: st.lists(bit, min_size=n, max_size=n)  # noqa: E731
+        return st.tuples(rows(n_a), rows(n_r), line(n_a), line(n_r), line(n_k))
+
+    size = st.integers(1, most)
+    return st.tuples(size, size, size).flatmap(sized)
+
+
+@given(tables())
+def test_counts_are_those_of_boolean_arrays(table):
+    """RAGChecker's formulas (Ru et al. 2024), over arrays."""
+    by_answer, by_reference, right, said, useful = (np.array(part, bool) for part in table)
+    held, told = by_answer.any(axis=1), by_reference.any(axis=1)
+    relevant = by_reference.any(axis=0)
+    from_relevant = (by_answer & relevant).any(axis=1)
+    precision, recall = right.mean(), said.mean()
+    ranks = np.arange(1, len(useful) + 1)
+    expected = {
+        "faithfulness": held.mean(),
+        "context_precision": (np.cumsum(useful) / ranks * useful).sum() / max(useful.sum(), 1),
+        "context_recall": told.mean(),
+        "claim_precision": precision,
+        "claim_recall": recall,
+        "claim_f1": 2 * precision * recall / (precision + recall) if precision + recall else 0.0,
+        "noise_sensitivity": (held & ~right).mean(),
+        "noise_sensitivity(chunks=relevant)": (from_relevant & ~right).mean(),
+        "noise_sensitivity(chunks=irrelevant)": (held & ~from_relevant & ~right).mean(),
+        "hallucination": (~held & ~right).mean(),
+        "self_knowledge": (~held & right).mean(),
+    }
+    if told.any():
+        expected["context_utilisation"] = (told & said).sum() / told.sum()
+    sample, verdicts = case(*table)
+    scores = score([sample], {"s": verdicts}, [*expected, "context_utilisation"])
+    assert dict(scores.means) | {"context_utilisation": 0} == pytest.approx(expected | {"context_utilisation": 0})
+    if not told.any():
+        assert scores.unscored["context_utilisation"] == {"s": "the contexts bear no claim of the reference out"}
+    else:
+        assert scores.means["context_utilisation"] == pytest.approx(expected["context_utilisation"])
+
+
+# Over random verdicts
+
+
+@given(tables())
+def test_every_value_is_a_share(table):
+    sample, said = case(*table)
+    for name, column in score([sample], {"s": said}, EVERYTHING[:-2]).values.items():
+        assert math.isnan(column[0]) or 0 <= column[0] <= 1, name
+
+
+@given(tables())
+def test_every_claim_is_supported_or_noise_or_knowledge_or_hallucination(table):
+    sample, said = case(*table)
+    means = score([sample], {"s": said}, EVERYTHING).means
+    assert means["hallucination"] <= 1 - means["faithfulness"] + 1e-12
+    assert means["faithfulness"] + means["self_knowledge"] + means["hallucination"] == pytest.approx(1)
+    assert means["claim_precision"] + means["noise_sensitivity"] + means["hallucination"] == pytest.approx(1)
+    split = [means[f"noise_sensitivity(chunks={chunks})"] for chunks in ("relevant", "irrelevant")]
+    assert sum(split) == pytest.approx(means["noise_sensitivity"])
+
+
+@given(tables())
+def test_more_chunks_never_recall_less(table):
+    sample, said = case(*table)
+    names = [f"context_recall@{k}" for k in range(1, 6)]
+    means = score([sample], {"s": said}, names).means
+    values = [means[name] for name in names]
+    assert values == sorted(values)
+    assert values[-1] == score([sample], {"s": said}, ["context_recall"]).means["context_recall"]
+
+
+@given(tables(), st.randoms(use_true_random=False))
+def test_the_order_of_claims_and_of_samples_changes_nothing(table, random):
+    sample, said = case(*table)
+    claims = {text: random.sample(list(found), len(found)) for text, found in said.claims.items()}
+    mixed = replace(said, claims=claims, support=dict(random.sample(list(said.support.items()), len(said.support))))
+    again = replace(sample, id="t")
+    before = score([sample, again], {"s": said, "t": replace(said, sample="t")}, EVERYTHING)
+    after = score([again, sample], {"t": replace(mixed, sample="t"), "s": mixed}, EVERYTHING)
+    assert dict(before.means) == pytest.approx(dict(after.means), nan_ok=True)
+
+
+@given(tables(), st.randoms(use_true_random=False))
+def test_the_order_of_chunks_matters_to_precision_alone(table, random):
+    by_answer, by_reference, right, said, useful = table
+    order = random.sample(range(len(useful)), len(useful))
+    mixed = [[[row[i] for i in order] for row in rows] for rows in (by_answer, by_reference)]
+    one, other = case(*table), case(*mixed, right, said, [useful[i] for i in order])
+    names = [name for name in EVERYTHING if name != "context_precision"]
+    means = [score([sample], {"s": verdicts}, names).means for sample, verdicts in (one, other)]
+    assert dict(means[0]) == pytest.approx(dict(means[1]), nan_ok=True)
+
+
+def parts(said):
+    """Everything that verdicts can lose: what becomes of them without it, and with a reason in its place."""
+    for claim in said.support:
+        left = {name: one for name, one in said.support.items() if name != claim}
+        yield replace(said, support=left)
+        yield replace(said, unscored={f"support {claim}": Unscored("unreadable", "Sure! Here is")})
+    for chunk in said.useful:
+        left = {name: one for name, one in said.useful.items() if name != chunk}
+        yield replace(said, useful=left)
+        yield replace(said, unscored={f"useful {chunk}": Unscored("unreadable")})
+    for text in said.claims:
+        yield replace(said, claims={name: one for name, one in said.claims.items() if name != text})
+        yield replace(said, unscored={f"claims {text}": Unscored("unreadable")})
+    for ask in said.asked:
+        yield replace(said, asked=[one for one in said.asked if one != ask])
+    yield replace(said, questions=())
+    yield replace(said, refusal=None)
+    yield replace(said, unscored={"questions": Unscored("unreadable")})
+
+
+@given(tables(3))
+def test_a_missing_verdict_leaves_a_value_as_it_is_or_leaves_none(table):
+    sample, said = case(*table)
+    names = [*EVERYTHING, "context_precision@1", "context_recall@1"]
+    whole = score([sample], {"s": said}, names)
+    for less in parts(said):
+        found = score([sample], {"s": less}, names)
+        for name in names:
+            if "s" in found.unscored[name]:
+                assert math.isnan(found.means[name])
+                assert found.unscored[name]["s"]
+            else:
+                assert found.means[name] == whole.means[name]
+
+
+def test_each_lost_verdict_is_missed_by_the_measures_that_need_it():
+    """No verdict is so unimportant that nobody notices: the tower has every part, and every measure a value."""
+    assert not any(score([TOWER], {"tower": SAID}, EVERYTHING).unscored.values())
+    for less in parts(SAID):
+        unheld = {"answer", "reference", "cross"} - set(less.asked)
+        if unheld or less.asked == SAID.asked:
+            assert any(score([TOWER], {"tower": less}, EVERYTHING).unscored.values())
+
+
+# What has no value, and why
+
+
+@pytest.mark.parametrize("name", OF_CLAIMS)
+def test_what_was_never_held_against_a_source_is_not_taken_for_unsupported(name):
+    reason = value(name, said=replace(SAID, asked=()))
+    assert isinstance(reason, str)
+    assert "were not held against the" in reason
+
+
+@pytest.mark.parametrize(
+    ("lost", "name", "reason"),
+    [
+        (
+            {"support a3": Unscored("the reply was cut off")},
+            "faithfulness",
+            "1 of 4 claims has no verdict: the reply was cut off",
+        ),
+        (
+            {"support r1": Unscored("x"), "support r2": Unscored("y")},
+            "context_recall",
+            "2 of 2 claims have no verdict: x",
+        ),
+        ({"claims answer": Unscored("no JSON")}, "hallucination", "the claims of the answer are not known: no JSON"),
+        ({"useful k2": Unscored("no JSON")}, "context_precision", "1 of 3 chunks has no verdict: no JSON"),
+        ({"questions": Unscored("no JSON")}, "answer_relevance", "no questions were generated: no JSON"),
+    ],
+)
+def test_a_part_without_a_verdict_is_the_reason(lost, name, reason):
+    assert value(name, said=replace(SAID, unscored=lost)) == reason
+
+
+def test_a_chunk_below_the_cutoff_need_not_be_judged():
+    assert value("context_precision@2", said=replace(SAID, unscored={"useful k3": Unscored("no JSON")})) == 1.0
+
+
+def test_a_judge_that_gives_no_probabilities_has_no_mean_of_them():
+    sure = {**SAID.support, "a4": Support(("k2",))}
+    assert value("faithfulness(by=probability)", said=replace(SAID, support=sure)) == "the judge gives no probabilities"
+    assert value("faithfulness", said=replace(SAID, support=sure)) == 0.5
+
+
+def test_a_source_that_is_none_is_no_verdict():
+    """Verdicts of other samples, or a made-up id, must not count as support."""
+    wrong = {**SAID.support, "a1": Support(("k9",))}
+    reason = value("faithfulness", said=replace(SAID, support=wrong))
+    assert reason == "1 of 4 claims has no verdict: it names k9, which is no source of it"
+
+
+def test_a_text_does_not_bear_out_its_own_claims():
+    wrong = {**SAID.support, "a1": Support(("answer",))}
+    assert "it names answer" in value("claim_precision", said=replace(SAID, support=wrong))
+
+
+JOINT = replace(
+    SAID,
+    support={
+        **SAID.support,
+        "a1": Support(("reference",), together=("k1", "k3")),
+        "a4": Support((), together=("k1", "k2")),
+        "r1": Support(("answer",), together=("k1", "k3")),
+    },
+)
+"""The same, but that it takes two chunks to bear out a1, a4 and r1."""
+
+
+def test_chunks_that_are_needed_together_count_where_all_of_them_are():
+    assert value("faithfulness", said=JOINT) == 0.5  # a1, a4 of four
+    assert [value(f"context_recall@{k}", said=JOINT) for k in (1, 2, 3)] == [0.0, 0.0, 1.0]  # r1: k1, k3; r2: k3
+    assert value("context_recall", said=JOINT) == 1.0
+    assert value("hallucination", said=JOINT) == 0.5  # a2, a3
+    assert value("contradiction", said=JOINT) == 0.25  # a2
+    assert value("context_utilisation", said=JOINT) == 0.5  # the answer says r1 of r1 and r2
+    assert value("noise_sensitivity", said=JOINT) == 0.25  # a4, by k1 and k2
+
+
+def test_wrong_claims_that_need_an_irrelevant_chunk_are_due_to_it():
+    assert value("noise_sensitivity(chunks=relevant)", said=JOINT) == 0.0  # k1 and k3 are, and a4 needs k2
+    assert value("noise_sensitivity(chunks=irrelevant)", said=JOINT) == 0.25
+    both = replace(JOINT, support={**JOINT.support, "a4": Support((), together=("k1", "k3"))})
+    assert value("noise_sensitivity(chunks=relevant)", said=both) == 0.25
+
+
+def test_chunks_that_are_needed_together_must_all_be_cited():
+    """All claims cite k1 and k2: a4 needs just these, a1 needs k3 too."""
+    assert value("citation_recall", said=JOINT) == 0.25
+    assert value("citation_precision", said=JOINT) == 2 / 8
+    three = {"answer": [one._replace(cites=(1, 2, 3)) for one in SAID.claims["answer"]]}
+    cited = replace(JOINT, claims={**SAID.claims, **three})
+    assert value("citation_recall", said=cited) == 0.5
+    assert value("citation_precision", said=cited) == 4 / 12
+
+
+@pytest.mark.parametrize(
+    ("support", "why"),
+    [
+        (Support(("k1",), ("k1",)), "it names k1 both for and against it"),
+        (Support((), ("k1",), together=("k1", "k2")), "it names k1 both for and against it"),
+        (Support(("k1",), together=("k1", "k2")), "it names k1 both alone and only together with others"),
+        (Support((), together=("k1",)), "it names one source together with nothing"),
+        (Support((), together=("k1", "reference")), "it names reference, which is no source of it"),
+        (Support((), together=("k1", TOGETHER)), "it names k*, which is no source of it"),
+    ],
+)
+def test_a_verdict_that_contradicts_itself_is_none(support, why):
+    said = replace(SAID, support={**SAID.support, "a1": support})
+    assert value("faithfulness", said=said) == f"1 of 4 claims has no verdict: {why}"
+
+
+def test_a_blank_chunk_is_not_useful_and_bears_nothing_out():
+    blank = replace(TOWER, contexts=("It was begun in 1887.", " \n", "It stands in Paris."))
+    unasked = {name: one for name, one in SAID.useful.items() if name != "k2"}
+    kept = {**SAID.support, "a4": Support(())}
+    said = replace(SAID, useful=unasked, support=kept)
+    assert value("context_precision", blank, said) == pytest.approx((1 + 2 / 3) / 2)
+    assert value("context_precision@2", blank, replace(said, useful={"k1": Usefulness(False)})) == 0.0
+    assert value("faithfulness", blank, said) == 0.25
+    told = "1 of 4 claims has no verdict: it names k2, which is no source of it"
+    assert value("faithfulness", blank, replace(said, support=SAID.support)) == told
+    empty = replace(TOWER, contexts=("", "\t"))
+    nothing = replace(without_chunks(SAID), support={})
+    for name in ("faithfulness", "faithfulness(by=probability)", "context_recall", "context_recall@1"):
+        assert value(name, empty, nothing) == 0.0
+    assert value("context_precision", empty, nothing) == 0.0
+
+
+def test_verdicts_of_another_sample_and_samples_without_an_id_are_refused():
+    with pytest.raises(BadInput, match="the verdicts on `tower` are of another sample, `other`"):
+        score([TOWER], {"tower": replace(SAID, sample="other")}, ["faithfulness"])
+    with pytest.raises(BadInput, match="a sample has an empty id"):
+        score([replace(TOWER, id=" ")], {}, ["faithfulness"])
+
+
+def test_scores_know_which_texts_they_are_of():
+    other = replace(TOWER, id="other", question="Who built it?", reference=None)
+    found = score([TOWER, other], {}, ["faithfulness"]).fingerprints
+    assert found == {"tower": TOWER.fingerprint, "other": other.fingerprint}
+    assert found["tower"] == replace(TOWER, id="x", answer="No.", contexts=()).fingerprint
+    assert found["other"].endswith("-")
+    assert not found["tower"].endswith("-")
+
+
+def test_contexts_that_were_judged_together_cannot_be_cut():
+    together = {
+        name: Support(
+            (TOGETHER, *(s for s in one.by if not s.startswith("k")))
+            if any(s.startswith("k") for s in one.by)
+            else one.by
+        )
+        for name, one in SAID.support.items()
+    }
+    said = replace(SAID, support=together)
+    assert value("faithfulness", said=said) == 0.5
+    assert value("context_recall", said=said) == value("context_recall@3", said=said) == 1.0
+    for name in ("context_recall@1", "citation_recall", "noise_sensitivity(chunks=relevant)"):
+        assert value(name, said=said) == "the judge did not say which chunk bears a claim out"
+    single = replace(TOWER, contexts=("all of it",))
+    assert value("context_recall@1", single, said) == 1.0
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_a_sample_given_without_something_is_unscored_beside_one_that_has_it(name):
+    for field, reason in (("answer", "no answer"), ("contexts", "no contexts"), ("reference", "no reference answer")):
+        bare = replace(TOWER, id="bare", **{field: None})
+        said = replace(SAID if bare.contexts else without_chunks(SAID), sample="bare")
+        scores = score([TOWER, bare], {"tower": SAID, "bare": said}, [name])
+        needed = field in parse(name).spec.needs
+        assert scores.unscored[name] == ({"bare": reason} if needed else {})
+
+
+def test_a_measure_that_no_sample_can_be_scored_by_is_refused():
+    bare = replace(TOWER, reference=None)
+    with pytest.raises(MissingEvidence, match="context_recall@3 needs reference answers, and no sample has any"):
+        score([bare], {"tower": SAID}, ["context_recall@3"])
+    with pytest.raises(MissingEvidence, match="questions"):
+        score([replace(TOWER, question=" ")], {"tower": SAID}, ["context_precision"])
+
+
+def test_nobody_scores_nothing():
+    with pytest.raises(BadInput, match="no samples"):
+        score([], {})
+    with pytest.raises(BadInput, match="two samples have the id `tower`"):
+        score([TOWER, TOWER], {"tower": SAID})
+
+
+# Conventions
+
+
+def test_an_answer_that_claims_nothing_is_unscored_or_one():
+    silent = replace(SAID, claims={**SAID.claims, "answer": []})
+    assert value("faithfulness", said=silent) == "the answer claims nothing"
+    assert value("faithfulness", said=silent, convention="ragas") == "the answer claims nothing"
+    assert value("faithfulness", said=silent, convention="rig") == 1.0
+    for name in ("hallucination", "claim_precision", "citation_recall"):
+        assert value(name, said=silent, convention="rig") == "the answer claims nothing"
+    mute = replace(SAID, claims={**SAID.claims, "reference": []})
+    assert value("context_recall", said=mute, convention="rig") == "the reference claims nothing"
+
+
+def test_an_empty_context_bears_nothing_out_or_leaves_the_sample_unscored():
+    bare = replace(TOWER, contexts=())
+    said = without_chunks(SAID)
+    expected = {
+        "faithfulness": 0.0,
+        "context_precision": 0.0,
+        "context_recall": 0.0,
+        "hallucination": 3 / 4,
+        "self_knowledge": 1 / 4,
+        "noise_sensitivity": 0.0,
+        "contradiction": 0.0,
+        "citation_recall": 0.0,
+    }
+    for name, by_hand in expected.items():
+        assert value(name, bare, said) == by_hand
+        assert value(name, bare, said, "rig") == "the context is empty"
+    assert value("context_utilisation", bare, said) == "the contexts bear no claim of the reference out"
+    assert value("claim_precision", bare, said, "rig") == 1 / 4
+
+
+def test_a_judge_need_not_be_asked_what_an_empty_context_bears_out():
+    bare = replace(TOWER, contexts=())
+    assert value("faithfulness", bare, Verdicts("tower", (), SAID.claims)) == 0.0
+    assert value("context_precision", bare, Verdicts("tower")) == 0.0
+
+
+def test_an_answer_that_claims_nothing_is_not_unfaithful_to_an_empty_context():
+    bare, silent = replace(TOWER, contexts=()), Verdicts("tower", ("answer",), {"answer": []})
+    assert value("faithfulness", bare, silent) == "the answer claims nothing"
+    assert value("faithfulness", bare, silent, "rig") == "the context is empty"
+
+
+def test_an_empty_answer_says_nothing_of_the_reference():
+    silent = replace(TOWER, answer=" ")
+    said = Verdicts("tower", ("reference",), {"answer": [], "reference": SAID.claims["reference"]})
+    assert value("claim_recall", silent, said) == 0.0
+    assert value("claim_precision", silent, said) == "the answer claims nothing"
+
+
+def test_a_blank_reference_is_none():
+    blank = replace(TOWER, id="blank", reference="")
+    scores = score([TOWER, blank], {"tower": SAID, "blank": replace(SAID, sample="blank")}, ["claim_precision"])
+    assert scores.unscored["claim_precision"] == {"blank": "no reference answer"}
+
+
+@pytest.mark.parametrize("name", ["claim_precision", "claim_recall", "noise_sensitivity", "hallucination"])
+@pytest.mark.parametrize("text", ["answer", "reference"])
+def test_texts_are_held_against_each_other_once_both_are_taken_apart(name, text):
+    said = replace(SAID, unscored={f"claims {text}": Unscored("no JSON")})
+    assert value(name, said=said) == f"the claims of the {text} are not known: no JSON"
+
+
+def test_a_refusal_is_irrelevant_or_unscored():
+    refusal = replace(SAID, refusal=True, questions=())
+    assert value("answer_relevance", said=refusal) == 0.0
+    reason = value("answer_relevance", said=refusal, convention=PRESETS["default"].but(refusal="unscored"))
+    assert reason == "the answer commits itself to nothing"
+    unsaid = replace(SAID, refusal=None)
+    assert value("answer_relevance", said=unsaid) == "nobody said whether the answer is a refusal"
+
+
+def test_a_question_without_a_similarity_leaves_the_sample_unscored():
+    near = [*SAID.questions, Question("?", math.nan)]
+    assert value("answer_relevance", said=replace(SAID, questions=near)) == "a question has no similarity"
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("given_name", "canonical"),
+    [
+        ("Faithfulness", "faithfulness"),
+        ("groundedness", "faithfulness"),
+        ("faithfulness( by = 'probability' )", "faithfulness(by=probability)"),
+        ("faithfulness(by=verdict)", "faithfulness"),
+        ("Answer Relevancy", "answer_relevance"),
+        ("response_relevancy", "answer_relevance"),
+        ("LLM-Context-Recall@ 4", "context_recall@4"),
+        ("contextual_precision", "context_precision"),
+        ("llm_context_precision_with_reference", "context_precision"),
+        ("noise_sensitivity_in_irrelevant", "noise_sensitivity(chunks=irrelevant)"),
+        ("context_utilization", "context_utilisation"),
+    ],
+)
+def test_names_of_other_tools_are_understood(given_name, canonical):
+    assert str(parse(given_name)) == canonical
+    assert str(parse(canonical)) == canonical
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [
+        ("faithfulnes", UnknownName, "did you mean `faithfulness`"),
+        ("factual_correctness", UnknownName, "no measure of answers is named"),  # of ragas: another F1, of other parts
+        ("ndcg@10", BadInput, "`ragauge evaluate` counts it"),
+        ("faithfulness@3", BadInput, "faithfulness has no cutoff"),
+        ("context_recall@ten", BadInput, "`ten` in `context_recall@ten` is no cutoff"),
+        ("context_recall@0", BadInput, "is no cutoff"),
+        ("faithfulness(by=vote)", BadInput, "verdict, probability"),
+        ("faithfulness(how=1)", UnknownName, "faithfulness has by"),
+        ("", UnknownName, "lists them all"),
+    ],
+)
+def test_a_name_that_is_none_is_refused_with_what_it_may_be(name, error, words):
+    with pytest.raises(error) as caught:
+        parse(name)
+    assert words in str(caught.value)
+
+
+def test_a_ranking_is_not_scored_by_a_measure_of_answers():
+    import ragauge
+
+    with pytest.raises(BadInput, match="measure of answers") as caught:
+        ragauge.evaluate({"q": {"a": 1}}, {"q": ["a"]}, ["faithfulness"])
+    assert "`ragauge judge` counts it" in str(caught.value)
+    assert list(ragauge.evaluate({"q": {"a": 1}}, {"q": ["a"]}, ["context_precision"]).means) == ["map(of=found)"]
+
+
+def test_measures_say_what_has_to_be_judged():
+    assert asks(["faithfulness"]) == {"answer"}
+    assert asks(MAIN) == {"answer", "reference", "useful", "questions"}
+    assert asks(["noise_sensitivity"]) == {"answer", "cross"}
+    assert asks(["noise_sensitivity_relevant"]) == {"answer", "cross", "reference"}
+    assert asks(EVERYTHING) == set(ASKS)
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_what_a_measure_asks_for_is_all_that_it_needs(name):
+    said = replace(SAID, asked=sorted(parse(name).asks))
+    assert value(name, said=said) == value(name)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_every_measure_has_its_formula_rule_paper_and_an_example(name):
+    text = inspect.getdoc(ANSWERS[name].function) or ""
+    for part in ("Formula:", "Rule:", "Paper:", ">>>"):
+        assert part in text, part
+    assert text.splitlines()[0].endswith(".")
+    assert set(ANSWERS[name].asks) <= set(ASKS)
+
+
+# Citations
+
+
+@pytest.mark.parametrize(
+    ("sentence", "places"),
+    [
+        ("Paris [1].", (1,)),
+        ("Paris [1, 2].", (1, 2)),
+        ("Paris [1][3].", (1, 3)),
+        ("Paris [2-4; 7].", (2, 3, 4, 7)),
+        ("Paris【1】【3†source】.", (1, 3)),
+        ("Paris[^2].", (2,)),
+        ("In [1999], see [a] and [note 1].", ()),
+        ("Nothing.", ()),
+        ("Backwards [4-2].", ()),
+    ],
+)
+def test_citations_are_found_in_a_sentence(sentence, places):
+    assert cited(sentence) == places
+
+
+def test_a_citation_after_the_full_stop_belongs_to_what_it_follows():
+    assert cited_by(["One.", "[1][2] Two [3].", "[4]"]) == [(1, 2), (3, 4), ()]
+    assert cited_by(["[1] First."]) == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        "faithfulness,context_recall@3",
+        "faithfulness context_recall@3",
+        ["faithfulness , context_recall@3"],
+        ["faithfulness", "context_recall@3", "faithfulness"],
+    ],
+)
+def test_measures_are_given_as_a_list_of_names_in_one_text(texts):
+    assert [str(one) for one in parse_all(texts)] == ["faithfulness", "context_recall@3"]

@@ -1,0 +1,191 @@
+"""Two roads, one table: dictionaries and frames give the same judged ranks, whatever the order and the rules."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragauge import PRESETS, Judgments, Run, evaluate
+from ragauge.core.errors import BadInput
+from ragauge.files.in_memory import as_table
+from ragauge.measures import judged_ranks_from_dicts, judged_ranks_from_frames
+from strategies import judgments, runs
+
+MEASURES = ["all_trec", "err", "judged@3", "yaap", "f1@3"]
+RULES = st.fixed_dictionaries(
+    {
+        "ties": st.sampled_from(["trec", "ranked"]),
+        "width": st.sampled_from(["double", "float32"]),
+        "unjudged": st.sampled_from(["nonrelevant", "condensed"]),
+        "own": st.sampled_from(["kept", "dropped"]),
+        "depth": st.sampled_from([None, 1, 3]),
+        "missing": st.sampled_from(["zero", "skip"]),
+        "none": st.sampled_from(["zero", "skip", "one"]),
+    }
+)
+
+
+@given(judgments(low=-1), runs(), RULES)
+def test_both_roads_agree_under_every_rule(qrels, run, options):
+    # ids that are also query ids, for the rule about a query's own document
+    qrels = {q: {d.replace("d0", q): g for d, g in docs.items()} for q, docs in qrels.items()}
+    run = {q: {d.replace("d0", q): s for d, s in docs.items()} for q, docs in run.items()}
+    rules = PRESETS["default"].but(**options)
+    by_dictionary = evaluate(qrels, run, MEASURES, rules)
+    by_frame = evaluate(qrels, Run(as_table(run)), MEASURES, rules)
+    assert by_frame.means == pytest.approx(by_dictionary.means, abs=1e-12, nan_ok=True)
+    assert by_frame.unscored == by_dictionary.unscored
+
+
+@given(judgments(), runs(), st.randoms(use_true_random=False))
+def test_the_order_of_rows_does_not_matter_where_ties_go_by_id(qrels, run, rng):
+    rows = list(as_table(run).iter_rows())
+    rng.shuffle(rows)  # the rows of a query are no longer together
+    shuffled = Run(pl.DataFrame(rows, schema=["query", "doc", "score"], orient="row"))
+    assert evaluate(qrels, shuffled, MEASURES).means == evaluate(qrels, run, MEASURES).means
+
+
+@given(judgments(), runs(), st.integers(1, 7))
+def test_where_frames_are_cut_does_not_matter(qrels, run, size):
+    table = as_table(run)
+
+    class Pieces:
+        name = "run"
+
+        def frames(self, prepare=lambda frame: frame):
+            for begin in range(0, table.height, size):
+                yield prepare(table.slice(begin, size))
+
+    rules = PRESETS["default"]
+    cut = judged_ranks_from_frames.judged_ranks(Judgments(qrels), Pieces(), rules)
+    whole = judged_ranks_from_dicts.judged_ranks(Judgments(qrels), run, rules)
+    assert cut.rank.tolist() == whole.rank.tolist()
+    assert cut.row.tolist() == whole.row.tolist()
+
+
+@given(judgments(), runs())
+def test_where_batches_are_cut_does_not_matter(qrels, run):
+    rules = PRESETS["default"]
+    whole = judged_ranks_from_dicts.judged_ranks(Judgments(qrels), run, rules)
+    old, judged_ranks_from_dicts.BATCH = judged_ranks_from_dicts.BATCH, 1
+    try:
+        cut = judged_ranks_from_dicts.judged_ranks(Judgments(qrels), run, rules)
+    finally:
+        judged_ranks_from_dicts.BATCH = old
+    assert cut.rank.tolist() == whole.rank.tolist()
+    assert cut.row.tolist() == whole.row.tolist()
+
+
+def test_large_tie_groups_are_ranked_like_small_ones():
+    rng = random.Random(5)
+    ids = [f"d{i:05}" for i in range(3000)]
+    rng.shuffle(ids)
+    run = {"q": {d: float(rng.randint(0, 2)) for d in ids}}
+    qrels = {"q": {d: rng.randint(0, 2) for d in rng.sample(ids, 500)}}
+    expected = {d: r for r, d in enumerate(sorted(ids, key=lambda d: (run["q"][d], d), reverse=True), 1)}
+    for returned in (run, Run(as_table(run))):
+        judged = evaluate(qrels, returned, ["map"]).judged
+        found = {
+            list(qrels["q"])[row]: rank for row, rank in zip(judged.row.tolist(), judged.rank.tolist(), strict=True)
+        }
+        assert found == {d: expected[d] for d in qrels["q"]}
+
+
+def test_pairs_of_ties_are_compared_in_pieces(monkeypatch):
+    monkeypatch.setattr(judged_ranks_from_frames, "PAIRS", 3)
+    run = {"q": dict.fromkeys("abcdefgh", 1.0)}
+    judged = evaluate({"q": dict.fromkeys("aceg", 1)}, Run(as_table(run)), ["map"]).judged
+    assert judged.rank.tolist() == [2, 4, 6, 8]
+
+
+def test_a_collision_of_hashes_scores_nothing(monkeypatch):
+    """Every document gets the same hash; only the real ids decide."""
+    monkeypatch.setattr(
+        judged_ranks_from_frames.Index, "salted", staticmethod(lambda h, q, n: np.zeros(len(h), np.int64))
+    )
+    table = as_table({"q": {"x": 3.0, "a": 2.0, "y": 1.0}})
+    assert evaluate({"q": {"a": 1}}, Run(table), ["mrr"]).judged.rank.tolist() == [2]
+
+
+def test_judged_documents_that_collide_get_another_seed(monkeypatch):
+    real, calls = judged_ranks_from_frames.Index.salted, []
+
+    def unlucky_at_first(hashes, queries, sizes):
+        calls.append(1)
+        return np.zeros(len(hashes), np.int64) if len(calls) == 1 else real(hashes, queries, sizes)
+
+    monkeypatch.setattr(judged_ranks_from_frames.Index, "salted", staticmethod(unlucky_at_first))
+    run = Run(as_table({"q": {"x": 3.0, "a": 2.0, "b": 1.0}}))
+    assert evaluate({"q": {"a": 1, "b": 1}}, run, ["map"]).judged.rank.tolist() == [2, 3]
+    assert len(calls) == 3  # the judgments twice, then the run
+
+
+def test_a_document_twice_in_a_ranking_is_refused_by_name():
+    run = {"q": ["a", "b", "a"]}
+    with pytest.raises(ValueError, match="document `a` stands twice in the ranking of query `q`"):
+        evaluate({"q": {"b": 1}}, run, ["mrr"])
+
+
+def test_a_document_twice_for_a_query_that_nobody_judged_is_nobodys_concern():
+    run = {"q": ["a"], "other": ["x", "x"]}
+    assert evaluate({"q": {"a": 1}}, run, ["mrr"]).means["mrr"] == 1.0
+
+
+@pytest.mark.parametrize("bad", [float("nan"), "high", None])
+def test_a_score_that_is_no_number_is_named(bad):
+    with pytest.raises(ValueError, match="score of document `b` for query `q`"):
+        evaluate({"q": {"a": 1}}, {"q": {"a": 1.0, "b": bad}}, ["mrr"])
+
+
+def test_inputs_are_never_changed():
+    qrels, run = {"q": {"a": 1, "q": 1}}, {"q": {"b": 1.0, "q": 3.0, "a": 2.0}}
+    before = (repr(qrels), repr(run))
+    evaluate(qrels, run, ["all_trec"], "beir")
+    assert (repr(qrels), repr(run)) == before
+
+
+def test_the_query_itself_is_taken_out_of_its_ranking_where_asked():
+    qrels, run = {"q": {"a": 1}}, {"q": {"q": 3.0, "a": 2.0}}
+    assert evaluate(qrels, run, ["mrr"], "trec9").means["mrr"] == 0.5
+    assert evaluate(qrels, run, ["mrr", "num_ret"], "beir").means == {"mrr": 1.0, "num_ret": 1.0}
+
+
+def test_infinite_scores_rank_where_they_belong():
+    run = {"q": {"a": float("-inf"), "b": float("inf"), "c": 0.0}}
+    for returned in (run, Run(as_table(run))):
+        assert evaluate({"q": {"c": 1}}, returned, ["mrr"]).means["mrr"] == 0.5
+
+
+@pytest.mark.parametrize("ties", ["trec", "ranked"])
+@pytest.mark.parametrize(("few", "small"), [(0, 64), (32, 64), (32, 2), (0, 2)])
+def test_tied_scores_in_no_order_rank_as_pytrec_eval_ranks_them(monkeypatch, ties, few, small):
+    monkeypatch.setattr(judged_ranks_from_dicts, "FEW_MATCHES", few)
+    monkeypatch.setattr(judged_ranks_from_dicts, "SMALL", small)
+    rng = random.Random(3)
+    run = {f"q{q}": {f"d{rng.randrange(10**6)}": float(rng.randrange(9)) for _ in range(80)} for q in range(20)}
+    qrels = {q: {d: rng.randrange(3) for d in rng.sample(sorted(docs), 30)} for q, docs in run.items()}
+    found = evaluate(qrels, run, ["map", "ndcg", "mrr"], PRESETS["default"].but(ties=ties))
+    if ties == "trec":
+        pytrec_eval = pytest.importorskip("pytrec_eval")
+        oracle = pytrec_eval.RelevanceEvaluator(qrels, {"map", "ndcg", "recip_rank"}).evaluate(run)
+        expected = {"map": "map", "ndcg": "ndcg", "mrr": "recip_rank"}
+    else:  # distinct scores that keep the order in which equal ones were given
+        strict = {
+            q: {d: -i for i, d in enumerate(sorted(docs, key=lambda d, docs=docs: -docs[d]))} for q, docs in run.items()
+        }
+        oracle = evaluate(qrels, strict, ["map", "ndcg", "mrr"]).per_query
+        oracle = {q: {name: oracle[name][q] for name in ("map", "ndcg", "mrr")} for q in run}
+        expected = {name: name for name in ("map", "ndcg", "mrr")}
+    for ours, theirs in expected.items():
+        assert found.per_query[ours] == pytest.approx({q: values[theirs] for q, values in oracle.items()}, abs=1e-6)
+
+
+@pytest.mark.parametrize("score", ["0.5", None, float("nan"), 10**400, [1.0]])
+def test_scores_that_are_no_numbers_are_refused_with_their_document(score):
+    with pytest.raises(BadInput, match=r"the score of document `b` for query `q` is .{0,80}, not a number"):
+        evaluate({"q": {"a": 1}}, {"q": {"a": 1.0, "b": score}}, ["map"])

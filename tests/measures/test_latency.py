@@ -1,0 +1,59 @@
+"""Speed: percentiles by hand, failures apart, time-outs inside, queries per second by the wall clock."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ragauge.measures.latency import latency, speed
+
+
+def timings(rows):
+    names = ("session", "status", "began_ns", "embed_ns", "total_ns")
+    return pl.DataFrame(rows, schema=dict.fromkeys(names), orient="row", strict=False)
+
+
+def test_percentiles_interpolate_between_the_two_nearest():
+    one = latency(np.arange(1.0, 12.0))  # 1 to 11: the p-th percentile lies at 1 + 10 p / 100
+    assert (one.p50, one.p90, one.p95) == (6.0, 10.0, 10.5)
+    assert one.p99 == pytest.approx(10.9)
+    assert (one.n, one.mean, one.min, one.max) == (11, 6.0, 1.0, 11.0)
+    assert one.std == pytest.approx(math.sqrt(11))
+    assert math.isnan(latency(np.array([])).p50)
+    assert latency(np.array([3.0])).p99 == 3.0
+
+
+def test_errors_are_in_no_percentile_and_time_outs_are_in_the_total():
+    found = speed(
+        timings(
+            [
+                (1, "ok", 0, 1_000_000, 4_000_000),
+                (1, "error", 4_000_000, None, 1_000),
+                (1, "timeout", 5_000_000, None, 8_000_000),
+            ]
+        )
+    )
+    assert (found.asked, found.failed, found.timed_out) == (3, 1, 1)
+    assert found.stages["total"].n == 2
+    assert found.stages["total"].mean == 6.0
+    assert found.stages["embed"].n == 1
+
+
+def test_queries_per_second_count_answers_over_the_wall_clock_without_the_breaks():
+    found = speed(
+        timings(
+            [
+                (1, "ok", 0, None, 500_000_000),
+                (1, "ok", 250_000_000, None, 750_000_000),  # two workers: both done after one second
+                (2, "ok", 10**15, None, 1_000_000_000),  # another process, another clock: one second more
+            ]
+        )
+    )
+    assert found.throughput == pytest.approx(3 / 2)
+
+
+def test_a_stage_that_nobody_marked_is_not_there():
+    assert set(speed(timings([(1, "ok", 0, None, 5)])).stages) == {"total"}

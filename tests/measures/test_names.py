@@ -1,0 +1,153 @@
+"""Names: aliases, canonical forms, and what is said about those that are none."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragauge import PRESETS, BadInput, UnknownName, evaluate
+from ragauge.measures.names import _ALIASES, parse, parse_all
+from ragauge.measures.registry import TABLE
+
+
+@pytest.mark.parametrize(
+    ("typed", "canonical"),
+    [
+        ("MRR", "mrr"),
+        ("Hit@5", "hit_rate@5"),
+        ("P_10", "precision@10"),
+        ("P@10", "precision@10"),
+        ("ndcg_cut_10", "ndcg@10"),
+        ("ndcg_cut.10", "ndcg@10"),
+        ("nDCG@10", "ndcg@10"),
+        ("NDCG@10", "ndcg@10"),
+        ("map_cut_100", "map@100"),
+        ("recip_rank", "mrr"),
+        ("success_1", "hit_rate@1"),
+        ("iprec_at_recall_0.10", "iprec_at_recall@0.1"),
+        ("IPrec@0.1", "iprec_at_recall@0.1"),
+        ("Rprec", "r_precision"),
+        ("r-precision", "r_precision"),
+        ("Rprec_mult_0.20", "rprec_mult@0.2"),
+        ("AP(rel=2)@100", "map(rel=2)@100"),
+        ("nDCG(dcg='exp-log2')@10", "ndcg(gain=exp)@10"),
+        ("ndcg_burges@5", "ndcg(gain=exp)@5"),
+        ("map@100-l2", "map(rel=2)@100"),
+        ("rbp.95", "rbp(p=0.95)"),
+        ("RBP(p=0.8)", "rbp(p=0.8)"),
+        ("rbp(0.8)", "rbp(p=0.8)"),
+        ("Hit Rate@3", "hit_rate@3"),
+        ("DR@20", "dr@20"),
+        ("Diversity_Count@20", "diversity_count@20"),
+        ("alpha_nDCG@20", "alpha_ndcg@20"),
+        ("StRecall@10", "subtopic_recall@10"),
+        ("ERR_IA@20", "err_ia@20"),
+        ("11pt_avg", "11pt_avg"),
+        ("set_F", "set_f"),
+        ("SetP", "set_precision"),
+        ("unj_5", "unjudged@5"),
+        ("recall(of=capped, rel=2)@10", "recall(of=capped,rel=2)@10"),
+        ("recall(of=relevant)@10", "recall@10"),
+        ("context_precision@5", "map(of=found)@5"),
+        ("utility(weights=2/-1/0/0)", "utility(weights=2/-1/0/0)"),
+    ],
+)
+def test_every_way_of_typing_leads_to_one_name(typed, canonical):
+    assert str(parse(typed)) == canonical
+
+
+@given(st.sampled_from(sorted(TABLE)), st.integers(1, 2000))
+def test_a_canonical_name_reads_back_as_itself(name, k):
+    spec = TABLE[name]
+    text = name + {"rank": f"@{k}", "rank?": f"@{k}", "level": "@0.5", "": ""}[spec.cutoff]
+    assert str(parse(text)) == text
+    assert parse(str(parse(text))) == parse(text)
+
+
+def test_no_alias_means_two_things():
+    owners: dict[str, set[str]] = {}
+    for spec in TABLE.values():
+        for alias in {spec.name, *spec.aliases, spec.trec.lower()} - {""}:
+            owners.setdefault(alias, set()).add(spec.name)
+    assert {a: o for a, o in owners.items() if len(o) > 1} == {}
+    assert set(_ALIASES) == set(owners)
+
+
+def test_a_convention_shows_in_the_name():
+    assert str(parse("ndcg@10", PRESETS["rig"])) == "ndcg(gain=exp)@10"
+    assert str(parse("recall@10", PRESETS["ann"])) == "recall(of=k)@10"
+    assert str(parse("mrr", PRESETS["swarm"])) == "mrr@20"
+    assert str(parse("mrr@5", PRESETS["swarm"])) == "mrr@5"
+    assert str(parse("ndcg(gain=linear)@10", PRESETS["rig"])) == "ndcg@10"
+
+
+def test_an_unknown_name_gets_the_nearest_one():
+    with pytest.raises(UnknownName) as error:
+        parse("ndgc@10")
+    assert str(error.value) == (
+        "no measure is named `ndgc@10`\n\nhint: did you mean `ndcg@10`? `ragauge measures` lists them all"
+    )
+    assert isinstance(error.value, LookupError)
+
+
+@pytest.mark.parametrize(
+    ("typed", "complaint"),
+    [
+        ("judged", "judged needs a cutoff"),
+        ("bpref@10", "bpref has no cutoff"),
+        ("ndcg@0", "the cutoff of ndcg must be a whole number of at least 1, got 0"),
+        ("ndcg@2.5", "the cutoff of ndcg must be a whole number of at least 1, got 2.5"),
+        ("recall(of=most)@10", "`of` of recall cannot be `most`"),
+        ("rbp(p=high)", "`high` in `rbp\\(p=high\\)` is not a number"),
+    ],
+)
+def test_a_name_that_cannot_be_gets_one_sentence(typed, complaint):
+    with pytest.raises(BadInput, match=complaint):
+        parse(typed)
+
+
+def test_an_unknown_option_gets_the_nearest_one():
+    with pytest.raises(UnknownName, match="no option of ndcg is named `gian`") as error:
+        parse("ndcg(gian=exp)@10")
+    assert "did you mean `gain`?" in str(error.value)
+
+
+def test_groups_and_lists_of_cutoffs_spread_out_and_nothing_comes_twice():
+    assert [str(m) for m in parse_all(["P.5,10", "P_5", "ndcg_cut.10", "map"])] == [
+        "precision@5",
+        "precision@10",
+        "ndcg@10",
+        "map",
+    ]
+    assert len(parse_all(["official"])) == 8 + 11 + 9
+
+
+def test_names_of_the_swarm_study_and_of_trec_eval_are_understood():
+    assert str(parse("Diversity Count")) == str(parse("diversity_count")) == "diversity_count@20"
+    assert str(parse("Diversity Count@5")) == "diversity_count@5"
+    qrels, run = {"q": {"a": 1}, "r": {"b": 1}}, {"q": {"a": 1.0}}
+    scores = evaluate(qrels, run, "num_q")
+    assert (scores.means["num_q"], scores.n["num_q"]) == (2.0, 2)
+    assert evaluate(qrels, run, "num_q", "trec9").means["num_q"] == 1.0, "a query that the run lacks is left out"
+
+
+@pytest.mark.parametrize(
+    ("text", "measures"),
+    [
+        ("ndcg@10,map", ["ndcg@10", "map"]),
+        ("nDCG@10 AP(rel=2)", ["ndcg@10", "map(rel=2)"]),
+        ("recall@5,10,100", ["recall@5", "recall@10", "recall@100"]),
+        ("ndcg(gain=exp)@10, recall(of=capped)@10", ["ndcg(gain=exp)@10", "recall(of=capped)@10"]),
+        ("Hit Rate@5, P_5 P_10", ["hit_rate@5", "precision@5", "precision@10"]),
+        ("Hit Rate@5", ["hit_rate@5"]),
+        ("ndcg_cut.5,10", ["ndcg@5", "ndcg@10"]),
+    ],
+)
+def test_list_of_measures_is_split_outside_of_parentheses(text, measures):
+    assert [str(one) for one in parse_all([text])] == measures
+
+
+def test_list_of_measures_names_its_unknown_part():
+    with pytest.raises(UnknownName, match="no measure is named `ndgc@10`"):
+        parse_all(["map,ndgc@10"])

@@ -1,0 +1,178 @@
+"""Independent tools as oracles, over random, tied, graded, negative-grade, missing-query and empty inputs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import ir_measures
+import numpy as np
+import pytest
+import pytrec_eval
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragauge import PRESETS, evaluate
+from ragauge.evaluation.ir_measures_provider import provider
+from ragauge.measures.names import parse_all
+from strategies import judgments, runs
+
+TREC = {"map", "gm_map", "Rprec", "bpref", "recip_rank", "iprec_at_recall", "P", "recall", "infAP", "gm_bpref"}
+TREC |= {"Rprec_mult", "utility", "11pt_avg", "binG", "G", "ndcg", "ndcg_rel", "Rndcg", "ndcg_cut", "map_cut"}
+TREC |= {"relative_P", "success", "set_P", "set_relative_P", "set_recall", "set_map", "set_F"}
+TREC |= {"num_nonrel_judged_ret", "num_ret", "num_rel", "num_rel_ret"}
+
+
+@given(judgments(low=-1), runs(), st.sampled_from([1, 2]))
+def test_every_measure_of_trec_eval_9_agrees_for_every_query(qrels, run, rel):
+    oracle = pytrec_eval.RelevanceEvaluator(qrels, TREC, relevance_level=rel).evaluate(run)
+    rules = PRESETS["trec9"].but(rel=rel)
+    found = evaluate(qrels, run, ["all_trec"], rules).per_query
+    for measure in parse_all(["all_trec"], rules):
+        for query, values in oracle.items():
+            if measure.trec_name not in values:
+                assert measure.trec_name.startswith(("rbp", "unj")), measure
+                continue
+            theirs, ours = values[measure.trec_name], found[str(measure)][query]
+            if measure.trec_name.startswith("gm_"):  # pytrec_eval shows the logarithm
+                theirs, ours = math.exp(theirs), max(ours, 0.00001)
+            if measure.trec_name in ("ndcg_rel", "Rndcg") and math.isnan(theirs):
+                theirs = 0.0  # they divide by an ideal of nothing
+            assert ours == pytest.approx(theirs, abs=1e-12), (measure.trec_name, query)
+
+
+@given(judgments(), runs())
+def test_the_ir_measures_provider_gives_what_ir_measures_gives(qrels, run):
+    from ir_measures import (
+        AP,
+        RR,
+        Bpref,
+        IPrec,
+        Judged,
+        NumRel,
+        NumRet,
+        P,
+        R,
+        Rprec,
+        SetAP,
+        SetF,
+        SetP,
+        SetR,
+        Success,
+        infAP,
+        nDCG,
+    )
+
+    trec = [P @ 3, P(rel=2) @ 5, RR, RR(rel=2), Rprec, AP, AP(rel=2) @ 3, AP(judged_only=True), nDCG, nDCG @ 3]
+    trec += [nDCG(gains={1: 3, 2: 9}) @ 5, R @ 3, R(rel=2) @ 5, Bpref, NumRet, NumRel, SetAP, SetF, SetF(beta=2.0)]
+    trec += [SetP, SetP(relative=True), SetR, Success @ 2, IPrec @ 0.5, infAP, P(judged_only=True) @ 3]
+    theirs = {(m.query_id, str(m.measure)): m.value for m in ir_measures.pytrec_eval.iter_calc(trec, qrels, run)}
+    theirs |= {(m.query_id, str(m.measure)): m.value for m in ir_measures.judged.iter_calc([Judged @ 3], qrels, run)}
+    ours = {(m.query_id, str(m.measure)): m.value for m in provider.iter_calc([*trec, Judged @ 3], qrels, run)}
+    differ = {k for k in ours if k[1] == "Judged@3" and _tied(run.get(k[0], {}))}  # it breaks ties the other way
+    assert {k: v for k, v in ours.items() if k not in differ} == pytest.approx(
+        {k: v for k, v in theirs.items() if k not in differ}, abs=1e-12
+    )
+
+
+def _tied(docs):
+    return len(set(docs.values())) < len(docs)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # numba's, while it compiles
+@given(judgments(), runs(tied=False))
+def test_ranx_agrees_where_no_scores_tie(qrels, run):
+    import ranx
+
+    run = {query: run.get(query, {"none": 1.0}) for query in qrels}
+    measures = [
+        "precision@3",
+        "recall@3",
+        "f1@3",
+        "mrr",
+        "mrr@2",
+        "map",
+        "map@3",
+        "ndcg@3",
+        "ndcg_burges@3",
+        "hit_rate@3",
+    ]
+    measures += ["r_precision"]
+    names = [m.replace("r_precision", "r-precision") for m in measures]
+    theirs = ranx.evaluate(ranx.Qrels(qrels), ranx.Run(run), names, return_mean=False)
+    ours = evaluate(qrels, run, measures, "ranx")
+    order = list(ranx.Run(run).keys())
+    for measure, name in zip(measures, names, strict=True):
+        mine = [ours.per_query[measure][query] for query in order]
+        assert mine == pytest.approx(list(np.atleast_1d(theirs[name])), abs=1e-9), measure
+
+
+@given(judgments(), runs(docs=5, tied=True))
+def test_averaged_ties_are_the_mean_over_all_orders(qrels, run):
+    """Each order of the tied documents, one by one, under the rule that takes the order as given."""
+    measures = ["precision@2", "recall@2", "recall(of=capped)@3", "f1@3", "hit_rate@2", "mrr", "mrr@2"]
+    measures += ["map", "map@3", "ndcg", "ndcg@2", "dcg@3"]
+    found = evaluate(qrels, run, measures, "sklearn").per_query
+    for query in qrels.keys() & run.keys():
+        groups = {
+            s: [d for d in run[query] if run[query][d] == s] for s in sorted(set(run[query].values()), reverse=True)
+        }
+        orders = itertools.product(*(itertools.permutations(g) for g in groups.values()))
+        lists = [list(itertools.chain.from_iterable(order)) for order in orders]
+        all_orders = evaluate(
+            {str(i): qrels[query] for i in range(len(lists))}, {str(i): ids for i, ids in enumerate(lists)}, measures
+        ).means
+        for measure in measures:
+            assert found[measure][query] == pytest.approx(all_orders[measure], abs=1e-9), (measure, query)
+
+
+@given(judgments(), runs(docs=8))
+def test_averaged_ndcg_is_that_of_scikit_learn(qrels, run):
+    from sklearn.metrics import ndcg_score
+
+    found = evaluate(qrels, run, ["ndcg@3"], "sklearn").per_query["ndcg@3"]
+    for query in qrels.keys() & run.keys():
+        docs = list(run[query])
+        truth = [qrels[query].get(d, 0) for d in docs]
+        if len(docs) > 1 and set(qrels[query]) <= set(docs) and any(truth):  # its ideal knows only what was returned
+            assert found[query] == pytest.approx(ndcg_score([truth], [list(run[query].values())], k=3), abs=1e-9)
+
+
+@given(judgments(), runs())
+def test_rank_biased_precision_by_its_formula(qrels, run):
+    found = evaluate(qrels, run, ["rbp(p=0.8)", "rbp_resid(p=0.8)"], "default").per_query
+    for query in qrels.keys() & run.keys():
+        ranked = sorted(run[query], key=lambda d: (run[query][d], d), reverse=True)
+        top = max(1, *qrels[query].values())
+        gains = [max(0, qrels[query].get(d, 0)) / top for d in ranked]
+        assert found["rbp(p=0.8)"][query] == pytest.approx(0.2 * sum(g * 0.8**i for i, g in enumerate(gains)))
+        unjudged = [i for i, d in enumerate(ranked) if d not in qrels[query]]
+        residual = 0.8 ** len(ranked) + 0.2 * sum(0.8**i for i in unjudged) if unjudged else 0.0
+        assert found["rbp_resid(p=0.8)"][query] == pytest.approx(residual)
+
+
+@given(judgments(), runs(), st.sampled_from([None, 1, 2, 5]))
+def test_expected_reciprocal_rank_by_its_formula(qrels, run, k):
+    name = "err" if k is None else f"err@{k}"
+    found = evaluate(qrels, run, [name]).per_query[name]
+    for query in qrels.keys() & run.keys():
+        ranked = sorted(run[query], key=lambda d: (run[query][d], d), reverse=True)[:k]
+        going, value = 1.0, 0.0
+        for rank, doc in enumerate(ranked, 1):
+            stop = (2 ** qrels[query].get(doc, 0) - 1) / 16
+            value += going * stop / rank
+            going *= 1 - stop
+        assert found[query] == pytest.approx(value)
+
+
+def test_err_never_goes_on_after_a_document_that_surely_satisfies():
+    qrels = {"q": {"a": 1, "b": 1}}
+    assert evaluate(qrels, {"q": {"a": 2.0, "b": 1.0}}, ["err(top=0)"]).means["err(top=0)"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("run", [{}, {"other": {"d": 1.0}}, {"q": {}}])
+def test_an_empty_answer_scores_zero_and_stays_in_the_mean(run):
+    found = evaluate({"q": {"a": 1}}, run, ["ndcg@10", "map", "bpref", "rbp", "err", "infap", "11pt_avg", "judged@5"])
+    assert set(found.means.values()) == {0.0}
+    assert set(found.n.values()) == {1}

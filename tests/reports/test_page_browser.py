@@ -1,0 +1,836 @@
+"""The page in a real browser: what it draws and says of every query, by mouse, by keyboard, on a phone, on paper."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass, replace
+from decimal import ROUND_HALF_UP, Decimal
+
+import numpy as np
+import polars as pl
+import pytest
+
+pytest.importorskip("altair")
+pytest.importorskip("vl_convert")
+
+import ragauge
+from ragauge.core.documents import Document
+from ragauge.core.records import ByMeasure, Dataset, Judgments, Run
+from ragauge.datasets import synthetic
+from ragauge.reports import report
+from ragauge.runs.results import Experiment
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+MEASURES = ["ndcg@10", "recall@10", "mrr@10"]
+TABLE = "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+HEADERS_NOT_ABOVE_ROWS = """() => [...document.querySelectorAll("table")].filter(table => {
+  const head = table.tHead?.getBoundingClientRect(), body = table.tBodies[0]?.getBoundingClientRect();
+  return head?.height && body?.height && (head.bottom > body.top + 2 || head.right <= body.left);
+}).map(table => table.textContent.trim().slice(0, 80))"""
+MINUS, NONE = "\u2212", "\u2013"
+POINTS = '[data-chart="quality_latency-0"] .mark-symbol:not([class*="guide"]) path'
+HOSTILE = (
+    "<script>window.__x = 1; alert(1)</script>",
+    '</script><img src=x onerror="window.__x = 2; alert(2)">',
+    "<!-- <script> ]]> --!>",
+    "${alert(3)} {{ 7*7 }} {% raw %} `${window.__x = 3}`",
+    "line\u2028paragraph\u2029 \u202eright to left\u202c \u0007 &lt;b&gt; &amp;",
+    "\"'><svg onload=alert(4)> javascript:alert(5)",
+)
+NAMES = ("../../x", "a\"b'c<b>", "__proto__", "datum.value", "constructor")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real Chromium, without a window."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    with playwright.sync_playwright() as started:
+        one = started.chromium.launch(executable_path=found)
+        yield one
+        one.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """A function that opens a file offline. Whatever is done then: no message, no error, no dialog, no request."""
+    contexts, odd, asked, files = [], [], [], []
+
+    def opens(file, *, charts=False, view="", size=(1280, 800), scheme="light", **how):
+        width, height = size
+        one = browser.new_context(offline=True, viewport={"width": width, "height": height}, color_scheme=scheme, **how)
+        contexts.append(one)
+        page = one.new_page()
+        page.on("console", lambda message: odd.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: odd.append(str(error)))
+        page.on("dialog", lambda dialog: (odd.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: asked.append(request.url.partition("#")[0]))
+        files.append(file.as_uri())
+        page.goto(f"{file.as_uri()}#{view}" if view else file.as_uri())
+        page.wait_for_selector(f"html[data-{'charts=drawn' if charts else 'queries=ready'}]", state="attached")
+        return page
+
+    yield opens
+    pages = [page for one in contexts for page in one.pages]
+    broken = [table for page in pages for table in page.evaluate(HEADERS_NOT_ABOVE_ROWS)]
+    for one in contexts:
+        one.close()
+    assert odd == []
+    assert asked == files
+    assert broken == []
+
+
+@dataclass
+class Made:
+    """An experiment's page, and what stands behind it."""
+
+    file: object
+    overview: object
+    data: Dataset
+
+
+def words(text):
+    return set(re.findall(r"\w+", text.lower()))
+
+
+@pytest.fixture(scope="module")
+def made(browser, tmp_path_factory):
+    """A real experiment: 120 questions over two documents each, a system that fails at times, and one that is slow."""
+    data = synthetic.make("multihop", documents=400, queries=120, seed=1)
+    kinds = {query: {"asks": text.split()[0].lower()} for query, text in data.queries.items()}
+    texts = [(document.id, words(document.text)) for document in data.documents]
+
+    def overlap(query, k):
+        asked = words(query)
+        with ragauge.stage("retrieve"):
+            scored = [(doc, float(len(asked & known))) for doc, known in texts]
+        return sorted(scored, key=lambda hit: -hit[1])[:k]
+
+    def faulty(query, k):
+        if query.startswith("How"):
+            raise RuntimeError("too <b>heavy</b> & slow")
+        with ragauge.stage("embed"):
+            time.sleep(0.001)
+        return overlap(query, k)[::-1]
+
+    systems = {"bm25": "bm25", "overlap": overlap, "faulty": faulty}
+    found = ragauge.run(
+        replace(data, tags=kinds), systems, measures=MEASURES, baseline="overlap", k=20, warmup=0, workers=1
+    )
+    file = tmp_path_factory.mktemp("made") / "report.html"
+    return Made(file, report(found, file), data)
+
+
+# --- what the page should say, from the overview ---
+
+
+def column(overview, measure, system):
+    return [round(value, 6) for value in overview.entries[system].scores[0].values[measure].tolist()]
+
+
+def told(value):
+    """As `toFixed(4)` has it."""
+    return str(Decimal(value).quantize(Decimal("0.0001"), ROUND_HALF_UP))
+
+
+def signed(value):
+    return ("+" if value > 0 else MINUS if value < 0 else "±") + told(abs(value))
+
+
+def expected(made, measure="ndcg@10", system="bm25", base="overlap", keep=lambda one: True, by="sized", up=False):
+    """The rows that the list of queries should have: id, both values, their difference."""
+    overview = made.overview
+    mine, other = column(overview, measure, system), column(overview, measure, base)
+    rows = [
+        {"i": i, "id": query, "base": b, "system": m, "moved": m - b}
+        for i, (query, m, b) in enumerate(zip(overview.entries[system].scores[0].queries, mine, other, strict=True))
+    ]
+    keys = {
+        "sized": lambda row: abs(row["moved"]),
+        "query": lambda row: row["i"],
+        **{name: lambda row, name=name: row[name] for name in ("base", "system", "moved")},
+    }
+    kept = sorted(filter(keep, rows), key=keys[by], reverse=not up)  # stable: equal ones stay in order
+    return [(row["id"], told(row["base"]), told(row["system"]), signed(row["moved"])) for row in kept]
+
+
+def listed(page):
+    """The rows that the list of queries has on this page of it."""
+    rows = page.eval_on_selector_all("#q-table tbody tr:not(.detail)", TABLE)
+    return [(row[0].split()[-1], *row[1:]) for row in rows]
+
+
+def every(page):
+    """All rows, going from page to page."""
+    rows = listed(page)
+    while page.is_enabled("#q-after"):
+        page.click("#q-after")
+        rows += listed(page)
+    return rows
+
+
+def choose(page, box, label):
+    page.select_option(f"#q-{box}", label=label)
+
+
+# --- drawing ---
+
+
+def test_every_chart_is_drawn_and_nothing_is_asked_of_the_network(made, opened):
+    page = opened(made.file, charts=True)
+    charts = page.eval_on_selector_all(
+        "[data-chart]",
+        """all => all.map(one => [one.dataset.chart, one.querySelectorAll('svg').length,
+        one.querySelectorAll('svg [class*=mark-] path, svg .mark-rule line, svg .mark-text text').length,
+        one.getBoundingClientRect().width > 100, one.textContent.includes('could not be drawn')])""",
+    )
+    kinds = {name.rpartition("-")[0] for name, *_ in charts}
+    assert kinds == {
+        *("quality_latency", "measures", "curves", "waterfall", "boxes", "wins", "strata", "latency", "stages")
+    }
+    for name, pictures, marks, wide, broken in charts:
+        assert (name, pictures, wide, broken) == (name, 1, True, False)
+        assert marks >= 2, name
+
+
+def test_pointing_at_a_mark_tells_its_figures(made, opened):
+    page = opened(made.file, charts=True)
+    page.locator(POINTS).first.hover(force=True)
+    page.wait_for_selector("#vg-tooltip-element.visible")
+    shown = page.text_content("#vg-tooltip-element")
+    assert any(name in shown for name in made.overview.systems)
+
+
+def test_the_first_screen_answers_all_five_questions_and_shows_the_top_of_the_table(made, opened):
+    page = opened(made.file)
+    assert page.text_content(".headline").replace("\u00a0", " ").startswith("bm25 ")
+    assert page.locator(".answer dt").all_text_contents() == [
+        *("Which system?", "By how much?", "Is it real?", "What does it cost?", "Where does it fail?")
+    ]
+    for selector in (".headline", ".answer:last-child", "#systems-table thead", "#systems-table tbody tr:first-child"):
+        box = page.locator(selector).bounding_box()
+        assert 0 <= box["y"] < box["y"] + box["height"] <= 800, selector
+        assert 0 <= box["x"] < box["x"] + box["width"] <= 1280, selector
+
+
+# --- tables ---
+
+
+def test_the_table_of_systems_sorts_by_each_column_both_ways(made, opened):
+    page = opened(made.file)
+    overview = made.overview
+    known = {name: {m: entry.means[m].value for m in MEASURES} for name, entry in overview.entries.items()}
+    for name, figures in known.items():
+        row = overview.difference(name)
+        figures["vs overlap"] = -1e9 if row is None else row.difference  # nothing comes before everything
+        figures["p"] = -1e9 if row is None else row.p_corrected
+        figures["p95 ms"] = overview.entries[name].speed.stages["total"].p95
+        figures["system"] = name
+    headings = page.locator("#systems-table thead button").all_text_contents()
+    assert headings == ["system", *MEASURES, "vs overlap", "p", "p95 ms"]
+    for i, heading in enumerate(headings):
+        for sort in ("descending", "ascending"):
+            page.locator("#systems-table thead button").nth(i).click()
+            states = page.eval_on_selector_all(
+                "#systems-table th[scope=col]", "all => all.map(one => one.getAttribute('aria-sort'))"
+            )
+            assert states == ["none"] * i + [sort] + ["none"] * (len(headings) - i - 1)
+            names = [
+                row[0].removesuffix("baseline") for row in page.eval_on_selector_all("#systems-table tbody tr", TABLE)
+            ]
+            assert names == sorted(known, key=lambda name: known[name][heading], reverse=sort == "descending"), heading
+
+
+def test_the_queries_that_moved_most_come_first_fifty_at_a_time(made, opened):
+    page = opened(made.file)
+    wanted = expected(made)
+    assert listed(page) == wanted[:50]
+    assert page.text_content("#q-page") == "page 1 of 3"
+    assert page.is_disabled("#q-before")
+    page.click("#q-after")
+    assert listed(page) == wanted[50:100]
+    page.click("#q-after")
+    assert listed(page) == wanted[100:]
+    assert page.text_content("#q-page") == "page 3 of 3"
+    assert page.is_disabled("#q-after")
+    page.click("#q-before")
+    assert listed(page) == wanted[50:100]
+
+
+def test_the_list_of_queries_sorts_by_each_column_both_ways(made, opened):
+    page = opened(made.file)
+    assert page.locator("#q-table thead button").all_text_contents() == ["Query", "overlap", "bm25", "Change"]
+    for i, key in enumerate(("query", "base", "system", "moved")):
+        page.click("#q-table thead button[data-sort=query]")  # to leave the column that was sorted by
+        for _ in range(2):
+            page.locator("#q-table thead button").nth(i).click()
+            states = page.eval_on_selector_all(
+                "#q-table th[scope=col]", "all => all.map(one => one.getAttribute('aria-sort'))"
+            )
+            assert states[i] in ("ascending", "descending")
+            assert states.count("none") == 3
+            assert listed(page) == expected(made, by=key, up=states[i] == "ascending")[:50], (key, states[i])
+
+
+def test_filters_show_the_queries_that_the_figures_say_and_count_them(made, opened):
+    page = opened(made.file)
+    choose(page, "system", "faulty")
+    failed = set(made.overview.entries["faulty"].failed)
+    assert failed == {query for query, text in made.data.queries.items() if text.startswith("How")} != set()
+    kinds = {
+        "all queries": lambda row: True,
+        "better ones": lambda row: row["moved"] > 0,
+        "worse ones": lambda row: row["moved"] < 0,
+        "those that are the same": lambda row: row["moved"] == 0,
+        "those that score 0": lambda row: row["system"] == 0,
+        "those that failed": lambda row: row["id"] in failed,
+    }
+    assert page.locator("#q-show option").all_text_contents() == list(kinds)
+    for label, keep in kinds.items():
+        choose(page, "show", label)
+        wanted = expected(made, system="faulty", keep=keep)
+        assert every(page) == wanted, label
+        signs = [row[3][0] for row in wanted]
+        counted = (len(wanted), signs.count("+"), signs.count(MINUS), signs.count("±"))
+        told_them = re.findall(r"\d+", page.text_content("#q-count").replace("of 120 ", ""))
+        assert tuple(map(int, told_them)) == counted, label
+
+
+def test_measure_and_systems_are_chosen(made, opened):
+    page = opened(made.file)
+    for measure in MEASURES:
+        choose(page, "measure", measure)
+        for system, base in (("bm25", "faulty"), ("overlap", "bm25"), ("faulty", "faulty")):
+            choose(page, "system", system)
+            choose(page, "base", base)
+            assert page.text_content("#q-th-system") == system
+            assert page.text_content("#q-th-base") == base
+            assert listed(page) == expected(made, measure, system, base)[:50]
+
+
+def test_tags_and_searches_narrow_the_list_down_together(made, opened):
+    from playwright.sync_api import expect
+
+    page = opened(made.file)
+    texts = made.data.queries
+    labels = page.locator("#q-tag option").all_text_contents()
+    assert labels[0] == "any kind"
+    assert {"asks: how", "asks: what", "asks: where"} < set(labels)
+    choose(page, "tag", "asks: what")
+    what = [query for query, text in texts.items() if text.startswith("What ")]
+    assert every(page) == expected(made, keep=lambda row: row["id"] in what)
+    page.fill("#q-search", "NEIGHBOR color")
+    both = [query for query in what if "color" in texts[query]]
+    assert 0 < len(both) < len(what)
+    expect(page.locator("#q-count")).to_contain_text(f"{len(both)} of 120 queries")
+    assert every(page) == expected(made, keep=lambda row: row["id"] in both)
+    choose(page, "tag", "any kind")
+    page.fill("#q-search", "q007")
+    expect(page.locator("#q-count")).to_contain_text("1 of 120 queries")
+    assert listed(page) == expected(made, keep=lambda row: row["id"] == "q007")
+    page.fill("#q-search", "there is no such thing")
+    expect(page.locator("#q-count")).to_contain_text("0 of 120 queries")
+    assert listed(page) == []
+    assert page.text_content("#q-page") == "page 1 of 1"
+
+
+def test_queries_without_a_value_come_last_and_count_as_neither(made, opened, tmp_path):
+    from ragauge.reports.page import page as make_page
+
+    entry = made.overview.entries["bm25"]
+    scores = entry.scores[0]
+    holes = scores.values["ndcg@10"].copy()
+    holes[[0, 60, 119]] = np.nan
+    odd = replace(scores, values=ByMeasure({**scores.values, "ndcg@10": holes}, str))
+    found = replace(made.overview, entries={**made.overview.entries, "bm25": replace(entry, scores=[odd])})
+    file = tmp_path / "holes.html"
+    file.write_text(make_page(found), encoding="utf-8")
+    page = opened(file)
+    unknown = [scores.queries[i] for i in (0, 60, 119)]
+    for heading in (None, "moved", "moved", "system", "system"):
+        if heading:
+            page.click(f"#q-table [data-sort={heading}]")
+        last = every(page)[-3:]
+        assert [row[0] for row in last] == unknown
+        assert {row[2:] for row in last} == {(NONE, NONE)}
+    wanted = expected(made, keep=lambda row: row["id"] not in unknown)
+    signs = [row[3][0] for row in wanted]
+    better, worse, same = signs.count("+"), signs.count(MINUS), signs.count("±")
+    assert page.text_content("#q-count").startswith(
+        f"120 of 120 queries: {better} better, {worse} worse, {same} the same"
+    )
+
+
+# --- rankings ---
+
+HITS = """lists => lists.map(list => ({name: list.querySelector('h4').textContent,
+hits: [...list.querySelectorAll('.hit')].map(hit => ({rank: hit.querySelector('.rank').textContent,
+title: hit.querySelector('.title').textContent, text: hit.querySelector('.text')?.textContent ?? '',
+grade: hit.querySelector('.grade').textContent, relevant: hit.classList.contains('relevant'),
+score: [...hit.querySelector('.facts').childNodes].filter(one => one.nodeType === 3).map(one => one.data).join(''),
+elsewhere: hit.querySelector('.elsewhere')?.textContent ?? ''}))}))"""
+
+
+def ranking(overview, system, query, depth=10):
+    """The run's own table: what was scored, equal scores by document id downwards as trec_eval has it."""
+    rows = overview.entries[system].run.table.filter(pl.col("query") == query).select("doc", "score").rows()
+    return sorted(rows, key=lambda row: (row[1], row[0]), reverse=True)[:depth]
+
+
+@pytest.mark.parametrize("system", ["bm25", "faulty"])
+def test_a_query_opens_to_both_rankings_and_closes(made, opened, system):
+    page = opened(made.file)
+    overview, grades = made.overview, made.overview.judgments.nested
+    choose(page, "system", system)
+    seen_missing = False
+    for i in (0, 1, 7):
+        query = listed(page)[i][0]
+        button = page.locator("#q-table .open").nth(i)
+        button.click()
+        page.wait_for_selector(".lists")
+        assert button.get_attribute("aria-expanded") == "true"
+        shown = page.eval_on_selector_all(".lists > div", HITS)
+        assert [one["name"] for one in shown] == ["overlap", system]
+        lists = {name: ranking(overview, name, query) for name in ("overlap", system)}
+        for one, other in (shown, shown[::-1]):
+            mine, theirs = lists[one["name"]], [doc for doc, _ in lists[other["name"]]]
+            assert [hit["rank"] for hit in one["hits"]] == [str(rank + 1) for rank in range(len(mine))]
+            for hit, (doc, score) in zip(one["hits"], mine, strict=True):
+                grade = grades[query].get(doc)
+                assert hit["title"] == doc
+                assert hit["text"] == made.data.texts[doc]
+                assert hit["grade"] == ("unjudged" if grade is None else f"grade {grade:g}")
+                assert hit["relevant"] == (grade is not None and grade >= 1)
+                assert float(hit["score"]) == float(f"{score:.5g}")
+                name = other["name"]
+                there = f"{name}: {theirs.index(doc) + 1}" if doc in theirs else f"not in {name}"
+                assert hit["elsewhere"] == there
+        first = {doc for mine in lists.values() for doc, _ in mine}
+        missed = [doc for doc, grade in grades[query].items() if grade >= 1 and doc not in first]
+        assert set(page.locator(".missing .title").all_text_contents()) == set(missed)
+        seen_missing = seen_missing or bool(missed)
+        values = page.text_content(".detail .values")
+        for name in overview.systems:
+            assert f"{name} {told(column(overview, 'ndcg@10', name)[list(grades).index(query)])}" in values
+        button.click()
+        assert page.locator(".detail").count() == 0
+        assert button.get_attribute("aria-expanded") == "false"
+    assert seen_missing
+
+
+def test_a_query_that_failed_says_why_in_the_words_of_the_system(made, opened):
+    page = opened(made.file)
+    choose(page, "system", "faulty")
+    choose(page, "show", "those that failed")
+    page.click("#q-table .open >> nth=0")
+    page.wait_for_selector(".lists")
+    assert "faulty failed: RuntimeError: too <b>heavy</b> & slow" in page.text_content(".detail")
+    assert "nothing was returned" in page.text_content(".lists")
+    assert f"{len(made.overview.entries['faulty'].failed)} queries failed" in page.text_content("#failures")
+
+
+# --- views that can be sent to somebody ---
+
+
+def test_what_is_chosen_stands_in_the_address_and_comes_back_from_it(made, opened):
+    page = opened(made.file)
+    choose(page, "system", "faulty")
+    choose(page, "show", "worse ones")
+    choose(page, "tag", "asks: what")
+    page.fill("#q-search", "color")
+    page.wait_for_url("**search=color*")
+    wanted = listed(page)
+    assert wanted
+    page.click("#q-table .open >> nth=0")
+    page.wait_for_selector(".lists")
+    page.wait_for_url(f"**open={wanted[0][0]}*")
+    again = opened(made.file, view=page.url.partition("#")[2])
+    again.wait_for_selector(".lists")
+    assert listed(again) == wanted
+    assert again.input_value("#q-search") == "color"
+    assert again.text_content("#q-th-system") == "faulty"
+    assert again.locator(".open[aria-expanded=true] .id").all_text_contents() == [wanted[0][0]]
+
+
+def test_an_answer_leads_to_what_is_behind_it(made, opened):
+    page = opened(made.file)
+    page.click(".answer:last-child a")
+    page.wait_for_url("**#queries?show=zero")
+    assert every(page) == expected(made, keep=lambda row: row["system"] == 0)
+    for link in page.locator(".answer a").all()[:-1]:
+        assert page.locator(link.get_attribute("href")).count() == 1
+
+
+@pytest.mark.parametrize(
+    "view", ["queries?show=nonsense&open=nobody&system=__proto__", "queries?%", "queries?search=<b>"]
+)
+def test_an_address_that_means_nothing_does_no_harm(made, opened, view):
+    page = opened(made.file, view=view)
+    assert page.text_content("#q-th-system") == "bm25"
+    assert page.input_value("#q-show") == "all"
+    assert page.locator("#q-table .open").count() == (0 if "search" in view else 50)
+
+
+def test_one_system_alone_is_compared_with_nothing(made, opened, tmp_path):
+    from ragauge.reports.page import page as make_page
+
+    only = replace(
+        made.overview, entries={"bm25": made.overview.entries["bm25"]}, baseline=None, compared=None, rival=None
+    )
+    file = tmp_path / "alone.html"
+    file.write_text(make_page(only), encoding="utf-8")
+    page = opened(file)
+    rows = page.eval_on_selector_all("#q-table tbody tr", TABLE)
+    values = sorted(column(made.overview, "ndcg@10", "bm25"))
+    assert [row[2] for row in rows] == [told(value) for value in values[:50]]
+    assert not page.is_visible("#q-th-base")
+    assert not page.is_visible("#q-base")
+    page.click("#q-table .open >> nth=0")
+    page.wait_for_selector(".lists")
+    assert page.locator(".lists h4").all_text_contents() == ["bm25"]
+
+
+# --- keyboard ---
+
+
+def focus(page):
+    """What has the focus, and whether that can be seen."""
+    return page.evaluate(
+        """() => { const one = document.activeElement, style = getComputedStyle(one);
+        const outlined = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2;
+        return [one.id || one.className || one.tagName, outlined]; }"""
+    )
+
+
+def tab_to(page, wanted, most=40):
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        name, visible = focus(page)
+        assert visible, name
+        if name == wanted:
+            return
+    raise AssertionError(f"{wanted} cannot be reached")
+
+
+def test_everything_can_be_done_from_the_keyboard(made, opened):
+    from playwright.sync_api import expect
+
+    page = opened(made.file)
+    page.keyboard.press("Tab")
+    assert focus(page) == ["skip", True]
+    assert page.locator(".skip").bounding_box()["x"] >= 0
+    tab_to(page, "scheme")
+    page.keyboard.press("Enter")
+    assert page.get_attribute("html", "data-scheme") == "light"
+    page.keyboard.press("/")
+    assert focus(page) == ["q-search", True]
+    page.keyboard.type("color/")
+    assert page.input_value("#q-search") == "color/"
+    page.keyboard.press("Backspace")
+    expect(page.locator("#q-count")).not_to_contain_text("120 of 120")
+    page.keyboard.press("Escape")
+    assert page.input_value("#q-search") == ""
+    expect(page.locator("#q-count")).to_contain_text("120 of 120")
+    tab_to(page, "open")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".lists")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Space")
+    expect(page.locator(".lists")).to_have_count(2)
+    states = "all => all.map(one => one.getAttribute('aria-expanded'))"
+    assert page.eval_on_selector_all(".open", states)[:3] == ["true", "true", "false"]
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    expect(page.locator(".lists")).to_have_count(1)
+    assert page.eval_on_selector_all(".open", states)[:3] == ["false", "true", "false"]
+    assert focus(page) == ["open", True]
+
+
+# --- looks ---
+
+COLOURS = """([selector]) => { const one = document.querySelector(selector); if (!one) return null;
+let back = one; const clear = 'rgba(0, 0, 0, 0)';
+while (back.parentElement && getComputedStyle(back).backgroundColor === clear) back = back.parentElement;
+const style = getComputedStyle(one);
+return [one.namespaceURI.includes('svg') ? style.fill : style.color, getComputedStyle(back).backgroundColor]; }"""
+READ = (
+    *("body", ".about", ".headline", ".answer strong", ".answer span", ".answer dt", "nav a", ".legend", "figcaption"),
+    *(".grid small", ".grid sup", ".up", ".hit .title", ".hit .text", ".hit.relevant .text", ".hit .rank"),
+    *(".hit .grade", ".hit .facts", ".role-axis-label text", ".role-axis-title text", ".role-legend-label text"),
+)
+
+
+def brightness(colour):
+    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one, other):
+    dark, light = sorted((brightness(one), brightness(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def colours(page, *selectors):
+    found = {one: page.evaluate(COLOURS, [one]) for one in selectors}
+    assert None not in found.values(), [one for one, pair in found.items() if pair is None]
+    return found
+
+
+def test_both_colour_schemes_can_be_read(made, opened):
+    backs = {}
+    for scheme in ("light", "dark"):
+        page = opened(made.file, charts=True, scheme=scheme)
+        page.click("#q-table .open >> nth=0")
+        page.wait_for_selector(".hit.relevant")
+        found = colours(page, *READ)
+        choose(page, "system", "faulty")
+        found |= colours(page, ".down")
+        for selector, pair in found.items():
+            assert contrast(*pair) >= 4.5, (scheme, selector, pair)
+        backs[scheme] = found["body"][1]
+        assert page.get_attribute("html", "data-scheme") == "auto"
+    assert brightness(backs["light"]) > 0.9
+    assert brightness(backs["dark"]) < 0.1
+
+
+def test_the_button_goes_through_automatic_light_and_dark(made, opened):
+    page = opened(made.file, scheme="dark")
+    automatic = colours(page, "body")["body"]
+    found = {}
+    for scheme in ("light", "dark", "auto"):
+        page.click("#scheme")
+        assert page.get_attribute("html", "data-scheme") == scheme
+        found[scheme] = colours(page, "body")["body"]
+    assert found["auto"] == found["dark"] == automatic
+    assert found["light"] == automatic[::-1] or brightness(found["light"][1]) > 0.9
+    assert page.get_attribute("#scheme", "aria-label") == "Colour scheme: automatic"
+
+
+def test_words_in_charts_can_be_read_in_both_schemes(made, opened):
+    for scheme in ("light", "dark"):
+        page = opened(made.file, charts=True, scheme=scheme)
+        back = colours(page, "body")["body"][1]
+        fills = page.eval_on_selector_all(
+            '[data-chart]:not([data-chart^="wins"]) svg text',  # figures on bars have the bar behind them
+            """all => all.filter(one => one.textContent && !one.closest('[class*="halo_"]'))
+            .map(one => [one.textContent, getComputedStyle(one).fill])""",
+        )
+        assert len(fills) > 50
+        weak = {fill: text for text, fill in fills if contrast(fill, back) < 4.5}
+        assert weak == {}, scheme
+
+
+def test_a_phone_needs_no_scrolling_to_the_side(made, opened):
+    page = opened(made.file, charts=True, size=(360, 740), has_touch=True, is_mobile=True)
+    page.click("#q-table .open >> nth=0")
+    page.wait_for_selector(".lists")
+    for details in page.locator("details").all():
+        details.locator("summary").first.click()
+    assert page.evaluate("[document.scrollingElement.scrollWidth <= innerWidth, innerWidth]") == [True, 360]
+    left, right = (one.bounding_box() for one in page.locator(".lists > div").all())
+    assert right["y"] >= left["y"] + left["height"]  # one below the other
+
+
+def test_on_paper_it_is_light_without_controls_and_has_the_verdict(made, opened, tmp_path):
+    page = opened(made.file, charts=True, scheme="dark")
+    page.click("#q-table .open >> nth=0")
+    page.wait_for_selector(".hit.relevant")
+    page.emulate_media(media="print")
+    for hidden in (".top", ".controls", ".pager button", ".keys"):
+        assert not page.is_visible(hidden)
+    assert page.is_visible(".headline")
+    found = colours(page, "body", ".headline", ".hit.relevant .text", ".answer span", ".role-axis-label text")
+    for selector, pair in found.items():
+        assert brightness(pair[1]) > 0.6, selector
+        assert contrast(*pair) >= 4.5, selector
+    verdict = page.text_content(".headline")
+    data = page.pdf(path=tmp_path / "report.pdf", format="A4", print_background=True)
+    assert data.startswith(b"%PDF-")
+    if shutil.which("pdftotext"):
+        done = subprocess.run(
+            ["pdftotext", tmp_path / "report.pdf", "-"], capture_output=True, text=True, check=True
+        ).stdout
+        assert " ".join(verdict.split()) in " ".join(done.split())
+
+
+# --- data is never code ---
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """Queries, documents, systems, tags and errors that want to be read as something else."""
+    folder = tmp_path_factory.mktemp("hostile")
+    texts = [f"{text} number{i}" for i, text in enumerate(HOSTILE * 4)]
+    documents = [Document(f"d{i}{HOSTILE[i % 6]}", text, HOSTILE[-i % 6]) for i, text in enumerate(texts)]
+    queries = {f"q{i}{HOSTILE[i % 6]}": text for i, text in enumerate(texts)}
+    judgments = Judgments({query: {documents[i].id: 1, documents[i - 1].id: 2} for i, query in enumerate(queries)})
+    tags = {query: {HOSTILE[0]: HOSTILE[i % 2], "__proto__": NAMES[1 + i % 2]} for i, query in enumerate(queries)}
+    data = Dataset(f"../{HOSTILE[0]}", documents, queries, judgments, tags=tags)
+
+    def answers(turn):
+        def search(query, k):
+            place = int(query.rpartition("number")[2])
+            time.sleep(0.0005 * 2**turn)  # so that no mark lies upon another
+            if place == turn:
+                raise RuntimeError(HOSTILE[place % 6])
+            return [documents[(place + turn * step) % len(documents)].id for step in range(1, 6)]
+
+        return search
+
+    def broken(query, k):
+        raise RuntimeError(HOSTILE[1])
+
+    systems = {name: answers(turn) for turn, name in enumerate(NAMES)} | {HOSTILE[0]: broken}
+    how = {"measures": ["ndcg@5", "mrr"], "baseline": NAMES[0], "warmup": 0, "allow_failures": True}
+    found = ragauge.run(data, systems, out=folder / "runs", **how)
+    before = {path for path in folder.rglob("*") if "runs" not in path.relative_to(folder).parts[0]}
+    overview = report(found, folder / "out" / "report.html", charts=folder / "out" / "charts", title=HOSTILE[1])
+    after = {path for path in folder.rglob("*") if "runs" not in path.relative_to(folder).parts[0]}
+    return Made(folder / "out" / "report.html", overview, data), folder, after - before
+
+
+def test_names_of_systems_are_no_paths(hostile):
+    _, folder, written = hostile
+    assert {path.relative_to(folder).parts[0] for path in written} == {"out"}
+    assert {path.name for path in folder.iterdir()} == {"out", "runs"}
+    assert {path.name for path in folder.parent.iterdir() if path.name == "x"} == set()
+    assert {path.suffix for path in (folder / "out" / "charts").iterdir()} == {".svg", ".png"}
+
+
+def test_nothing_that_data_says_is_run_and_all_of_it_is_shown_as_it_is(hostile, opened):
+    made, _, _ = hostile
+    page = opened(made.file, charts=True)
+    assert page.title() == HOSTILE[1]
+    assert page.text_content("h1") == HOSTILE[1]
+    systems = [row[0].removesuffix("baseline") for row in page.eval_on_selector_all("#systems-table tbody tr", TABLE)]
+    assert systems == [*NAMES, HOSTILE[0]]
+    assert page.locator("#q-system option").all_text_contents() == systems
+    tags = page.locator("#q-tag option").all_text_contents()
+    assert {f"{HOSTILE[0]}: {HOSTILE[1]}", f"__proto__: {NAMES[2]}"} <= set(tags)
+    for name in systems:
+        choose(page, "system", name)
+        assert page.text_content("#q-th-system") == name
+    shown = page.eval_on_selector_all("#q-table .open", "all => all.map(one => one.firstChild.textContent)")
+    assert set(shown) == set(made.data.queries.values())
+    choose(page, "system", "constructor")
+    for i in range(len(shown)):
+        page.locator("#q-table .open").nth(i).click()
+    page.wait_for_selector(f".detail >> nth={len(shown) - 1}")
+    seen = set(page.locator(".hit .title").all_text_contents())
+    assert seen == set(HOSTILE)
+    bodies = " ".join(page.locator(".hit .text").all_text_contents())
+    assert all(" ".join(text.split()) in " ".join(bodies.split()) for text in made.data.texts.values())
+    errors = page.text_content("#failures")
+    assert all(f"RuntimeError: {' '.join(text.split())}" in errors for text in HOSTILE[:5])  # an error is one line
+    assert page.evaluate(
+        "[typeof window.__x, document.querySelectorAll('img, iframe, object, svg[onload]').length]"
+    ) == [*("undefined", 0)]
+    ids = page.eval_on_selector_all("script", "all => all.map(one => one.id)")
+    assert sorted(ids) == ["", "", "about", "charts", "rankings", "values"]
+
+
+def test_pointing_at_a_mark_of_a_hostile_system_shows_its_name(hostile, opened):
+    made, _, _ = hostile
+    page = opened(made.file, charts=True)
+    points = page.locator(POINTS)
+    assert points.count() == len(NAMES)  # the one that always fails has no time
+    for name, point in zip(NAMES, points.all(), strict=True):
+        point.hover(force=True)
+        page.wait_for_selector(f"#vg-tooltip-element.visible:has-text({json.dumps(name)})")
+    assert page.evaluate("typeof window.__x") == "undefined"
+
+
+def test_charts_with_hostile_names_are_drawn_and_name_them(hostile, opened):
+    made, _, _ = hostile
+    page = opened(made.file, charts=True)
+    assert page.locator("[data-chart]").count() == page.locator("[data-chart] > svg, [data-chart] svg.marks").count()
+    words_in_charts = " ".join(page.locator("[data-chart] svg text").all_text_contents())
+    assert all(name in words_in_charts for name in ("../../x", "a\"b'c<b>", "__proto__", "datum.value", "constructor"))
+
+
+def test_half_a_character_does_no_harm(made, opened, tmp_path):
+    from ragauge.reports.page import page as make_page
+
+    overview = made.overview
+    query = overview.entries["bm25"].scores[0].queries[0]
+    odd = replace(
+        overview, title="half \ud800", queries={**overview.queries, query: "half \udfff of one"}, notes=["\ud83d"]
+    )
+    file = tmp_path / "half.html"
+    file.write_bytes(make_page(odd).encode("utf-8", "replace"))
+    page = opened(file)
+    assert page.title() == "half ?"
+    page.fill("#q-search", "half")
+    page.wait_for_selector("#q-count:has-text('1 of 120')")
+    assert page.text_content("#q-table .open").startswith("half ? of one")
+
+
+# --- large ---
+
+
+@pytest.mark.slow
+def test_ten_thousand_queries_by_five_systems_fit_a_page_that_opens_sorts_and_searches(
+    browser, opened, tmp_path, capsys
+):
+    file, overview = large(tmp_path)
+    assert file.stat().st_size < 15e6
+    began = time.perf_counter()
+    page = opened(file)
+    ready = time.perf_counter() - began
+    page.wait_for_selector("html[data-charts=drawn]", state="attached", timeout=60_000)
+    drawn = time.perf_counter() - began
+    with capsys.disabled():
+        print(f"\n{file.stat().st_size / 1e6:.1f} MB; queries after {ready:.2f} s, all charts after {drawn:.2f} s")  # noqa: T201
+    assert page.locator("[data-chart] svg").count() == page.locator("[data-chart]").count() >= 12
+    assert page.text_content("#q-page") == "page 1 of 200"
+    page.click("#q-table [data-sort=system]")
+    values = column(overview, "ndcg@10", "system 4")
+    order = sorted(range(10_000), key=lambda i: -values[i])
+    assert [row[2] for row in listed(page)] == [told(values[i]) for i in order[:50]]
+    page.fill("#q-search", "word77 number 4")
+    page.wait_for_selector("#q-count:has-text(' of 10,000 queries')")
+    wanted = [
+        query for query, text in overview.queries.items() if "word77" in text and "4" in text.rpartition("number")[2]
+    ]
+    page.wait_for_selector(f"#q-count:has-text('{len(wanted):,} of 10,000')")
+    page.click("#q-table .open >> nth=0")
+    page.wait_for_selector(".lists .hit")
+    assert page.locator(".lists .hit").count() == 20
+
+
+def large(folder):
+    """Made in memory: every system returns ten documents for each query, the right one more often the later it is."""
+    n, depth = 10_000, 10
+    rng = np.random.default_rng(7)
+    queries = {f"q{i}": f"what does word{i % 100} mean in chapter {i // 100}, number {i}" for i in range(n)}
+    said = rng.choice(
+        [f"{a}{b}{c}" for a in "bdfgk" for b in ("arn", "ol", "uris") for c in ("ta", "ment", "y")], (2 * n, 50)
+    )
+    documents = [Document(f"d{i}", " ".join(text), f"Title {i}") for i, text in enumerate(said.tolist())]
+    judgments = Judgments({query: {f"d{i}": 1.0} for i, query in enumerate(queries)})
+    ids = np.repeat(list(queries), depth)
+    runs = {}
+    for system in range(5):
+        docs = rng.integers(n, 2 * n - depth, n)[:, None] + np.arange(depth)[None, :]
+        right = rng.random(n) < 0.3 + 0.1 * system
+        docs[right, rng.integers(0, depth, n)[right]] = np.flatnonzero(right)
+        scores = np.sort(rng.random((n, depth)), axis=1)[:, ::-1]
+        table = pl.DataFrame({"query": ids, "doc": [f"d{i}" for i in docs.ravel()], "score": scores.ravel()})
+        times = (rng.lognormal(system / 2, 0.5, n) * 1e6).astype(np.int64)
+        facts = {"query": list(queries), "repeat": 0, "session": 1, "status": "ok", "error": None}
+        timings = pl.DataFrame({**facts, "began_ns": np.cumsum(times), "retrieve_ns": times // 2, "total_ns": times})
+        runs[f"system {system}"] = Run(table, f"system {system}", timings)
+    data = Dataset(
+        "large", documents, queries, judgments, tags={q: {"part": f"{i % 4}"} for i, q in enumerate(queries)}
+    )
+    scores = {name: ragauge.evaluate(judgments, run, MEASURES) for name, run in runs.items()}
+    found = Experiment(data, runs, scores, {}, {}, "system 0", None, [], {})
+    file = folder / "large.html"
+    return file, report(found, file, rounds=200, audited=False)

@@ -1,0 +1,299 @@
+"""Systems with chance in them, asked several times: what reports say of it, and the long table with a target map."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from importlib.resources import files
+
+import jsonschema
+import numpy as np
+import polars as pl
+import pytest
+
+import ragauge
+from ragauge.comparison.results import Entry, Overview
+from ragauge.core.randomness import generator
+from ragauge.core.records import ByMeasure, Scores
+from ragauge.core.summaries import Mean
+from ragauge.reports import KINDS, overview, report
+from ragauge.reports.data_export import as_data, summary_csv
+from ragauge.reports.layouts import LAYOUTS
+from ragauge.reports.markdown import markdown
+from ragauge.reports.survey import entries
+from ragauge.reports.systems_tables import about, tables, trials_rows, wavered_by, wavers
+
+MEASURES = ["mrr@20", "hit_rate@1", "dr@20"]
+SCHEMA = json.loads((files("ragauge.reports") / "report.schema.json").read_text(encoding="utf-8"))
+REPEATS = 4
+
+
+def lucky(query, k):
+    """The right documents, behind some others; how many is chance."""
+    at, number = int(generator(0, query).integers(0, 3)), int(query.split()[-1])
+    return [*(f"x{i}" for i in range(at)), f"d{number}a", f"d{number}b"][:k]
+
+
+def steady(query, k):
+    return ["x0", f"d{int(query.split()[-1])}a"][:k]
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    """Every second query has two relevant documents that tell the same, the others one."""
+    documents = [ragauge.Document(f"d{i}{end}", f"number {i}") for i in range(24) for end in "ab"]
+    documents += [ragauge.Document(f"x{i}", "another text") for i in range(3)]
+    grades = {f"q{i}": {f"d{i}{end}": 1 for end in ("ab" if i % 2 else "a")} for i in range(24)}
+    targets = {f"d{i}{end}": [f"thing {i}"] for i in range(24) for end in "ab"}
+    queries = {f"q{i}": f"find number {i}" for i in range(24)}
+    return ragauge.Dataset("numbers", documents, queries, ragauge.Judgments(grades, targets=targets))
+
+
+@pytest.fixture(scope="module")
+def made(dataset, tmp_path_factory):
+    place = tmp_path_factory.mktemp("runs") / "numbers"
+    systems = {"steady": steady, "lucky": lucky}
+    return ragauge.run(dataset, systems, measures=MEASURES, baseline="steady", repeats=REPEATS, k=20, out=place)
+
+
+@pytest.fixture(scope="module")
+def seen(made):
+    return overview(str(made.folder), audited=False)
+
+
+def values(run):
+    """The reciprocal rank of the right document in every trial, worked out from the rankings."""
+    found = []
+    for trial in run.trials():
+        ranked = {}
+        for query, doc in trial.table.sort("query", "rank").select("query", "doc").iter_rows():
+            ranked.setdefault(query, []).append(doc)
+        found.append([1 / (1 + ranked[f"q{i}"].index(f"d{i}a")) for i in range(24)])
+    return np.array(found)
+
+
+def printed(parts, width=200):
+    from rich.console import Console
+
+    out = io.StringIO()
+    console = Console(file=out, width=width, color_system=None)
+    for part in parts:
+        console.print(part)
+    return out.getvalue()
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_mean_is_over_all_trials_and_its_interval_over_queries_and_trials(made, seen):
+    table = values(made.runs["lucky"])
+    mean = seen.entries["lucky"].means["mrr@20"]
+    assert mean.value == pytest.approx(table.mean())
+    assert mean.n == 24
+    assert mean.low < mean.value < mean.high
+    found = ragauge.compare(
+        {
+            "zero": {f"q{i}": 0.0 for i in range(24)},
+            "lucky": [{f"q{i}": value for i, value in enumerate(row)} for row in table.tolist()],
+        },
+        baseline="zero",
+    ).find("lucky")
+    assert (mean.low, mean.high) == pytest.approx(found.ci)  # the difference from nothing, over queries and seeds
+
+
+def test_the_variation_is_that_of_the_rankings(made, seen):
+    table = values(made.runs["lucky"])
+    found = seen.entries["lucky"].variation["mrr@20"]
+    assert (found.trials, found.n, found.left_out) == (REPEATS, 24, 0)
+    assert found.unstable == sum(len(set(column)) > 1 for column in table.T.tolist())
+    assert found.squares.queries == pytest.approx(REPEATS * table.mean(axis=0).var(ddof=1))
+    assert found.squares.trials == pytest.approx(24 * table.mean(axis=1).var(ddof=1))
+    assert list(seen.entries["lucky"].variation) == MEASURES
+
+
+def test_a_system_that_always_answers_alike_has_none_and_is_said_to(seen):
+    assert seen.entries["steady"].variation == {}
+    header, rows = trials_rows(seen, "mrr@20")[1:3]
+    assert rows[0][:5] == ["steady", str(REPEATS), "0.5000", "0.5000", "same rankings"]
+    assert len({len(row) for row in (header, *rows)}) == 1
+
+
+def test_where_only_values_are_alike_the_interval_is_that_over_queries(dataset, made):
+    again = overview(made, audited=False, measures=["hit_rate@20", "mrr@20"])  # the right one is always among three
+    found = again.entries["lucky"]
+    assert found.variation["hit_rate@20"].unstable == 0
+    assert found.means["hit_rate@20"] == Mean(1.0, 24, 1.0, 1.0)
+    assert trials_rows(again, "hit_rate@20").rows[1][4] == "same values"
+
+
+def test_the_table_stands_on_a_terminal_with_what_it_means(made, seen):
+    table = values(made.runs["lucky"])
+    shown, _ = tables(seen, 200)
+    line = next(one for one in printed(shown).splitlines() if one.startswith("lucky") and "%" in one).split()
+    assert line[1:4] == [str(REPEATS), f"{table.mean(axis=1).min():.4f}", f"{table.mean(axis=1).max():.4f}"]
+    assert any(one.startswith("over trials: ") for one in about(seen))
+    narrow, left = tables(seen, 70)
+    assert {"least", "most"} <= set(left)
+    assert max(map(len, printed(narrow, 70).splitlines())) <= 70
+
+
+def test_a_terminal_of_80_columns_says_which_columns_it_leaves_out(seen):
+    header = trials_rows(seen, "mrr@20").header
+    (_, trials, _), left = tables(seen, 80)
+    kept = [str(column.header) for column in trials.columns]
+    assert kept == [title for title in header if title not in left]
+    assert set(header) - set(kept) == {"least", "most", "of trials", "rest"} <= set(left)
+    assert printed([trials], 80).splitlines()[0].split("  ")[0] == "mrr@20 over trials"
+    assert max(map(len, printed([trials], 80).splitlines())) <= 80
+    legend = wavered_by(seen)
+    assert all(title in " ".join(legend) for title in header[2:])
+    assert set(legend) <= set(about(seen))
+    assert all(f"\n- {line}\n" in markdown(seen).replace("\\", "") for line in legend)
+
+
+def test_without_trials_that_differ_nothing_is_said_of_them(dataset):
+    found = overview(ragauge.run(dataset, {"steady": steady}, measures=["mrr@20"], repeats=2, k=20), audited=False)
+    assert not wavers(found)
+    assert wavered_by(found) == []
+    assert len(tables(found, 200)[0]) == 2  # quality and speed
+    assert "What chance does" not in markdown(found) + KINDS["html"].write(found)
+    assert "variation" not in as_data(found)["systems"]["steady"]
+
+
+def test_markdown_and_the_page_have_a_table_for_each_measure(seen):
+    text, page = markdown(seen), KINDS["html"].write(seen)
+    for measure in MEASURES:
+        assert f"| {measure} over trials | trials |" in text
+        assert f"{measure} over trials" in page
+    assert '<section id="trials">' in page
+    assert "over n queries, and over trials where they differ" in text
+    assert "hierarchical, over queries and trials, where trials differ" in page
+
+
+def test_json_follows_the_schema_and_has_all_figures(seen):
+    data = json.loads(json.dumps(as_data(seen), allow_nan=False))
+    jsonschema.Draft202012Validator(SCHEMA).validate(data)
+    found, mine = data["systems"]["lucky"]["variation"]["mrr@20"], seen.entries["lucky"].variation["mrr@20"]
+    assert found["variances"] == pytest.approx(mine.variances._asdict())
+    assert found["error"] ** 2 == pytest.approx(sum(found["of_mean"].values()))
+    assert len(found["means"]) == REPEATS
+    assert found["trials_enough"] == mine.enough()
+    assert "variation" not in data["systems"]["steady"]
+    shares = [row["seeds"]["share"] for row in data["comparisons"]["comparisons"] if row["measure"] == "mrr@20"]
+    assert shares == [pytest.approx(mine.by_trials)]  # the other side has no chance in it and the same value always
+
+
+def test_the_summary_has_a_row_for_each_part(seen):
+    rows = {(row["system"], row["figure"]): row for row in rows_of(summary_csv(seen))}
+    mine = seen.entries["lucky"].variation["mrr@20"]
+    assert float(rows["lucky", "variance_rest(mrr@20)"]["value"]) == mine.variances.rest
+    assert float(rows["lucky", "standard_error(mrr@20)"]["value"]) == mine.error
+    assert float(rows["lucky", "trials(mrr@20)"]["value"]) == REPEATS
+    assert rows["lucky", "unstable(mrr@20)"]["n"] == "24"
+    assert ("steady", "trials(mrr@20)") not in rows
+
+
+def test_times_are_those_of_all_trials(seen):
+    for entry in seen.entries.values():
+        assert entry.speed.stages["total"].n == 24 * REPEATS
+        assert len(entry.times["total"]) == 24 * REPEATS
+
+
+def test_compare_says_what_part_seeds_have(made, seen):
+    from ragauge.comparison.report import about as said
+
+    found = ragauge.compare(str(made.folder), measures=["mrr@20"])
+    share = seen.entries["lucky"].variation["mrr@20"].by_trials
+    assert found.find("lucky").seeds.share == pytest.approx(share)
+    assert f"more seeds would take away {share:.0%} of the variance of a difference in mrr@20" in said(found)
+    assert found.to_polars()["seeds_share"].to_list() == [pytest.approx(share)]
+
+
+def scores(columns):
+    found = {m: np.array(values) for m, values in columns.items()}
+    queries = [f"q{i}" for i in range(len(next(iter(found.values()))))]
+    means = {m: float(np.nanmean(values)) for m, values in found.items()}
+    lacks = {m: {q: "none" for q, v in zip(queries, vs, strict=True) if math.isnan(v)} for m, vs in found.items()}
+    return Scores("mine", "default", queries, *(ByMeasure(one, str) for one in (found, means, lacks)))
+
+
+def test_a_query_that_one_trial_has_no_value_for_counts_in_the_mean_and_not_in_the_variation():
+    first, second = [0.2, 0.4, 0.9, 0.5], [0.3, 0.4, math.nan, 0.6]
+    found = entries({"mine": [scores({"mrr": first}), scores({"mrr": second})]}, ["mrr"], {}, 0.95)["mine"]
+    assert found.means["mrr"].value == pytest.approx((0.5 + 1.3 / 3) / 2)
+    assert found.means["mrr"].n == 4
+    assert (found.variation["mrr"].n, found.variation["mrr"].left_out) == (3, 1)
+    whole = entries({"mine": [scores({"mrr": [*one[:2], one[3]]}) for one in (first, second)]}, ["mrr"], {}, 0.95)
+    other, mine = whole["mine"].means["mrr"], found.means["mrr"]
+    assert mine.high - mine.value == pytest.approx(other.high - other.value)  # as wide as that of the other three
+    told = wavered_by(Overview("t", {"mine": found}, ["mrr"]))
+    assert told[-1] == "up to 1 queries have no value in some trial, and are left out there"
+
+
+# The long table
+
+
+def test_the_long_table_of_a_folder_goes_by_its_target_map(made, tmp_path):
+    found = report(str(made.folder), tmp_path / "long.csv", form="swarm", audited=False)
+    assert found.convention == "swarm, targets=map"
+    assert any("go by the target map of the data" in note for note in found.notes)
+    rows = rows_of((tmp_path / "long.csv").read_text())
+    assert {row["convention"] for row in rows} == {"swarm, targets=map"}
+    assert len(rows) == 2 * REPEATS * 24  # also of the system that always answers alike
+    odd = next(row for row in rows if row["method"] == "steady" and row["query_id"] == "q1")
+    # One of two relevant documents is found, and both are the same thing.
+    assert [float(odd[name]) for name in ("Recall@20", "DR@20", "Diversity_Count")] == [0.5, 1.0, 1.0]
+    table = values(made.runs["lucky"])
+    for trial in range(REPEATS):
+        mine = {
+            row["query_id"]: float(row["MRR"]) for row in rows if (row["method"], row["seed"]) == ("lucky", str(trial))
+        }
+        assert [mine[f"q{i}"] for i in range(24)] == pytest.approx(table[trial].tolist())
+
+
+def test_every_trial_has_its_own_latency(made, tmp_path):
+    report(made, tmp_path / "long.csv", form="swarm", audited=False)
+    told = {
+        (row["method"], row["query_id"], int(row["seed"])): float(row["latency"])
+        for row in rows_of((tmp_path / "long.csv").read_text())
+    }
+    for name, run in made.runs.items():
+        for query, repeat, ns in (
+            run.timings.filter(pl.col("status") == "ok").select("query", "repeat", "total_ns").iter_rows()
+        ):
+            assert told[name, query, repeat] == ns / 1e9
+
+
+def test_the_long_table_comes_back_as_it_was(made, tmp_path):
+    report(str(made.folder), tmp_path / "long.csv", form="swarm", audited=False)
+    back = LAYOUTS["swarm"].read(str(tmp_path / "long.csv"))
+    assert back.convention == "swarm, targets=map"
+    assert "dr@20" in back.measures
+    assert not back.notes
+    report(str(tmp_path / "long.csv"), tmp_path / "again.csv", form="swarm")
+    assert (tmp_path / "again.csv").read_text() == (tmp_path / "long.csv").read_text()
+    assert overview(str(tmp_path / "long.csv")).entries["steady"].variation["mrr@20"].unstable == 0
+
+
+def test_the_notebooks_own_convention_can_be_asked_for(made, tmp_path):
+    report(str(made.folder), tmp_path / "long.csv", form="swarm", audited=False, convention="swarm")
+    rows = rows_of((tmp_path / "long.csv").read_text())
+    assert "convention" not in rows[0]
+    odd = next(row for row in rows if row["method"] == "steady" and row["query_id"] == "q1")
+    assert [float(odd[name]) for name in ("Recall@20", "DR@20")] == [0.5, 0.5]  # each document its own target
+
+
+def test_a_table_of_both_kinds_is_refused(tmp_path):
+    text = 'MRR,method,query_id,seed,convention\n1,a,1,0,"swarm, targets=map"\n1,b,1,0,\n'
+    (tmp_path / "both.csv").write_text(text)
+    with pytest.raises(ragauge.BadInput, match="some rows follow `swarm, targets=map` and some do not"):
+        LAYOUTS["swarm"].read(str(tmp_path / "both.csv"))
+
+
+def test_of_means_alone_there_is_nothing_to_say():
+    found = Overview("paper", {"a": Entry("a", {"mrr": Mean(0.5, 0)})}, ["mrr"])
+    assert not wavers(found)
+    assert trials_rows(found, "mrr").rows == []

@@ -1,0 +1,822 @@
+"""Overviews as tables: on a terminal, as Markdown, CSV, JSON and LaTeX; much or little of them may be known."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+import ragauge
+from command import forked
+from ragauge.comparison import report
+from ragauge.comparison.latex import comparisons_table, overview_table
+from ragauge.comparison.results import Curve, Entry, Overview, Stratum
+from ragauge.core.csv_cells import restore_cell
+from ragauge.core.documents import Document
+from ragauge.core.findings import Audit, Finding, Grid
+from ragauge.core.records import ByMeasure, Dataset, Judgments, Run, Scores
+from ragauge.core.summaries import Latency, Mean, Speed
+from ragauge.experiments import run
+from ragauge.files.scores import read_scores
+from ragauge.output.latex import escaped
+from ragauge.output.markdown import safe
+from ragauge.output.terminal import BLOCKS, PLAIN, marks_for, sparkline, thinned
+from ragauge.reports import overview as overview_of
+from ragauge.reports import systems_tables
+from ragauge.reports.data_export import as_data, queries_csv, queries_wide_csv, summary_csv, wide_csv
+from ragauge.reports.markdown import markdown
+from ragauge.stats.smallest_k import Advice
+
+SCHEMA = json.loads((Path(ragauge.__file__).parent / "reports" / "report.schema.json").read_text())
+VALID = jsonschema.Draft202012Validator(SCHEMA)
+QUERIES = [f"q{i}" for i in range(8)]
+HIGH = [0.9, 0.8, 0.9, 1.0, 0.7, 0.9, 0.8, 1.0]
+MIDDLE = [0.5, 0.4, 0.6, 0.5, 0.4, 0.5, 0.3, 0.6]
+LOW = [0.1, 0.2, 0.1, 0.0, 0.1, 0.2, 0.1, 0.0]
+
+
+def scored(name, columns, queries=QUERIES):
+    values = {m: np.array(column, float) for m, column in columns.items()}
+    means = {m: float(np.nanmean(v)) if not np.isnan(v).all() else math.nan for m, v in values.items()}
+    unscored = {m: {q: "no value" for q, x in zip(queries, v, strict=True) if math.isnan(x)} for m, v in values.items()}
+    return Scores(
+        name, "default", list(queries), ByMeasure(values, str), ByMeasure(means, str), ByMeasure(unscored, str)
+    )
+
+
+def entry_of(scores, **more):
+    return Entry(scores.run, {m: Mean(scores.means[m], scores.n[m]) for m in scores.measures}, [scores], **more)
+
+
+def side_by_side(columns, baseline=None, **more):
+    scores = {name: scored(name, by_measure) for name, by_measure in columns.items()}
+    compared = ragauge.compare(scores, baseline, rounds=200) if len(scores) > 1 else None
+    entries = {name: entry_of(one) for name, one in scores.items()}
+    measures = next(iter(scores.values())).measures
+    return Overview("mine", entries, measures, "default", baseline=baseline, compared=compared, **more)
+
+
+THREE = {"low": {"mrr": LOW}, "middle": {"mrr": MIDDLE}, "high": {"mrr": HIGH}}
+LATENCY = Latency(8, 1.5, 1.0, 2.0, 3.0, 4.0, 0.5, 0.1, 5.0)
+SPEED = Speed({"retrieve": LATENCY, "total": LATENCY}, 250.0, 8, 1, 1)
+
+
+def printed(tables, width=80):
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    for table in tables:
+        console.print(table)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def rich_overview():
+    """One that knows everything that can be known."""
+    found = side_by_side(
+        THREE, "low", rival=None, made="2026-01-01T00:00:00+00:00", dataset="small", documents_known=30
+    )
+    timings = pl.DataFrame(
+        {"query": QUERIES, "repeat": [0] * 8, "status": ["ok"] * 7 + ["error"], "total_ns": [1_500_000] * 8}
+    )
+    manifest = {
+        "system": {"description": "bm25(k1=1.2)"},
+        "dataset": {"documents_hash": "d0", "queries_hash": "a0"},
+        "judgments_hash": "of other judgments",
+        "finished": "2026-01-01T00:00:00+00:00",
+        "plan": {"k": 10, "repeats": 1, "workers": 1, "warmup": 5},
+        "odd": (np.float64("nan"), {"a"}, Path("x")),
+    }
+    ran = Run(pl.DataFrame({"query": ["q0"], "doc": ["d"], "score": [1.0]}), "low", timings, manifest)
+    low = replace(
+        found.entries["low"],
+        run=ran,
+        speed=SPEED,
+        costs={"build_seconds": 1.25, "cold_ms": 7.0, "index_size_bytes": 2048.0},
+        failed={"q7": "RuntimeError: <b>down</b>"},
+    )
+    advice = Advice(1, "hit_rate", 0.02, 0.95, [{"k": 1, "value": 0.5, "loss": 0.0, "loss_at_most": 0.0}])
+    means = {name: Mean(value, 4, value - 0.1, value + 0.1) for name, value in zip(THREE, (0.1, 0.5, 0.9), strict=True)}
+    finding = Finding(
+        "low", "ties", True, 2, "two are tied", ["a"], "0.1 less", Grid(["n", "what"], [[1.0, "x"]]), "untie"
+    )
+    return replace(
+        found,
+        entries={**found.entries, "low": low},
+        rival=ragauge.compare({"middle": MIDDLE_ONLY, "high": HIGH_ONLY}, "middle", rounds=200).rows[0],
+        curves=[Curve("hit_rate", [1, 5], {"low": [0.1, math.nan]}, {"low": advice})],
+        strata={"topic": [Stratum("files", 4, means), Stratum("nets", 4, {"low": Mean(math.nan, 0)})]},
+        queries={query: f"what is {query}?" for query in QUERIES},
+        audit=Audit([finding], {"orphans": "no corpus"}, ["looked at low"], ["low"]),
+        failures={"broken": "no such model"},
+        notes=["take care"],
+        judgments_hash="b0",
+    )
+
+
+MIDDLE_ONLY = scored("middle", {"mrr": MIDDLE})
+HIGH_ONLY = scored("high", {"mrr": HIGH})
+
+
+def several_trials():
+    first, second = scored("mine", {"mrr": HIGH}), scored("mine", {"mrr": MIDDLE})
+    timings = pl.DataFrame(
+        {
+            "query": QUERIES * 2,
+            "repeat": [0] * 8 + [1] * 8,
+            "status": ["ok"] * 16,
+            "total_ns": [1_000_000] * 8 + [2_000_000] * 8,
+        }
+    )
+    ran = Run(pl.DataFrame({"query": ["q0"], "doc": ["d"], "score": [1.0]}), "mine", timings)
+    one = Entry("mine", {"mrr": Mean(0.6625, 8)}, [first, second], ran)
+    return Overview("repeats", {"mine": one, "other": entry_of(scored("other", {"mrr": LOW}))}, ["mrr"])
+
+
+def means_only():
+    entries = {"a": Entry("a", {"f1": Mean(0.5, 0), "mrr": Mean(0.25, 10)}), "b": Entry("b", {"f1": Mean(0.75, 0)})}
+    return Overview("from a paper", entries, ["f1", "mrr"])
+
+
+MANY = {
+    "rich": rich_overview,
+    "single": lambda: side_by_side({"low": {"mrr": LOW, "ndcg@10": [math.nan] * 8}}),
+    "every pair": lambda: side_by_side(THREE),
+    "two": lambda: side_by_side({"low": {"mrr": LOW}, "high": {"mrr": HIGH}}, "low"),
+    "trials": several_trials,
+    "means only": means_only,
+}
+
+
+# on a terminal ------------------------------------------------------------------------------------------------------
+
+
+def test_the_best_is_bold_and_differences_have_their_p_and_stars():
+    table, left = systems_tables.quality_table(side_by_side(THREE, "low"), 200)
+    assert left == []
+    lines = printed([table], 200)
+    assert lines[0].split() == ["system", "mrr", "vs", "low", "p", "better/worse"]
+    assert lines[1].split() == ["low", "0.1000"]
+    assert lines[2].split() == ["middle", "0.4750", "+0.3750", "<0.001", "***", "8/0"]
+    assert lines[3].split() == ["high", "0.8750", "+0.7750", "<0.001", "***", "8/0"]
+    means = list(table.columns[1].cells)
+    assert [str(one.style) for one in means] == ["", "", "bold"]
+
+
+def test_of_a_measure_of_which_less_is_better_the_least_is_bold():
+    found = replace(side_by_side(THREE), lower_is_better=frozenset(["mrr"]))
+    assert [str(one.style) for one in systems_tables.quality_table(found, 80)[0].columns[1].cells] == ["bold", "", ""]
+
+
+def test_what_is_more_than_chance_and_what_is_not_stand_under_each_other():
+    close = {**THREE, "same": {"mrr": [0.1, 0.1, 0.2, 0.0, 0.1, 0.1, 0.2, 0.0]}}
+    lines = printed([systems_tables.quality_table(side_by_side(close, "low"), 80)[0]])
+    places = {line.index(".", line.index("+")) for line in lines[2:] if "+" in line}
+    assert len(places) == 1
+    assert lines[4].split()[-2:] == ["1.000", "2/2"]
+    assert (
+        len({line.index("1.000" if "1.000" in line else "<0.001") - line.startswith("same") for line in lines[2:]}) == 1
+    )
+
+
+def test_how_many_queries_there_are_is_told_where_it_differs():
+    gap = [math.nan, *HIGH[1:]]
+    header, rows = systems_tables.quality_rows(side_by_side({"a": {"mrr": HIGH, "ndcg": gap}}))
+    assert (header[-1], rows[0][-1]) == ("n", "7-8")
+    assert "n" not in systems_tables.quality_rows(side_by_side({"a": {"mrr": HIGH}}))[0]
+    header, rows = systems_tables.quality_rows(means_only())
+    assert (rows[0][1:], rows[1][1:]) == (["0.5000", "0.2500", "10"], ["0.7500", "-", "0"])
+
+
+@pytest.mark.parametrize("name", MANY)
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_tables_fit_whatever_is_known(name, width):
+    found = MANY[name]()
+    pieces = [
+        *systems_tables.tables(found, width)[0],
+        *(systems_tables.strata_table(found, tag, width) for tag in found.strata),
+    ]
+    lines = printed(pieces, 300)
+    assert max(map(len, lines)) <= width
+    assert all(any(line.startswith(system) for line in lines) for system in found.systems)
+
+
+def test_speed_is_shown_of_those_that_were_timed():
+    header, rows = systems_tables.speed_rows(rich_overview())
+    figures = dict(zip(header, rows[0], strict=True))
+    assert [row[0] for row in rows] == ["low"]
+    assert figures == {
+        "system": "low", "retrieve": "1.00", "p50 ms": "1.00", "p90": "2.00", "p95": "3.00", "p99": "4.00",
+        "mean": "1.50", "throughput": "250", "cold ms": "7.00", "build s": "1.25", "failed": "2",
+    }  # fmt: skip
+    assert systems_tables.speed_rows(rich_overview(), every_stage=True)[0][-2] == "index_size_bytes"
+    assert len(systems_tables.tables(side_by_side(THREE), 80)[0]) == 1
+
+
+def test_figures_that_nobody_has_are_no_columns():
+    told = Latency(8, 1.5, *[math.nan] * 7)
+    entries = {"a": Entry("a", {"mrr": Mean(0.5, 8)}, speed=Speed({"embed": told, "total": told}, math.nan, 8, 0, 0))}
+    found = Overview("told", entries, ["mrr"])
+    assert systems_tables.speed_rows(found) == (["system", "mean ms"], [["a", "1.50"]])
+    assert systems_tables.about(found) == ["8 queries", "times in milliseconds"]
+
+
+def test_what_has_no_room_is_named():
+    found = rich_overview()
+    assert systems_tables.tables(found, 60)[1] == ["p90", "p99", "mean", "cold ms"]
+    assert systems_tables.tables(found, 200)[1] == []
+    tables, left = systems_tables.tables(side_by_side(THREE, "low"), 40)
+    assert left == ["better/worse"]
+    assert "better/worse" not in "".join(printed(tables))
+
+
+def test_the_notes_beside_the_tables_say_what_the_numbers_are():
+    assert systems_tables.about(rich_overview()) == [
+        "small: 30 documents, 8 queries, convention default",
+        "answers made: low 2026-01-01T00:00:00+00:00",
+        "p: mrr against low, paired t-test, Holm-corrected for 2 comparisons; *** below 0.001, ** 0.01, * 0.05",
+        "in brackets: a 95% interval",
+        "times in milliseconds, stages by their median",
+    ]
+    assert systems_tables.about(MANY["two"]())[1].endswith("Holm-corrected for 1 comparison; " + report.STARS)
+    assert systems_tables.about(means_only()) == ["10 queries"]
+
+
+def test_strata_are_turned_over_and_then_listed_where_they_do_not_fit():
+    found = rich_overview()
+    assert printed([systems_tables.strata_table(found, "topic", 80)])[0].split() == [
+        "mrr", "by", "topic", "n", "low", "middle", "high"
+    ]  # fmt: skip
+    names = {f"a system with a long name {i}": {"mrr": LOW} for i in range(4)}
+    many = side_by_side(names)
+    means = {name: Mean(0.5 + i / 10, 4) for i, name in enumerate(names)}
+    many = replace(many, strata={"topic": [Stratum("files", 4, means), Stratum("nets", 5, means)]})
+    turned = printed([systems_tables.strata_table(many, "topic", 80)])
+    assert turned[0].split() == ["mrr", "by", "topic", "files", "(4)", "nets", "(5)"]
+    assert turned[4].split()[-2:] == ["0.8000", "0.8000"]
+    assert len(printed([systems_tables.strata_table(many, "topic", 45)])) == 1 + 2 * 4
+
+
+DOCUMENTS = [Document(f"d{i}", f"word{i} and word{i + 1}") for i in range(30)]
+ASKED = {f"q{i}": f"word{i}" for i in range(12)}
+DATA = Dataset("small", DOCUMENTS, ASKED, Judgments({query: {f"d{i}": 1} for i, query in enumerate(ASKED)}))
+
+
+def test_a_real_experiment_fits_a_terminal_of_80_columns():
+    ran = run(DATA, {"a system with a long name": "bm25", "hybrid": "hybrid(of=bm25+bm25)"}, baseline="hybrid")
+    found = overview_of(ran, audited=False)
+    lines = printed(systems_tables.tables(found, 80)[0])
+    assert len(lines) == 6  # two headers and twice two systems: no line was broken
+    assert "p95" in lines[3]
+    assert "mean" not in lines[3]
+    page = markdown(found)
+    assert "| p50 ms | p90 | p95 | p99 | mean | throughput | cold ms | build s |" in page
+    assert f"| documents hash | {ran.runs['hybrid'].manifest['dataset']['documents_hash']} |" in page
+    VALID.validate(as_data(found, per_query=True))
+
+
+# as Markdown --------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_server_says_is_text_in_the_report(tmp_path):
+    def evil(query, k):
+        raise RuntimeError("<img src=x onerror=alert(1)>\n# Hacked ![x](http://evil) \x1b[2J")
+
+    page = markdown(overview_of(run(DATA, {"evil": evil}, out=tmp_path, allow_failures=True), audited=False))
+    assert "What failed" in page
+    assert "12 answers failed" in page
+    for acting in ("<img", "\n# Hacked", "![x]", "\x1b"):
+        assert acting not in page
+
+
+def test_the_page_has_everything_that_is_known():
+    page = markdown(rich_overview())
+    titles = re.findall(r"^<details><summary>(.*)</summary>$", page, re.M)
+    assert titles == [
+        "How sure, by each measure", "Over k", "mrr by topic", "What the audit found: 1 problem",
+        "What the systems are", "To do it again", "Notes",
+    ]  # fmt: skip
+    assert page.count("</details>") == len(titles)
+    for text in (
+        "| files | 4 | 0.1000 | 0.5000 | 0.9000 |",
+        "- broken could not be run: no such model",
+        "  - q7: RuntimeError: &lt;b>down&lt;/b>",
+        "- low: 2 answers failed",
+        "| low | hit_rate | 1 | 0.5000 | 0.02 |",
+        "| plan | k = 10, 1 repeat, 1 worker, 5 warm-up queries |",
+        "**low: ties.** two are tied. Effect: 0.1 less. Do: untie.",
+        "- not looked at: orphans, no corpus",
+        "| low | bm25(k1=1.2) |",
+        "| documents hash | d0 |",
+        "| judgments hash | b0 |",
+        "- take care",
+    ):
+        assert text in page, text
+
+
+def test_what_matters_stands_on_top_and_the_rest_is_folded_away():
+    page = markdown(rich_overview())
+    top, *rest = page.split("<details>")
+    assert top.startswith("# mine\n\n")
+    assert "| low | 0.1000 |  |  |  |" in top
+    gap = rich_overview().difference("high")
+    interval = rf"\[+{gap.ci[0]:.4f}, +{gap.ci[1]:.4f}\]"
+    assert rf"| high | **0.8750** | +0.7750 {interval} | <0.001 \*\*\* | 8/0 |" in top
+    assert "Means over 8 queries of small, convention default; the best of each measure in bold." in top
+    assert "paired t-test, Holm-corrected for 2 comparisons (`***` below 0.001" in top
+    assert "| p50 ms |" in top
+    assert top.index("p50 ms") > top.index("vs low")
+    for part in rest:  # without blank lines around it, a table would be text
+        assert re.match(r"<summary>[^\n]+</summary>\n\n.+\n\n</details>\n", part, re.S)
+
+
+def test_a_sign_that_cannot_act_reads_as_it_is():
+    assert safe("p < 0.001, <0.001 ***, <= 1") == r"p < 0.001, <0.001 \*\*\*, <= 1"
+    assert safe("<b> </b> <!-- <? <1@a.b> <0.5x <") == "&lt;b> &lt;/b> &lt;\\!-- &lt;? &lt;1@a.b> &lt;0.5x &lt;"
+
+
+def test_of_means_alone_no_interval_and_no_test_is_spoken_of():
+    for text in (markdown(means_only()), overview_table(means_only())):
+        for word in ("interval", "test", "p:", "Stars", "letter"):
+            assert word not in text, word
+    assert "| b | **0.7500** | - | 0 |" in markdown(means_only())
+
+
+def test_intervals_stand_beside_their_means():
+    found = side_by_side(THREE)
+    entries = {**found.entries, "low": replace(found.entries["low"], means={"mrr": Mean(0.1, 8, 0.05, 0.15)})}
+    assert "| low | 0.1000 \\[0.0500, 0.1500\\] | 8 |" in markdown(replace(found, entries=entries))
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_the_page_says_only_what_is_known(name):
+    page = markdown(MANY[name]())
+    assert "nan" not in page.lower()
+    assert "None" not in page
+
+
+# as CSV -------------------------------------------------------------------------------------------------------------
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def test_the_long_summary_has_a_row_for_each_figure():
+    rows = {(row["system"], row["figure"]): row for row in rows_of(summary_csv(rich_overview()))}
+    row = {"system": "low", "figure": "mrr", "value": "0.1", "low": "", "high": "", "n": "8"}
+    assert rows["low", "mrr"] == {**row, "made": "2026-01-01T00:00:00+00:00", "reused": "false"}
+    gap = rows["high", "difference(mrr, low)"]
+    assert float(gap["value"]) == pytest.approx(0.775)
+    assert float(gap["low"]) < 0.775 < float(gap["high"])
+    assert float(rows["high", "p_corrected(mrr, low)"]["value"]) < 0.001
+    assert rows["low", "total_p95_ms"]["value"] == "3.0"
+    assert (rows["low", "throughput"]["value"], rows["low", "failed"]["value"]) == ("250.0", "2")
+    assert rows["low", "build_seconds"]["value"] == "1.25"
+
+
+def test_the_wide_summary_has_a_row_for_each_system():
+    low, middle, _ = rows_of(wide_csv(rich_overview()))
+    assert (low["system"], low["mrr"], low["mrr_n"], low["total_p99_ms"], low["throughput"]) == (
+        "low",
+        "0.1",
+        "8",
+        "4.0",
+        "250.0",
+    )
+    assert (low["failed"], low["index_size_bytes"]) == ("2", "2048.0")
+    assert (middle["throughput"], middle["total_p50_ms"], middle["cold_ms"]) == ("", "", "")
+    paper = rows_of(wide_csv(means_only()))
+    assert (paper[0]["f1"], paper[0]["f1_n"], paper[1]["mrr"], paper[1]["mrr_n"]) == ("0.5", "", "", "0")
+
+
+def test_queries_are_long_and_wide_and_the_long_ones_can_be_compared_again(tmp_path):
+    found = rich_overview()
+    long = rows_of(queries_csv(found))
+    assert len(long) == 3 * 8
+    assert long[0] == {"run": "low", "query": "q0", "measure": "mrr", "value": "0.1", "lower_is_better": "false"}
+    wide = rows_of(queries_wide_csv(found))
+    assert wide[7] == {
+        "run": "low", "query": "q7", "text": "what is q7?", "mrr": "0.0", "total_ms": "1.5", "status": "error"
+    }  # fmt: skip
+    assert (wide[8]["total_ms"], wide[8]["status"]) == ("", "")
+    (tmp_path / "scores.csv").write_text(queries_csv(found))
+    again, _ = read_scores(str(tmp_path / "scores.csv"))
+    assert again["high"].means["mrr"] == pytest.approx(0.875)
+
+
+def test_trials_are_told_apart_where_there_are_several(tmp_path):
+    found = several_trials()
+    assert [row["trial"] for row in rows_of(queries_csv(found))] == ["0"] * 8 + ["1"] * 8 + ["0"] * 8
+    wide = rows_of(queries_wide_csv(found))
+    assert (wide[0]["total_ms"], wide[8]["total_ms"], wide[8]["mrr"]) == ("1.0", "2.0", "0.5")
+    (tmp_path / "scores.csv").write_text(queries_csv(found))
+    again, _ = read_scores(str(tmp_path / "scores.csv"))
+    assert list(again["mine"]) == ["0", "1"]
+
+
+def test_what_has_no_value_is_empty():
+    found = side_by_side({"a": {"mrr": [math.nan, *HIGH[1:]]}})
+    assert rows_of(queries_csv(found))[0]["value"] == ""
+    assert rows_of(queries_wide_csv(found))[0]["mrr"] == ""
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+
+
+@given(names=st.lists(TEXTS, min_size=1, max_size=3, unique=True), text=TEXTS)
+def test_every_text_comes_back_from_csv_as_it_went_in(names, text):
+    scores = {name: scored(name, {"mrr": [0.5]}, [text]) for name in names}
+    found = Overview("x", {n: entry_of(one) for n, one in scores.items()}, ["mrr"], queries={text: text})
+    rows = [{key: restore_cell(cell) for key, cell in row.items()} for row in rows_of(queries_wide_csv(found))]
+    assert [(row["run"], row["query"], row["text"]) for row in rows] == [(name, text, text) for name in names]
+    assert [restore_cell(row["system"]) for row in rows_of(wide_csv(found))] == names
+    assert {restore_cell(row["query"]) for row in rows_of(queries_csv(found))} == {text}
+
+
+# as JSON ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_schema_is_one_and_describes_everything_it_names():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+    def closed(part):
+        if isinstance(part, dict):
+            for name, one in part.get("properties", {}).items():
+                assert one.get("description"), name
+            if "properties" in part:
+                assert part["additionalProperties"] is False
+            for one in part.values():
+                closed(one)
+        for one in part if isinstance(part, list) else ():
+            closed(one)
+
+    closed(SCHEMA)
+
+
+def checked(found, **how):
+    """The data as somebody else reads them: through JSON without NaN, and by the schema."""
+    data = json.loads(json.dumps(as_data(found, **how), allow_nan=False))
+    VALID.validate(data)
+    return data
+
+
+@pytest.mark.parametrize("name", MANY)
+@pytest.mark.parametrize("per_query", [False, True])
+def test_json_follows_its_schema_whatever_is_known(name, per_query):
+    data = checked(MANY[name](), per_query=per_query)
+    assert list(data["systems"]) == MANY[name]().systems
+    assert ("queries" in next(iter(data["systems"].values()))) == per_query
+
+
+def test_json_has_the_figures():
+    data = checked(rich_overview(), per_query=True)
+    low = data["systems"]["low"]
+    assert low["measures"]["mrr"] == {"mean": pytest.approx(0.1), "n": 8, "low": None, "high": None, "unscored": {}}
+    assert low["speed"]["stages"]["total"]["p95"] == 3.0
+    assert low["queries"][7] == {
+        "query": "q7", "trial": 0, "values": {"mrr": 0.0}, "total_ms": 1.5, "status": "error"
+    }  # fmt: skip
+    assert low["manifest"]["odd"] == [None, ["a"], "x"]
+    assert data["dataset"]["judgments_hash"] == "b0"
+    assert [one["system"] for one in data["comparisons"]["comparisons"]] == ["middle", "high"]
+    assert data["rival"]["difference"] == pytest.approx(0.4)
+    assert data["curves"][0]["values"]["low"] == [0.1, None]
+    assert data["strata"]["topic"][1]["means"]["low"]["mean"] is None
+    assert data["audit"]["problems"] == 1
+
+
+def test_means_without_a_count_and_measures_without_a_value_are_null():
+    data = checked(means_only())
+    assert data["systems"]["a"]["measures"]["f1"]["n"] is None
+    assert data["systems"]["b"]["measures"]["mrr"] == {"mean": None, "n": 0, "low": None, "high": None, "unscored": {}}
+    single = checked(MANY["single"]())["systems"]["low"]["measures"]["ndcg@10"]
+    assert (single["mean"], single["unscored"]["q0"]) == (None, "no value")
+
+
+def test_seeds_margins_and_strata_of_comparisons_follow_the_schema():
+    seeds = {"a": scored("a", {"mrr": LOW}), "b": {"1": scored("b", {"mrr": HIGH}), "2": scored("b", {"mrr": MIDDLE})}}
+    halves = {query: "even" if int(query[1:]) % 2 == 0 else "odd" for query in QUERIES}
+    compared = ragauge.compare(seeds, "a", rounds=200, margin=0.1, detect=0.1, by=halves)
+    data = checked(replace(side_by_side({"a": {"mrr": LOW}, "b": {"mrr": HIGH}}, "a"), compared=compared))
+    assert data["comparisons"]["comparisons"][0]["seeds"]["labels"] == ["1", "2"]
+    assert len(data["comparisons"]["strata"]) == 2
+
+
+numbers = st.floats(allow_nan=True, allow_infinity=True)
+latencies = st.builds(Latency, st.integers(0, 9), *[numbers] * 8)
+speeds = st.builds(
+    Speed, st.dictionaries(TEXTS, latencies, max_size=2), numbers, *[st.integers(0, 9)] * 3
+)  # fmt: skip
+means = st.builds(Mean, numbers, st.integers(0, 9), numbers, numbers)
+entries = st.builds(
+    Entry,
+    st.just("x"),
+    st.dictionaries(st.sampled_from(["mrr", "num_ret", "own_ms"]), means),
+    speed=st.none() | speeds,
+    costs=st.dictionaries(TEXTS, numbers, max_size=2),
+    failed=st.dictionaries(TEXTS, TEXTS, max_size=2),
+    told=st.dictionaries(st.sampled_from(["finished", "odd"]), TEXTS | numbers | st.lists(numbers)),
+)
+
+
+@given(
+    known=st.dictionaries(TEXTS, entries, min_size=1, max_size=3),
+    title=TEXTS,
+    lower=st.booleans(),
+    strata=st.dictionaries(TEXTS, st.lists(st.builds(Stratum, TEXTS, st.integers(0, 9), st.just({}))), max_size=1),
+    notes=st.lists(TEXTS, max_size=2),
+)
+def test_anything_can_be_shown(known, title, lower, strata, notes):
+    found = Overview(
+        title,
+        {name: replace(one, name=name) for name, one in known.items()},
+        ["mrr", "num_ret", "own_ms"],
+        lower_is_better=frozenset(["own_ms"] if lower else []),
+        strata=strata,
+        notes=notes,
+    )
+    assert checked(found, per_query=True)["title"] == title
+    assert systems_tables.tables(found, 80)
+    page = markdown(found)
+    assert all(ord(mark) >= 32 or mark == "\n" for mark in page)
+    tags = re.sub(r"^<details><summary>[^<]*</summary>$|^</details>$", "", page, flags=re.M)
+    assert not re.search(r"<[^\s\d=]", tags)
+    assert len(rows_of(wide_csv(found))) == len(known)
+    assert overview_table(found).count("\\\\\n") == len(known) + 1
+
+
+# as LaTeX -----------------------------------------------------------------------------------------------------------
+
+
+def test_letters_stand_for_every_system_that_is_surely_beaten():
+    text = overview_table(side_by_side(THREE))
+    assert re.search(r"a low +& 0\.1000 \\\\", text)
+    assert re.search(r"b middle +& \\underline\{0\.4750\}\\rlap\{\\textsuperscript\{a\}\} \\\\", text)
+    assert re.search(r"c high +& \\textbf\{0\.8750\}\\rlap\{\\textsuperscript\{ab\}\} \\\\", text)
+    assert "Means over 8 queries. Best in bold, second best underlined." in text
+    assert "(two-sided paired t-test, Holm-corrected for 3 comparisons, $p < 0.05$)" in text
+    assert r"\begin{table}[t]" in text
+    assert r"\begin{tabular}{lr}" in text
+    assert re.search(r"System +& MRR \\\\", text)
+    assert r"\label{tab:mine}" in text
+
+
+def test_stars_are_against_the_baseline_and_the_same_from_a_comparison():
+    found = side_by_side(THREE, "low")
+    text = overview_table(found)
+    assert re.search(r"\n    low +& 0\.1000 \\\\", text)
+    assert re.search(r"\n    high +& \\textbf\{0\.8750\}\\rlap\{\$\^\{\*\*\*\}\$\} \\\\", text)
+    assert "Stars: differs from low" in text
+    assert "$^{***}p < 0.001$, $^{**}p < 0.01$, $^{*}p < 0.05$" in text
+
+    def body(table):
+        return table[table.index(r"\toprule") :]
+
+    assert body(comparisons_table(found.compared)) == body(text)
+
+
+def test_the_table_of_trec_dl_has_the_published_figures(shared):
+    folder = shared("trec_dl_runs")
+    published = {
+        row["run"]: row["published"]
+        for row in rows_of((folder / "published_scores.csv").read_text())
+        if row["measure"] == "nDCG@10" and row["run"].startswith("dl19.")
+    }
+    runs = {name: folder / "runs" / f"{name}.txt.gz" for name in published}
+    scores = ragauge.evaluate(folder / "qrels" / "qrels.dl19-passage.txt", runs, ["ndcg@10"])
+    text = comparisons_table(ragauge.compare(scores, "dl19.BM25", rounds=200))
+    set_there = dict(re.findall(r"^    (dl19\S+) +& \S*?(\d\.\d{4})", text.replace(r"\_", "_"), re.M))
+    assert len(published) == 5
+    assert set_there == published
+
+
+def test_without_a_comparison_there_are_no_marks():
+    text = overview_table(means_only())
+    assert "Means over 10 queries." in text
+    assert re.search(r"a +& 0\.5000 +& \\textbf\{0\.2500\} \\\\", text)
+    assert re.search(r"b +& \\textbf\{0\.7500\} +& -- \\\\", text)
+    assert "superscript" not in text
+
+
+def test_numbers_stand_where_letters_end():
+    row = side_by_side(THREE, "low").compared.rows[0]
+    names = [f"s{i}" for i in range(30)]
+    rows = [
+        replace(row, baseline=names[i], system=names[j], means=(i / 40, j / 40), p_corrected=0.001)
+        for i in range(30)
+        for j in range(i + 1, 30)
+    ]
+    found = replace(side_by_side(THREE).compared, rows=rows, systems=names)
+    text = comparisons_table(found)
+    assert re.search(r"4 s3 +& 0\.0750\\rlap\{\\textsuperscript\{1,2,3\}\}", text)
+    assert r"{lr@{\hspace{31.4em}}}" in text  # as wide as the longest of them
+
+
+def test_papers_have_names_options_times_and_only_unusual_conventions():
+    columns = {"ndcg(gain=exp)@10": HIGH, "hit_rate@5": LOW, "own": MIDDLE}
+    found = side_by_side({"a": columns, "b": columns})
+    slow = replace(LATENCY, p95=12.345)
+    speeds = {"a": SPEED, "b": Speed({"total": slow}, 1.0, 8, 0, 0)}
+    timed = {name: replace(one, speed=speeds[name]) for name, one in found.entries.items()}
+    text = overview_table(replace(found, entries=timed, convention="trec9"))
+    assert re.search(r"System +& nDCG\(gain=exp\)@10 +& Hit rate@5 +& own +& p95 \(ms\) ", text)
+    assert re.findall(r"& (\S+) \\\\\n", text) == ["3.0", "12.3"]
+    assert r"\begin{tabular}{lrrrr}" in text
+    assert "Means over 8 queries, convention trec9." in text
+    assert "p95: 95th percentile of the time for a query." in text
+    other = {"a": found.entries["a"], "b": timed["b"]}
+    assert re.search(r"a +.* & -- \\\\", overview_table(replace(found, entries=other)))
+
+
+def test_names_cannot_act_in_latex():
+    special = "\\input{x} _ & % # $ ~ ^ { } \n\\end{table} <é> --"
+    assert escaped(special) == (
+        r"\textbackslash{}input\{x\} \_ \& \% \# \$ \textasciitilde{} \textasciicircum{} \{ \} "
+        r"\textbackslash{}end\{table\} \textless{}é\textgreater{} -{}-"
+    )
+    found = side_by_side(
+        {special: {"mrr": LOW}, "[2cm]": {"mrr": HIGH}, "*": {"mrr": MIDDLE}}, special, dataset=special
+    )
+    text = overview_table(found)
+    assert text.count(r"\end{table}") == 1
+    assert r"\input" not in text
+    assert "\n    {}[2cm]" in text
+    assert "\n    {}*" in text
+
+
+@given(TEXTS)
+def test_no_special_character_is_left_alone(text):
+    plain = re.sub(r"\\text[a-z]+\{\}|\{\\char\d+\}|\\[_&%#${}]|\{\}", "", escaped(text))
+    assert not set(plain) & set('\\_&%#${}~^<>|"`\n')
+
+
+# sparklines ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_sparkline_goes_from_the_least_to_the_greatest():
+    assert sparkline(range(8)) == BLOCKS
+    assert sparkline([7, None, math.nan, 0]) == "█  ▁"
+    assert sparkline([3, 3, 3]) == "▄▄▄"
+    assert sparkline([]) == ""
+    assert sparkline([None]) == " "
+    assert sparkline([-5, 0.5, 9], 0, 1) == "▁▅█"
+    assert sparkline([math.inf, -math.inf, 1, 2]) == "█▁▁█"
+    assert sparkline(range(8), marks=PLAIN) == PLAIN
+    assert PLAIN.isascii()
+
+
+@given(st.lists(st.none() | numbers), st.none() | st.floats(-1, 0), st.none() | st.floats(1, 2))
+def test_a_sparkline_has_a_mark_for_each_value_and_never_falls_where_they_rise(values, low, high):
+    line = sparkline(values, low, high)
+    assert len(line) == len(values)
+    marked = [(value, BLOCKS.index(mark)) for value, mark in zip(values, line, strict=True) if mark != " "]
+    assert len(marked) == sum(value is not None and not math.isnan(value) for value in values)
+    order = sorted(marked)
+    assert [mark for _, mark in order] == sorted(mark for _, mark in marked)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1), st.integers(1, 50))
+def test_a_thinned_line_keeps_the_whole(values, width):
+    thin = thinned(values, width)
+    assert len(thin) == min(len(values), width)
+    assert min(values) - 1e-9 <= min(thin)
+    assert max(thin) <= max(values) + 1e-9
+
+
+def test_marks_go_by_what_the_output_can_show():
+    assert [marks_for(name) for name in ("utf-8", "latin-1", "nonsense", None)] == [BLOCKS, PLAIN, PLAIN, PLAIN]
+
+
+def test_two_systems_have_a_profile_of_their_differences():
+    shifted = [*LOW[:2], *[x + 0.4 for x in LOW[2:7]], -0.4]
+    found = ragauge.compare({"a": scored("a", {"mrr": LOW}), "b": scored("b", {"mrr": shifted})}, "a", rounds=200)
+    assert report.profiles(found)[1:] == ["mrr  -0.4000 ▁  █████ +0.4000"]
+    same = ragauge.compare({"a": scored("a", {"mrr": LOW}), "b": scored("b", {"mrr": LOW})}, "a", rounds=200)
+    assert report.profiles(same) == []
+    texts = [str(piece) for piece in report.tables(found, 80, 0)[0]]
+    assert "mrr  -0.4000 ▁  █████ +0.4000" in texts
+    assert not any("█" in str(piece) for piece in report.tables(found, 20, 0)[0])
+
+
+# the command line ---------------------------------------------------------------------------------------------------
+
+
+def cli(*arguments, cwd, **environment):
+    env = {"PATH": "/usr/bin:/bin", "NO_COLOR": "1", "COLUMNS": "80", "PYTHONIOENCODING": "utf-8", **environment}
+    return forked(["-m", "ragauge", *map(str, arguments)], cwd, env)
+
+
+@pytest.fixture
+def table(tmp_path):
+    (tmp_path / "s.csv").write_text(queries_csv(side_by_side({"a_b": {"mrr": LOW}, "c": {"mrr": HIGH}})))
+    return tmp_path
+
+
+def test_compare_writes_latex_and_a_profile(table):
+    done = cli("compare", "s.csv", "-b", "a_b", "--latex", cwd=table)
+    assert done.returncode == 0, done.stderr
+    assert r"\textbf{0.8750}\rlap{$^{***}$}" in done.stdout
+    assert r"a\_b" in done.stdout
+    assert "█" in cli("compare", "s.csv", "-b", "a_b", cwd=table).stdout
+    assert "#" in cli("compare", "s.csv", "-b", "a_b", cwd=table, PYTHONIOENCODING="ascii").stdout
+    assert "█" not in cli("compare", "s.csv", "-b", "a_b", "--csv", cwd=table).stdout
+    assert "█" not in cli("compare", "s.csv", "-b", "a_b", "--json", cwd=table).stdout
+
+
+def test_two_kinds_of_output_are_refused(table):
+    (table / "qrels").write_text("q1 0 d1 1\n")
+    (table / "run").write_text("q1 Q0 d1 1 0.9 x\n")
+    for asked, said in (
+        (("compare", "s.csv", "--json", "--csv"), "--json and --csv"),
+        (("compare", "s.csv", "--markdown", "--latex"), "--markdown and --latex"),
+        (("evaluate", "qrels", "run", "--json", "--csv"), "--json and --csv"),
+        (("evaluate", "qrels", "run", "--json", "--format", "trec_eval"), "--json and --format"),
+    ):
+        done = cli(*asked, cwd=table)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"{said} do not go together" in done.stderr
+    assert cli("evaluate", "qrels", "run", "--json", "--format", "json", cwd=table).returncode == 0
+
+
+def test_k_range_draws_its_measure_over_k(table):
+    (table / "qrels").write_text("q1 0 d1 1\nq2 0 d2 1\n")
+    (table / "run").write_text("".join(f"{q} Q0 d{i} {i} {9 - i} x\n" for q in ("q1", "q2") for i in (1, 2)))
+    done = cli("k-range", "qrels", "run", "-k", "1,2", cwd=table)
+    assert done.stdout.splitlines()[-1] == "hit_rate over k: 0.5000 ▁█ 1.0000"
+    assert "over k" not in cli("k-range", "qrels", "run", "-k", "1", cwd=table).stdout
+
+
+def test_k_range_takes_folders_and_several_systems(tmp_path):
+    corpus = "synthetic:needles(documents=60, queries=12)"
+    ran = cli("run", corpus, "-s", "bm25", "-s", "b=bm25(k1=2)", "-o", "x", "-k", "2", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    both = cli("k-range", "x", "-k", "1,2,9", cwd=tmp_path)
+    header, *rows = [line.split() for line in both.stdout.splitlines()]
+    assert header == ["hit_rate", "at", "k", "1", "2", "enough", "loss", "at", "most"]
+    assert [row[0] for row in rows] == ["bm25", "b"]
+    assert "note: all runs are 2 deep, and say nothing about k=9\n" in both.stderr
+    assert "enough: the smallest k that loses at most 0.02 of hit_rate" in both.stderr
+    alone = [
+        cli("k-range", *given, "-k", "1,2", cwd=tmp_path).stdout
+        for given in (("x", "-s", "bm25"), ("x/bm25",), ("x", "x/bm25"))
+    ]
+    assert len(set(alone)) == 1
+    assert alone[0].split()[:9] == ["k", "hit_rate", "mrr", "ndcg", "recall", "precision", "loss", "loss", "at"]
+    several = json.loads(cli("k-range", "x", "-k", "1,2", "--json", cwd=tmp_path).stdout)["systems"]
+    one = json.loads(cli("k-range", "x", "-s", "b", "-k", "1,2", "--json", cwd=tmp_path).stdout)
+    assert several["b"] == one
+    assert [f"{row['hit_rate']:.4f}" for row in several["bm25"]["rows"]] == rows[0][1:3]
+    wrong = cli("k-range", "x", "-s", "bm2", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "no system is named `bm2`" in wrong.stderr
+
+
+def test_tokens_are_told_only_where_some_are_saved():
+    rows = [{"k": k, "value": 1.0, "loss": 0.0, "loss_at_most": 0.0, "tokens": 10.0 * k} for k in (1, 5)]
+    assert str(Advice(1, "mrr", 0.02, 0.95, rows)) == (
+        "k=1: mrr 1.0000, at most 0.0000 below the best (1.0000 at k=5) with 95% confidence; "
+        "about 10 tokens instead of 50 at k=5"
+    )
+    rows[0]["value"] = 0.5
+    assert str(Advice(5, "mrr", 0.02, 0.95, rows)) == "k=5: mrr 1.0000, the best"
+
+
+def test_report_rel_option_sets_the_minimum_relevant_grade(tmp_path):
+    (tmp_path / "qrels.txt").write_text("q 0 a 1\nq 0 b 3\np 0 a 1\np 0 b 3\n")
+    (tmp_path / "a.run").write_text("q Q0 a 1 2 t\nq Q0 b 2 1 t\np Q0 a 1 2 t\np Q0 b 2 1 t\n")
+    plain = cli("report", "qrels.txt", "a.run", "-m", "mrr", "--no-audit", cwd=tmp_path)
+    assert "grades go up to 3, and mrr counts grade 1 as relevant; `--rel 3` counts from grade 3" in plain.stderr
+    raised = cli("report", "qrels.txt", "a.run", "-m", "mrr", "--no-audit", "-l", "2", cwd=tmp_path)
+    assert raised.returncode == 0, raised.stderr
+    assert "mrr(rel=2)" in raised.stdout
+    assert "0.5000" in raised.stdout
+    assert "grades go up" not in raised.stderr
+
+
+def test_report_on_a_terminal_says_what_it_shows_and_what_comes_next(table):
+    done = cli("report", "s.csv", "-b", "a_b", cwd=table)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[2].split() == ["system", "mrr", "vs", "a_b", "p", "better/worse"]
+    notes = [line.removeprefix("note: ") for line in done.stderr.splitlines()]
+    assert "8 queries" in notes[0]
+    assert notes[1] == f"p: mrr against a_b, paired t-test, Holm-corrected for 1 comparison; {report.STARS}"
+    assert notes[-1] == "next: the same command with -o report.html"
+    assert "next:" not in cli("report", "s.csv", "--as", "csv", cwd=table).stderr
+
+
+def test_run_prints_json_that_follows_the_schema(tmp_path):
+    done = cli("run", "synthetic:needles(documents=60, queries=6)", "-s", "bm25", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout, parse_constant=pytest.fail)
+    VALID.validate(data)
+    assert data["systems"]["bm25"]["measures"]["ndcg@10"]["n"] == 6

@@ -1,0 +1,383 @@
+"""Asking: no query is dropped, whatever a system does; threads, event loops, time-outs and retries."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from ragauge.compute.event_loops import in_a_loop
+from ragauge.core.documents import Document, Hit
+from ragauge.core.errors import BadInput
+from ragauge.runs.execution import Job, Plan, ask, ask_async, warm_up_queries
+
+JOBS = [Job(f"q{i}", f"text {i}", 0) for i in range(20)]
+
+
+class Plain:
+    """A retriever made of a function."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def search(self, query, k):
+        return self.function(query, k)
+
+
+class Later:
+    """The same, async."""
+
+    def __init__(self, function):
+        self.function = function
+
+    async def search(self, query, k):
+        return await self.function(query, k)
+
+
+def found(query, k):
+    return [Hit(f"{query}-{i}", 1.0 / (i + 1)) for i in range(k)]
+
+
+async def found_later(query, k):
+    await asyncio.sleep(0)
+    return found(query, k)
+
+
+def asked(retriever, jobs=JOBS, **how):
+    answers = []
+    if isinstance(retriever, Later):
+        asyncio.run(ask_async(retriever, jobs, Plan(**how), answers.append))
+    else:
+        ask(retriever, jobs, Plan(**how), answers.append)
+    return answers
+
+
+WAYS = {
+    "plain": (Plain(found), {}),
+    "threads": (Plain(found), {"workers": 4}),
+    "watched threads": (Plain(found), {"workers": 2, "timeout": 30}),
+    "loop": (Later(found_later), {}),
+    "loop, many": (Later(found_later), {"workers": 8, "timeout": 30}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_query_gets_exactly_one_answer_with_its_own_hits(way):
+    retriever, how = WAYS[way]
+    answers = asked(retriever, k=3, **how)
+    assert sorted(one.query for one in answers) == sorted(job.query for job in JOBS)
+    for one in answers:
+        text = next(job.text for job in JOBS if job.query == one.query)
+        assert one.docs == [f"{text}-{i}" for i in range(3)]
+        assert one.scores == [1.0, 0.5, 1 / 3]
+        assert one.status == "ok"
+        assert one.total > 0
+
+
+def fails_on_odd(query, k):
+    if int(query.split()[1]) % 2:
+        raise ValueError(f"no {query}")
+    return found(query, k)
+
+
+async def fails_on_odd_later(query, k):
+    return fails_on_odd(query, k)
+
+
+@pytest.mark.parametrize(
+    ("retriever", "how"),
+    [(Plain(fails_on_odd), {}), (Plain(fails_on_odd), {"workers": 3}), (Later(fails_on_odd_later), {"workers": 3})],
+)
+def test_a_failure_is_an_answer_with_its_error_and_stops_nothing(retriever, how):
+    answers = {one.query: one for one in asked(retriever, **how)}
+    assert len(answers) == 20
+    assert answers["q1"].status == "error"
+    assert answers["q1"].error == "ValueError: no text 1"
+    assert answers["q1"].docs == []
+    assert sum(one.status == "ok" for one in answers.values()) == 10
+
+
+class Flaky:
+    """Fails the first times it is asked each query."""
+
+    def __init__(self, times):
+        self.times, self.calls = times, {}
+
+    def __call__(self, query, k):
+        self.calls[query] = self.calls.get(query, 0) + 1
+        if self.calls[query] <= self.times:
+            raise ConnectionError("not yet")
+        return found(query, k)
+
+
+@pytest.mark.parametrize("how", [{}, {"workers": 3}])
+def test_retries_are_counted_and_the_waiting_is_part_of_the_time(how):
+    flaky = Flaky(2)
+    answers = asked(Plain(flaky), JOBS[:4], retries=2, pause=0.001, **how)
+    assert {one.attempts for one in answers} == {3}
+    assert {one.status for one in answers} == {"ok"}
+    assert all(one.total >= 3_000_000 for one in answers)  # pauses of at least 1 and 2 ms cannot be shorter
+
+
+def test_async_retries_too_and_giving_up_keeps_the_last_error():
+    flaky = Flaky(3)
+
+    async def later(query, k):
+        return flaky(query, k)
+
+    answers = asked(Later(later), JOBS[:2], retries=1, pause=0.001)
+    assert [(one.status, one.attempts, one.error) for one in answers] == [("error", 2, "ConnectionError: not yet")] * 2
+
+
+def hangs_on(names, gate):
+    def search(query, k):
+        if query in names:
+            gate.wait(30)
+        return found(query, k)
+
+    return search
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_query_that_hangs_is_given_up_and_the_others_go_on(workers):
+    gate = threading.Event()
+    retriever = Plain(hangs_on({"text 3", "text 7"}, gate))
+    answers = {one.query: one for one in asked(retriever, timeout=0.2, workers=workers)}
+    gate.set()
+    assert len(answers) == 20
+    late = {name for name, one in answers.items() if one.status == "timeout"}
+    assert late == {"q3", "q7"}
+    assert answers["q3"].error == "TimedOut: no answer within 0.2 s"
+    assert answers["q3"].total >= 200_000_000
+
+
+def test_a_hanging_query_is_tried_again_where_retries_are_left():
+    calls = []
+    gate = threading.Event()
+
+    def search(query, k):
+        calls.append(query)
+        if query == "text 3" and calls.count(query) == 1:
+            gate.wait(30)
+        return found(query, k)
+
+    answers = {one.query: one for one in asked(Plain(search), timeout=0.2, retries=1)}
+    gate.set()
+    assert (answers["q3"].status, answers["q3"].attempts) == ("ok", 2)
+    assert answers["q3"].total >= 200_000_000
+    assert len(answers) == 20
+
+
+def test_async_queries_that_hang_are_given_up():
+    async def search(query, k):
+        if query == "text 3":
+            await asyncio.sleep(30)
+        return found(query, k)
+
+    answers = {one.query: one for one in asked(Later(search), timeout=0.1, workers=4)}
+    assert {name for name, one in answers.items() if one.status == "timeout"} == {"q3"}
+
+
+def test_a_systems_own_timeout_error_is_an_error_and_not_ours():
+    async def search(query, k):
+        raise TimeoutError("upstream")
+
+    answers = asked(Later(search), JOBS[:1], timeout=30)
+    assert (answers[0].status, answers[0].error) == ("error", "TimeoutError: upstream")
+
+
+class Counting:
+    """How many are inside at the same time."""
+
+    def __init__(self):
+        self.inside = self.most = 0
+        self.lock = threading.Lock()
+
+    def __enter__(self):
+        with self.lock:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+
+    def __exit__(self, *_):
+        with self.lock:
+            self.inside -= 1
+
+
+def test_as_many_threads_as_workers_and_no_more():
+    counting, gate = Counting(), threading.Barrier(3)
+
+    def search(query, k):
+        with counting:
+            gate.wait(30)  # passes only when three are inside at once
+        return found(query, k)
+
+    assert len(asked(Plain(search), JOBS[:18], workers=3)) == 18
+    assert counting.most == 3
+
+
+def test_async_queries_run_together_under_the_limit():
+    counting = Counting()
+
+    async def search(query, k):
+        with counting:
+            for _ in range(5):
+                await asyncio.sleep(0)
+        return found(query, k)
+
+    asked(Later(search), workers=7)
+    assert counting.most == 7
+
+
+def test_a_plain_search_inside_a_loop_does_not_hold_the_loop_up():
+    ticks = []
+    gate = threading.Event()
+
+    def search(query, k):
+        assert gate.wait(30)
+        return found(query, k)
+
+    async def whole():
+        async def tick():
+            for _ in range(3):
+                await asyncio.sleep(0)
+                ticks.append(1)
+            gate.set()
+
+        answers = []
+        await asyncio.gather(ask_async(Plain(search), JOBS[:2], Plan(), answers.append), tick())
+        return answers
+
+    assert len(asyncio.run(whole())) == 2
+    assert len(ticks) == 3
+
+
+def test_a_coroutine_from_a_plain_function_is_an_error_that_says_what_to_do():
+    answers = asked(Plain(found_later), JOBS[:1])
+    assert answers[0].status == "error"
+    assert "async def" in answers[0].error
+
+
+def test_work_runs_to_its_end_inside_a_running_loop_too():
+    async def work():
+        await asyncio.sleep(0)
+        return threading.current_thread().name
+
+    async def notebook():
+        return in_a_loop(work())
+
+    assert in_a_loop(work()) == "MainThread"
+    assert asyncio.run(notebook()) == "ragauge-loop"
+
+    async def breaks():
+        raise KeyError("inside")
+
+    async def broken_notebook():
+        return in_a_loop(breaks())
+
+    with pytest.raises(KeyError, match="inside"):
+        asyncio.run(broken_notebook())
+
+
+def test_an_interrupted_crew_begins_no_other_query():
+    begun = []
+
+    def search(query, k):
+        begun.append(query)
+        time.sleep(0.01)
+        return found(query, k)
+
+    def stop(answer):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ask(Plain(search), JOBS, Plan(workers=2), stop)
+    time.sleep(0.1)
+    assert len(begun) < 20
+
+
+def test_warm_up_queries_are_none_of_the_measured():
+    queries = {f"q{i}": f"w{i}" for i in range(10)}
+    documents = [Document(f"d{i}", f"w{i}") for i in range(10)]
+    for given in (documents, []):
+        warm = warm_up_queries(given, queries, 20)
+        assert len(warm) == 20
+        assert not set(warm) & set(queries.values())
+    assert warm_up_queries(documents, queries, 5) == warm_up_queries(documents, queries, 5)
+
+
+@pytest.mark.parametrize(
+    "how", [{"k": 0}, {"repeats": 0}, {"workers": 0}, {"timeout": 0}, {"warmup": -1}, {"pause": -1}]
+)
+def test_settings_that_make_no_sense_are_refused(how):
+    with pytest.raises(BadInput):
+        Plan(**how)
+
+
+@pytest.mark.parametrize("way", [SystemExit("bye"), GeneratorExit(), StopIteration("over")])
+@pytest.mark.parametrize("in_a_loop", [False, True])
+def test_what_would_end_a_thread_is_an_answer_too(way, in_a_loop):
+    def search(query, k):
+        raise way
+
+    answers = []
+    if in_a_loop:
+        asyncio.run(ask_async(Plain(search), JOBS[:4], Plan(workers=2), answers.append))
+    else:
+        ask(Plain(search), JOBS[:4], Plan(workers=2), answers.append)
+    assert {one.status for one in answers} == {"error"}
+    assert len(answers) == 4
+
+
+@pytest.mark.parametrize("what", [None, 3, [3], [("a", "b")]])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_cannot_be_read_is_an_error_of_that_query(what, workers):
+    answers = asked(Plain(lambda query, k: what), JOBS[:3], workers=workers)
+    assert {one.status for one in answers} == {"error"}
+    assert len(answers) == 3
+
+
+def test_a_worker_that_was_given_up_asks_nothing_more():
+    gate, calls = threading.Event(), []
+
+    def search(query, k):
+        calls.append(query)
+        gate.wait(30)
+        raise ConnectionError
+
+    answers = asked(Plain(search), JOBS[:1], timeout=0.05, retries=2, pause=0.001)
+    made = len(calls)
+    gate.set()
+    time.sleep(0.1)
+    assert (answers[0].status, answers[0].attempts, made, len(calls)) == ("timeout", 3, 3, 3)
+
+
+def test_giving_up_and_answering_at_the_same_moment_loses_nothing():
+    """Attempts that take about as long as they may: whichever wins, every query has one answer."""
+
+    def search(query, k):
+        time.sleep(0.02)
+        return found(query, k)
+
+    jobs = [Job(f"q{i}", f"text {i}", 0) for i in range(60)]
+    answers = asked(Plain(search), jobs, timeout=0.02, workers=4)
+    assert sorted(one.query for one in answers) == sorted(job.query for job in jobs)
+
+
+def test_plain_searches_that_hang_do_not_keep_others_from_beginning():
+    gate = threading.Event()
+    hanging = {f"text {i}" for i in range(12)}
+    answers = []
+    asyncio.run(ask_async(Plain(hangs_on(hanging, gate)), JOBS, Plan(timeout=0.2, workers=20), answers.append))
+    gate.set()
+    assert sum(one.status == "ok" for one in answers) == 8
+    assert sum(one.status == "timeout" for one in answers) == 12
+
+
+def test_what_stops_one_of_several_async_workers_is_raised_as_it_is():
+    def stop(answer):
+        raise BadInput("the disk is full")
+
+    with pytest.raises(BadInput, match="the disk is full"):
+        asyncio.run(ask_async(Later(found_later), JOBS, Plan(workers=3), stop))

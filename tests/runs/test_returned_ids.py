@@ -1,0 +1,210 @@
+"""Ids that a system returns and the dataset does not know: all of them fail, some of them are counted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+import ragauge
+from command import command_in
+from ragauge import Dataset, Document, Judgments, RAGEvaluator, adapt_retriever
+from ragauge.core.errors import BadInput
+from ragauge.reports.data_export import summary_csv
+from ragauge.runs.returned_ids import find_nearest
+
+TEXTS = {f"d{i}": f"apple{i} and pear{i}" for i in range(6)}
+DATA = Dataset(
+    "fruit",
+    [Document(name, text) for name, text in TEXTS.items()],
+    {f"q{i}": f"apple{i}" for i in range(6)},
+    Judgments({f"q{i}": {f"d{i}": 1} for i in range(6)}),
+)
+
+
+def check_unknown_ids_fail_and_map(store) -> None:
+    """Run a store that generated its own ids: without a mapping it fails, with `metadata.source` it is scored."""
+    with pytest.raises(BadInput, match=r"store: (\d+) of \1 returned ids are not in the corpus; returned: `") as error:
+        ragauge.run(DATA, {"store": store}, k=6, measures=["recall@6"])
+    assert error.value.message.endswith("; corpus: `d0`, `d1`, `d2`")
+    assert 'adapt_retriever(system, id="metadata.source")' in error.value.hint
+    found = ragauge.run(DATA, {"store": adapt_retriever(store, id="metadata.source")}, k=6, measures=["recall@6"])
+    assert found.scores["store"].means["recall@6"] == 1.0
+    assert "unknown_ids" not in found.runs["store"].manifest
+
+
+def test_langchain_store_with_own_ids_fails_and_maps():
+    vectorstores = pytest.importorskip("langchain_core.vectorstores")
+    from langchain_core.embeddings import DeterministicFakeEmbedding
+
+    store = vectorstores.InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
+    store.add_texts(list(TEXTS.values()), metadatas=[{"source": name} for name in TEXTS])
+    check_unknown_ids_fail_and_map(store.as_retriever())
+
+
+def test_llama_index_store_with_own_ids_fails_and_maps():
+    pytest.importorskip("llama_index.core")
+    from llama_index.core import VectorStoreIndex
+    from llama_index.core.embeddings import MockEmbedding
+    from llama_index.core.schema import TextNode
+
+    nodes = [TextNode(text=text, metadata={"source": name}) for name, text in TEXTS.items()]
+    index = VectorStoreIndex(nodes, embed_model=MockEmbedding(embed_dim=4))
+    check_unknown_ids_fail_and_map(index.as_retriever())
+
+
+def test_haystack_store_with_own_ids_fails_and_maps():
+    haystack = pytest.importorskip("haystack")
+    from haystack.components.retrievers import InMemoryBM25Retriever
+    from haystack.document_stores.in_memory import InMemoryDocumentStore
+
+    store = InMemoryDocumentStore()
+    store.write_documents([haystack.Document(content=text, meta={"source": name}) for name, text in TEXTS.items()])
+    check_unknown_ids_fail_and_map(InMemoryBM25Retriever(store))
+
+
+def test_run_some_unknown_ids_are_counted_in_table(tmp_path):
+    found = ragauge.run(
+        DATA, {"mine": lambda q, k: [f"d{q[-1]}", "strange"], "none": lambda q, k: ["d1"]}, out=tmp_path / "x"
+    )
+    assert found.notes[0].startswith(
+        "mine: 6 of 12 returned ids are not in the corpus; returned: `strange`; corpus: `d0`"
+    )
+    shown = command_in(tmp_path)("report", "x")
+    speed = shown.stdout[shown.stdout.index("p50 ms") - 40 :].splitlines()
+    assert [line.split()[-1] for line in speed if line.startswith(("mine", "none"))] == ["6", "0"]
+    assert "unknown ids" in shown.stdout
+    csv = summary_csv(ragauge.overview(found, audited=False))
+    assert "mine,unknown_ids,6,,,12" in csv
+    assert "none,unknown_ids" not in csv
+
+
+def test_run_ids_that_are_judged_but_not_in_corpus_are_scored():
+    partial = Dataset("partial", DATA.documents[5:], DATA.queries, DATA.judgments)
+    found = ragauge.run(partial, {"mine": lambda q, k: [f"d{q[-1]}"]}, measures=["recall@5"], limit=5)
+    assert found.scores["mine"].means["recall@5"] == 1.0
+    assert "5 of 5 returned ids are not in the corpus" in found.notes[-1]
+
+
+def test_cli_unknown_ids_fail_until_mapped(tmp_path):
+    folder = tmp_path / "fruit"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text("".join(json.dumps({"_id": k, "text": v}) + "\n" for k, v in TEXTS.items()))
+    (folder / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": k, "text": v}) + "\n" for k, v in DATA.queries.items())
+    )
+    rows = "".join(f"q{i}\td{i}\t1\n" for i in range(6))
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
+    (tmp_path / "chunks.py").write_text(
+        "def search(query, k):\n    return [{'id': f'uuid-{query}', 'metadata': {'source': 'd' + query[-1]}}]\n"
+    )
+    run = command_in(tmp_path, "run", "fruit", "-m", "mrr", "-o", "x", "-s")
+    done = run("mine=chunks:search", code=2)
+    assert "mine: 6 of 6 returned ids are not in the corpus; returned: `uuid-apple0`" in done.stderr
+    assert "NAME=module:retriever(id=metadata.source)" in done.stderr
+    assert not (tmp_path / "x").exists()
+    assert "1.0000" in run("mine=chunks:search(id=metadata.source)").stdout
+    absent = run("mine=chunks:search(id=metadata.page)", code=3)
+    assert "has no `metadata.page`; expected an id there, got the fields id, metadata" in absent.stderr
+
+
+def test_evaluator_unknown_ids_are_noted():
+    truth = [("apple1", "d1"), ("apple2", "d2")]
+    metrics = asyncio.run(RAGEvaluator().evaluate(truth, retrieval_fn=lambda q, k: ["7f3a"]))
+    assert "2 of 2 returned ids are not in the judgments; returned: `7f3a`; judgments: `d1`, `d2`" in repr(metrics)
+    mapped = adapt_retriever(lambda q, k: [{"id": "7f3a", "source": f"d{q[-1]}"}], id="source")
+    metrics = asyncio.run(RAGEvaluator().evaluate(truth, retrieval_fn=mapped))
+    assert (metrics["hit_rate"], metrics.notes) == (1.0, [])
+
+
+def test_adapt_retriever_maps_every_shape_of_hit():
+    shapes = [
+        [({"id": "x", "meta": {"source": "d1"}}, 0.5)],
+        [ragauge.Hit("x", 0.5, "", {"source": "d1"})],
+        {"documents": [{"id": "x", "metadata": {"source": "d1"}}]},
+    ]
+    for shape in shapes:
+        adapted = adapt_retriever(lambda q, k, shape=shape: shape, id="metadata.source")
+        assert [hit.id for hit in adapted.search("?", 5)] == ["d1"]
+
+    async def later(query, k):
+        return shapes[0]
+
+    found = asyncio.run(adapt_retriever(later, id="metadata.source").search("?", 5))
+    assert [hit.id for hit in found] == ["d1"]
+    with pytest.raises(BadInput, match=r"a hit of type str has no `metadata\.source`"):
+        adapt_retriever(lambda q, k: ["d1"], id="metadata.source").search("?", 5)
+    for wrong in ("", "metadata.", 3):
+        with pytest.raises(BadInput, match="id must be a field"):
+            adapt_retriever(later, id=wrong)
+
+
+def test_run_ids_that_differ_by_a_folder_name_the_nearest_corpus_id():
+    texts = {"bees.md": "bees make honey", "ants.md": "ants carry leaves"}
+    data = Dataset(
+        "animals", [Document(*one) for one in texts.items()], {"q": "honey"}, Judgments({"q": {"bees.md": 1}})
+    )
+    found = [{"page_content": "…", "metadata": {"source": "docs/bees.md"}}]
+    with pytest.raises(BadInput, match="1 of 1 returned ids are not in the corpus") as error:
+        ragauge.run(data, {"store": lambda query, k: found})
+    assert error.value.message.endswith("; nearest to `docs/bees.md`: `bees.md`")
+    assert "a function (query, k) that returns the ids of the corpus" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("unknown", "nearest"),
+    [("docs\\bees.MD", "bees.md"), ("bees", "bees.md"), ("bee.md", "bees.md"), ("7f3a-01", None), ("", None)],
+)
+def test_find_nearest_by_file_name_then_by_spelling(unknown, nearest):
+    assert find_nearest(unknown, {"bees.md", "ants.md"}) == nearest
+
+
+class Framework:
+    """A retriever with a k of its own, called as those of LangChain are."""
+
+    def __init__(self, own):
+        self.search_kwargs = {"k": own}
+
+    def invoke(self, query):
+        return [{"id": f"d{i}"} for i in range(self.search_kwargs["k"])]
+
+
+def test_run_own_k_of_a_retriever_is_replaced_and_noted():
+    retriever = Framework(2)
+    found = ragauge.run(DATA, {"store": retriever}, k=4, measures=["recall@4"])
+    assert found.runs["store"].table.group_by("query").len()["len"].to_list() == [4] * 6
+    assert found.notes == [
+        "store: 4 documents per query were requested instead of its own k of 2 (use -k 2 to keep it)"
+    ]
+    assert ragauge.run(DATA, {"store": retriever}, k=2, measures=["recall@2"]).notes == []
+    assert retriever.search_kwargs == {"k": 2}
+
+
+@pytest.mark.parametrize(
+    ("returned", "note"),
+    [
+        (2, ["store: returned at most 2 documents per query; 4 were requested"]),
+        (4, []),
+        (6, ["store: returned up to 6 documents per query; 4 were requested, and the first 4 are scored"]),
+    ],
+)
+def test_run_other_number_of_documents_than_requested_is_noted(returned, note):
+    async def later(query, k):
+        return [f"d{i}" for i in range(returned)]
+
+    for system in (lambda query, k: [f"d{i}" for i in range(returned)], later):
+        assert ragauge.run(DATA, {"store": system}, k=4, measures=["recall@4"]).notes == note
+
+
+def test_run_small_corpus_is_not_fewer_documents_than_requested():
+    assert ragauge.run(DATA, {"store": lambda query, k: list(TEXTS)}, measures=["recall@5"]).notes == []
+
+
+def test_k_rule_is_the_same_in_help_docs_and_python(tmp_path):
+    rule = "the deepest cutoff of the measures, at least 10"
+    page = (Path(__file__).parents[2] / "docs" / "running.md").read_text()
+    shown = " ".join(command_in(tmp_path)("run", "--help").stdout.replace("│", " ").split())
+    for text in (page, shown, str(ragauge.run.__doc__)):
+        assert rule in " ".join(text.split())

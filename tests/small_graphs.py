@@ -1,0 +1,54 @@
+"""Small graphs for tests of walkers: texts that are vectors, and links that are said."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ragauge.core.documents import Document
+from ragauge.core.graphs import Links
+from ragauge.systems.graph_corpus import Terrain
+
+
+class Points:
+    """Texts that are vectors: "1 0" is the vector (1, 0)."""
+
+    name = "points"
+
+    def embed(self, texts):
+        return np.array([[float(number) for number in text.split()] for text in texts], np.float32)
+
+
+class Said:
+    """Links as they are said."""
+
+    name = "said"
+
+    def __init__(self, *links):
+        self._links = links
+
+    def link(self, documents, vectors):
+        ones, others, weights = zip(*self._links, strict=True) if self._links else ((), (), ())
+        return Links(np.array(ones, np.int64), np.array(others, np.int64), np.array(weights, float))
+
+
+QUERY = "1 0"
+
+
+def ground(likeness, *links, metadata=None):
+    """Documents a, b, c, … with these cosines to QUERY, and links (one, other, weight) between them by number."""
+    texts = [f"{cosine!r} {float(np.sqrt(max(0, 1 - cosine**2)))!r}" for cosine in map(float, likeness)]
+    names = [chr(ord("a") + i) if len(texts) <= 26 else f"d{i:04}" for i in range(len(texts))]
+    held = metadata or [{} for _ in texts]
+    documents = [Document(*row[:2], metadata=row[2]) for row in zip(names, texts, held, strict=True)]
+    return Terrain(documents, Points(), [Said(*links)])
+
+
+def ids(hits):
+    return [hit.id for hit in hits]
+
+
+def fits(counts, expected):
+    """The p-value of a chi-squared test."""
+    from scipy.stats import chisquare
+
+    return chisquare(counts, np.asarray(expected) * np.sum(counts)).pvalue

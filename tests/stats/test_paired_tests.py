@@ -1,0 +1,415 @@
+"""Statistics: against scipy and statsmodels, by exact enumeration, by hand, and by simulation of what they promise."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.stats.comparisons import Method
+from ragauge.stats.intervals import bca_interval, bootstrap_upper, percentile_interval
+from ragauge.stats.paired_tests import (
+    cliffs_delta,
+    cohens_d,
+    corrected,
+    randomisation_test,
+    sign_test,
+    t_test,
+    wilcoxon_test,
+)
+from ragauge.stats.power import detectable, power_of, queries_needed
+from ragauge.stats.resampling import bootstrap_means
+from ragauge.stats.system_pairs import Pair, compared
+
+GAPS = st.lists(st.integers(-8, 8).map(lambda x: x / 8), min_size=2, max_size=40)
+
+
+def column(values):
+    return np.asarray(values, np.float64)[:, None]
+
+
+# tests ------------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(-8, 8), min_size=2, max_size=8))
+def test_small_samples_are_enumerated_exactly(gaps):
+    mine = np.array(gaps) / 8.0
+    signs = [abs(np.dot(mine, pattern)) >= abs(mine.sum()) for pattern in product((1, -1), repeat=len(gaps))]
+    assert randomisation_test(column(mine))[0] == pytest.approx(np.mean(signs))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(-1, 1).map(lambda x: round(x, 3)), min_size=2, max_size=12))
+def test_the_exact_randomisation_test_is_scipys(gaps):
+    found = stats.permutation_test(
+        (np.array(gaps), np.zeros(len(gaps))),
+        lambda x, y, axis: np.mean(x - y, axis=axis),
+        permutation_type="samples",
+        n_resamples=10_000,
+        vectorized=True,
+    )
+    assert randomisation_test(column(gaps))[0] == pytest.approx(found.pvalue, abs=1e-9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(GAPS, st.data())
+def test_t_wilcoxon_and_sign_tests_are_scipys(gaps, data):
+    base = np.array(data.draw(st.lists(st.floats(0, 1), min_size=len(gaps), max_size=len(gaps))))
+    mine = base + np.array(gaps)
+    gap = mine - base
+    if np.std(gap) > 1e-9:
+        two, one = t_test(column(gap))
+        assert two[0] == pytest.approx(stats.ttest_rel(mine, base).pvalue, abs=1e-9)
+        assert one[0] == pytest.approx(stats.ttest_rel(mine, base, alternative="greater").pvalue, abs=1e-9)
+        assert cohens_d(column(gap))[0] == pytest.approx(gap.mean() / gap.std(ddof=1))
+    exact = np.array(gaps)
+    if exact.any():
+        with np.errstate(all="ignore"):
+            assert wilcoxon_test(column(exact))[0] == pytest.approx(_quiet(stats.wilcoxon, exact).pvalue, abs=1e-9)
+        up, down = int((exact > 0).sum()), int((exact < 0).sum())
+        assert sign_test(column(exact))[0] == pytest.approx(stats.binomtest(up, up + down).pvalue, abs=1e-9)
+
+
+def _quiet(function, *arguments):
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return function(*arguments)
+
+
+def test_where_nothing_differs_nothing_is_found():
+    same = np.zeros((5, 1))
+    assert t_test(same)[0][0] == randomisation_test(same)[0] == wilcoxon_test(same)[0] == sign_test(same)[0] == 1
+    assert cohens_d(same)[0] == 0
+
+
+def test_a_constant_difference_is_certain_for_t_and_never_certain_for_randomisation():
+    gaps = np.full((30, 1), 0.25)
+    assert t_test(gaps)[0][0] == 0
+    assert randomisation_test(gaps, rounds=999)[0] == 2 / 1000
+    assert np.isinf(cohens_d(gaps)[0])
+
+
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=12), st.lists(st.integers(0, 4), min_size=2, max_size=12))
+def test_cliffs_delta_counts_pairs(mine, base):
+    by_hand = sum((a > b) - (a < b) for a in mine for b in base) / (len(mine) * len(base))
+    assert cliffs_delta(column(mine), column(base))[0] == pytest.approx(by_hand)
+
+
+def test_columns_do_not_see_each_other():
+    gaps = np.random.default_rng(0).normal(0.1, 1, (60, 7))
+    for test in (lambda x: t_test(x)[0], randomisation_test, wilcoxon_test, sign_test, cohens_d):
+        assert test(gaps) == pytest.approx([test(gaps[:, [j]])[0] for j in range(7)], abs=1e-15)
+
+
+# correction -------------------------------------------------------------------------------------------------------
+
+
+def test_holm_by_hand():
+    p = np.array([0.01, 0.04, 0.03, 0.005])
+    assert corrected(p, "holm") == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert corrected(np.array([0.6, 0.9]), "holm").tolist() == [1.0, 1.0]
+    assert corrected(np.array([]), "holm").tolist() == []
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_corrections_are_those_of_statsmodels_and_scipy(p):
+    multiple = pytest.importorskip("statsmodels.stats.multitest")
+    values = np.array(p)
+    for mine, theirs in (("holm", "holm"), ("bonferroni", "bonferroni"), ("bh", "fdr_bh")):
+        assert corrected(values, mine) == pytest.approx(multiple.multipletests(values, method=theirs)[1], abs=1e-12)
+    assert corrected(values, "bh") == pytest.approx(stats.false_discovery_control(values), abs=1e-12)
+    assert corrected(values, "none").tolist() == values.tolist()
+
+
+def test_a_test_that_was_not_made_is_not_corrected_for():
+    assert corrected(np.array([0.02, np.nan, 0.03]), "bonferroni") == pytest.approx([0.04, np.nan, 0.06], nan_ok=True)
+
+
+# intervals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["percentile", "BCa"])
+@pytest.mark.parametrize("n", [10, 47, 300])
+def test_intervals_are_scipys_resample_by_resample(method, n):
+    gaps = np.random.default_rng(n).exponential(1, n) - 0.7
+    theirs = stats.bootstrap(
+        (gaps,), np.mean, n_resamples=2000, method=method, rng=np.random.default_rng(3), vectorized=True
+    ).confidence_interval
+    resampled = bootstrap_means(column(gaps), 2000, seed=3)
+    mine = (
+        percentile_interval(resampled, 0.95) if method == "percentile" else bca_interval(column(gaps), resampled, 0.95)
+    )
+    assert mine[:, 0] == pytest.approx([theirs.low, theirs.high], abs=1e-9)
+
+
+def test_an_interval_of_equal_values_is_a_point():
+    gaps = np.full((20, 1), 0.1)
+    assert bca_interval(gaps, bootstrap_means(gaps, 200), 0.95).ravel() == pytest.approx([0.1, 0.1])
+
+
+@pytest.mark.parametrize("power", [-1000, -300, -200, 200, 300, 1000])
+def test_huge_and_tiny_values_have_the_interval_of_ordinary_ones(power):
+    gaps = column(np.random.default_rng(5).exponential(1, 40) - 0.7)
+    ordinary, equal = bca_interval(gaps, bootstrap_means(gaps, 500), 0.95), np.full((20, 1), 0.1)
+    scaled = np.ldexp(gaps, power)
+    found = bca_interval(scaled, bootstrap_means(scaled, 500), 0.95)
+    assert np.ldexp(found, -power).ravel() == pytest.approx(ordinary.ravel(), rel=1e-12)
+    alike = np.ldexp(equal, power)
+    low, high = np.ldexp(bca_interval(alike, bootstrap_means(alike, 200), 0.95), -power).ravel()
+    assert low == high == pytest.approx(0.1)
+
+
+def upper(values, *how, **more):
+    return float(bootstrap_upper(values[:, None], *how, **more)[0])
+
+
+def test_the_upper_bound_covers_at_least_as_often_as_it_says():
+    rng = np.random.default_rng(1)
+    covered = sum(upper(rng.binomial(1, 0.2, 80).astype(float), 0.9, rounds=500) >= 0.2 for _ in range(200))
+    assert covered >= 175  # 180 are promised
+
+
+@pytest.mark.parametrize(("losses", "n"), [(0, 60), (0, 300), (3, 100), (20, 200)])
+def test_the_upper_bound_is_near_clopper_and_pearsons(losses, n):
+    exact = stats.beta.ppf(0.95, losses + 1, n - losses)
+    values = np.array([1.0] * losses + [0.0] * (n - losses))
+    assert upper(values) == pytest.approx(exact, abs=0.012)
+
+
+def test_seeing_a_small_loss_makes_nobody_surer():
+    none, small = np.zeros(5), np.array([0.01, 0, 0, 0, 0])
+    assert upper(small) >= upper(none) > 0.3
+
+
+# what is promised, by simulation ----------------------------------------------------------------------------------
+
+STUDIES = 2000
+"""Columns of one call are studies: all of them are tested at once."""
+
+
+def studies(n, kind, seed=0):
+    """Differences of two systems that are equally good: scores as measures give them, paired by query."""
+    rng = np.random.default_rng(seed)
+    hard = rng.beta(1, 1, (n, STUDIES))
+    if kind == "graded":  # like ndcg: the same difficulty, noise of each system
+        noise = rng.normal(0, 0.15, (2, n, STUDIES))
+        mine, base = np.clip(hard + noise[0], 0, 1), np.clip(hard + noise[1], 0, 1)
+    elif kind == "hits":  # like hit_rate: 0 or 1
+        mine, base = rng.random((2, n, STUDIES)) < hard
+    else:  # like mrr: the reciprocal of a rank
+        mine, base = 1 / rng.geometric(0.3 + 0.6 * hard, (2, n, STUDIES))
+    return mine.astype(float) - base.astype(float)
+
+
+@pytest.mark.parametrize("kind", ["graded", "hits", "reciprocal"])
+@pytest.mark.parametrize("test", ["t", "wilcoxon", "randomisation"])
+def test_where_nothing_differs_tests_reject_at_their_rate(test, kind):
+    gaps = studies(50, kind)
+    if test == "wilcoxon":
+        gaps = gaps[:, :600]
+    chosen = {
+        "t": lambda x: t_test(x)[0],
+        "wilcoxon": wilcoxon_test,
+        "randomisation": lambda x: randomisation_test(x, rounds=1999),
+    }[test]
+    p = chosen(gaps)
+    rate = float((p < 0.05).mean())
+    spread = 3.3 * (0.05 * 0.95 / len(p)) ** 0.5  # one in a thousand studies of this kind goes further
+    if (test, kind) == ("randomisation", "hits"):  # with steps of one it is the sign test: exact, so below its level
+        assert 0.005 < rate < 0.05
+    else:
+        assert abs(rate - 0.05) < spread + 0.005, rate
+
+
+def test_the_sign_test_rejects_at_most_at_its_rate():
+    rate = float((sign_test(studies(50, "graded")) < 0.05).mean())
+    assert 0.015 < rate < 0.05  # it is discrete: with 50 queries the level that it can have is 0.033
+
+
+@pytest.mark.parametrize("kind", ["graded", "hits", "reciprocal"])
+@pytest.mark.parametrize("method", ["bca", "percentile"])
+def test_intervals_cover_at_their_rate(method, kind):
+    gaps = studies(60, kind, seed=1)[:, :800]
+    resampled = bootstrap_means(gaps, 2000)
+    low, high = bca_interval(gaps, resampled, 0.95) if method == "bca" else percentile_interval(resampled, 0.95)
+    rate = float(((low <= 0) & (high >= 0)).mean())
+    assert 0.92 < rate < 0.97, rate  # 0.95; the bootstrap of 60 values is known to be a little narrow
+
+
+def test_holm_keeps_false_alarms_of_a_family_below_the_level():
+    p = t_test(studies(40, "graded", seed=2))[0].reshape(-1, 8)
+    alarms = np.mean([(corrected(family, "holm") < 0.05).any() for family in p])
+    bare = np.mean((p < 0.05).any(axis=1))
+    assert alarms < 0.085  # 250 families at 0.05: three in a thousand go further
+    assert bare > 0.2
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+@pytest.mark.parametrize("kind", ["one side", "paired", "apart"])
+@pytest.mark.parametrize("effect", [0.0, 0.02, 0.05])
+def test_intervals_and_p_over_seeds_keep_their_word_whatever_seeds_do(seeds, kind, effect):
+    rng = np.random.default_rng(4)
+    pairs = []
+    for _ in range(300):
+        hard = rng.normal(0, 0.05, 80)
+        mine = rng.normal(hard, 0.1, (seeds, 80)) + rng.normal(0, effect, (seeds, 1))  # what a seed does to all queries
+        base = np.zeros((1, 80)) if kind == "one side" else rng.normal(0, 0.1, mine.shape)
+        base += rng.normal(0, effect, (seeds, 1)) if kind == "apart" else 0
+        pairs.append(pair(base, mine, seeds=[] if kind == "apart" else [str(i) for i in range(seeds)]))
+    rows = compared(pairs, Method(rounds=400))
+    inside = np.array([row.ci[0] <= 0 <= row.ci[1] for row in rows])
+    assert inside.mean() > 0.925
+    assert np.mean([row.p_t < 0.05 for row in rows]) < 0.075
+    assert np.mean([(row.p_t >= 0.05) != here for row, here in zip(rows, inside, strict=True)]) < 0.05
+    if (seeds, effect) == (5, 0.0):  # seeds that do nothing cost little: it is not simply wide
+        alone = compared([pair(one.base.mean(axis=0), one.mine.mean(axis=0)) for one in pairs], Method(rounds=400))
+        assert np.median([_width(a) / _width(b) for a, b in zip(rows, alone, strict=True)]) < 1.3
+    if effect == 0.05:
+        alone = compared([pair(one.base.mean(axis=0), one.mine.mean(axis=0)) for one in pairs], Method(rounds=400))
+        assert np.mean([row.ci[0] <= 0 <= row.ci[1] for row in alone]) < 0.6
+
+
+def _width(row):
+    return row.ci[1] - row.ci[0]
+
+
+def test_seeds_that_are_all_the_same_change_nothing():
+    base = np.random.default_rng(0).random(30)
+    mine = np.random.default_rng(1).random(30)
+    one = compared([pair(base, mine)], Method())[0]
+    same = compared([pair(base, np.stack([mine] * 5), seeds=list("abcde"))], Method())[0]
+    assert (same.wins, same.losses, same.ties) == (one.wins, one.losses, one.ties)
+    assert same.p_t == pytest.approx(one.p_t, rel=0.02)
+    identical = compared([pair(base, np.stack([base] * 7), seeds=list("abcdefg"))], Method())[0]
+    assert (identical.wins, identical.losses, identical.p_t, identical.ci) == (0, 0, 1.0, (0.0, 0.0))
+
+
+# power ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("effect", "n"), [(0.5, 34), (0.2, 100), (0.05, 1000), (1.2, 6), (0.0, 20)])
+def test_power_is_that_of_statsmodels(effect, n):
+    power = pytest.importorskip("statsmodels.stats.power").TTestPower()
+    assert power_of(effect, n) == pytest.approx(power.power(effect, n, 0.05), abs=1e-9)
+
+
+def test_power_is_the_share_of_studies_that_find_it():
+    rng = np.random.default_rng(0)
+    gaps = rng.normal(0.3, 1, (60, 4000))
+    assert float((t_test(gaps)[0] < 0.05).mean()) == pytest.approx(power_of(0.3, 60), abs=0.03)
+
+
+def test_power_is_right_where_few_queries_need_a_huge_difference():
+    gaps = np.random.default_rng(0).normal(detectable(1.0, 2, alpha=0.001), 1, (2, 100_000))
+    assert float((t_test(gaps)[0] < 0.001).mean()) == pytest.approx(0.8, abs=0.01)
+
+
+def test_what_can_be_detected_and_what_is_needed_are_two_sides_of_one_thing():
+    for n in (5, 50, 391, 7000):
+        least = detectable(0.25, n)
+        assert power_of(least / 0.25, n) == pytest.approx(0.8, abs=1e-6)
+        assert queries_needed(0.25, least) == n
+    assert queries_needed(1.0, 1e-5) is None
+    assert np.isnan([detectable(0.0, 10), detectable(0.1, 1)]).all()
+    with pytest.raises(BadInput, match="cannot be detected"):
+        queries_needed(0.1, 0.0)
+
+
+# pairs ------------------------------------------------------------------------------------------------------------
+
+
+def pair(base, mine, **more):
+    base, mine = np.atleast_2d(np.array(base, float)), np.atleast_2d(np.array(mine, float))
+    return Pair("m", "a", "b", [f"q{i}" for i in range(base.shape[1])], base, mine, **more)
+
+
+def test_equivalence_is_that_of_statsmodels():
+    weightstats = pytest.importorskip("statsmodels.stats.weightstats")
+    rng = np.random.default_rng(2)
+    base, mine = rng.random(40), rng.random(40)
+    row = compared([pair(base, mine)], Method(margin=0.15))[0]
+    p, low, high = weightstats.ttost_paired(mine, base, -0.15, 0.15)
+    assert row.margin is not None
+    assert row.margin.p_equivalent == pytest.approx(p, abs=1e-9)
+    assert row.margin.p_noninferior == pytest.approx(low[1], abs=1e-9)
+    turned = compared([pair(base, mine, lower_is_better=True)], Method(margin=0.15))[0]
+    assert turned.margin is not None
+    assert turned.margin.p_noninferior == pytest.approx(high[1], abs=1e-9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10)), min_size=3, max_size=30))
+def test_steps_of_a_tenth_are_the_same_step_wherever_they_are_taken(pairs):
+    """0.3 - 0.2 is not 0.2 - 0.1 in floats; ranks and signs must not see that."""
+    mine, base = np.array(pairs).T
+    row = compared([pair(base / 10, mine / 10)], Method(rounds=200))[0]
+    whole = compared([pair(base, mine)], Method(rounds=200))[0]
+    assert (row.wins, row.losses, row.ties) == (whole.wins, whole.losses, whole.ties)
+    assert row.p_wilcoxon == pytest.approx(whole.p_wilcoxon, abs=1e-12)
+    assert row.p_randomisation == whole.p_randomisation
+    assert np.array(row.ci) * 10 == pytest.approx(np.array(whole.ci), abs=1e-9)
+
+
+def test_less_is_better_turns_wins_and_losses_around():
+    row = compared([pair([5, 5, 5], [4, 4, 6], lower_is_better=True)], Method())[0]
+    assert (row.wins, row.losses, row.ties, row.better) == (2, 1, 0, True)
+
+
+def test_one_query_has_a_difference_and_no_test():
+    row = compared([pair([0.5], [0.75])], Method())[0]
+    assert row.difference == 0.25
+    assert np.isnan([row.p_t, row.p_randomisation, row.p_corrected, row.ci[0], row.effect, row.detectable]).all()
+
+
+def test_queries_without_a_value_are_left_out_of_their_column_only():
+    rows = compared([pair([0, np.nan, 1], [1, 1, 1]), pair([0, 0, 1], [1, 1, 1])], Method())
+    assert [row.n for row in rows] == [2, 3]
+    assert rows[0].difference == 0.5
+
+
+def test_the_family_is_each_measure_or_all_of_it():
+    from dataclasses import replace
+
+    rng = np.random.default_rng(1)
+    pairs = [replace(pair(rng.random(20), rng.random(20)), measure=f"m{i % 2}") for i in range(4)]
+    p = [row.p_t for row in compared(pairs, Method())]
+    whole = [row.p_corrected for row in compared(pairs, Method(correction="bonferroni", family="all"))]
+    apart = [row.p_corrected for row in compared(pairs, Method(correction="bonferroni"))]
+    assert whole == pytest.approx(np.minimum(1, 4 * np.array(p)))
+    assert apart == pytest.approx(np.minimum(1, 2 * np.array(p)))
+
+
+def test_a_method_that_is_none_is_refused():
+    with pytest.raises(UnknownName, match="no test is named `student`"):
+        Method(test="student")
+    for wrong in ({"confidence": 95}, {"rounds": 3}, {"margin": -0.1}, {"power": 0.01}, {"seed": -1}):
+        with pytest.raises(BadInput):
+            Method(**wrong)
+
+
+@pytest.mark.parametrize("n", [2, 5, 8])
+def test_wilcoxons_test_of_few_and_tied_queries_is_scipys(n):
+    rng = np.random.default_rng(n)
+    gaps = np.round(rng.normal(size=(n, 6)), 0)
+    gaps[0] = 1.0
+    for p, column in zip(wilcoxon_test(gaps), gaps.T, strict=True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert p == pytest.approx(stats.wilcoxon(column).pvalue, abs=1e-12)
+
+
+@pytest.mark.parametrize("power", [-995, 900])
+def test_huge_and_tiny_differences_have_the_p_of_ordinary_ones(power):
+    gaps = np.random.default_rng(5).normal(0.1, 1, (30, 2))
+    assert t_test(np.ldexp(gaps, power))[0].tolist() == t_test(gaps)[0].tolist()
+    assert cohens_d(np.ldexp(gaps, power)).tolist() == cohens_d(gaps).tolist()

@@ -1,0 +1,136 @@
+"""Few labels and many scores: the formulas by hand, and that intervals cover what they promise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ragauge.stats.intervals import t_interval
+from ragauge.stats.prediction_powered import powered_mean, share_from_rates
+
+
+def drawn(rng, n, skill, rate=0.6):
+    """Labels of 0 and 1, and the scores of a judge who knows a share of them and guesses the others."""
+    labels = (rng.random(n) < rate).astype(np.float64)
+    scores = np.where(rng.random(n) < skill, labels, rng.random(n)) * 0.8 + 0.1
+    return labels, scores
+
+
+def test_the_tuned_weight_and_the_mean_by_hand():
+    """Labels 1, 0, 1, 0 and scores .8, .2, .6, .4: their covariance is .4/3, the variance of all ten scores .544/9.
+
+    So the weight would be .4/3 / ((1 + 4/6) * .544/9) = 1.32, and is cut to 1.
+    """
+    labels, scores = np.array([1.0, 0.0, 1.0, 0.0]), np.array([0.8, 0.2, 0.6, 0.4])
+    others = np.array([0.8, 0.2, 0.6, 0.4, 0.5, 0.9])
+    found, weight = powered_mean(labels, scores, others)
+    assert weight == 1.0
+    assert found.value == pytest.approx(0.5 + (3.4 / 6 - 0.5))
+    left = labels - scores
+    variance = left.var(ddof=1) * 3 / 2 / 4 + others.var(ddof=1) / 6
+    assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, 2) * math.sqrt(variance))
+
+
+def test_a_weight_between_is_that_of_the_formula():
+    rng = np.random.default_rng(4)
+    labels, scores = drawn(rng, 340, 0.3)
+    found, weight = powered_mean(labels[:40], scores[:40], scores[40:])
+    expected = np.cov(labels[:40], scores[:40])[0, 1] / ((1 + 40 / 300) * scores.var(ddof=1))
+    assert 0 < expected < 1
+    assert weight == pytest.approx(expected)
+    assert found.value == pytest.approx(labels[:40].mean() + expected * (scores[40:].mean() - scores[:40].mean()))
+
+
+def test_without_a_weight_it_is_the_plain_mean_of_labels_with_students_interval():
+    labels, scores = drawn(np.random.default_rng(1), 50, 0.5)
+    found, weight = powered_mean(labels, scores, scores, weight=0.0)
+    assert weight == 0.0
+    assert found.value == labels.mean()
+    assert found[1:3] == pytest.approx(t_interval(labels, 0.95))
+    alone, weight = powered_mean(labels, scores, np.array([]))
+    assert (alone, weight) == (found, 0.0)
+
+
+def test_a_judge_that_says_always_the_same_has_no_weight():
+    labels, _ = drawn(np.random.default_rng(1), 50, 0.5)
+    found, weight = powered_mean(labels, np.ones(50), np.ones(500))
+    assert weight == 0.0
+    assert found.value == labels.mean()
+
+
+def test_too_few_labels_have_no_mean_and_equal_ones_no_interval():
+    assert powered_mean(np.ones(2), np.ones(2), np.ones(9))[0].why == "fewer than 3 labels"
+    found, _ = powered_mean(np.ones(9), np.ones(9), np.ones(9))
+    assert found.value == 1.0
+    assert math.isnan(found.low)
+    assert "all labels are the same" in found.why
+
+
+@pytest.mark.parametrize(("n", "more", "skill"), [(20, 500, 0.9), (50, 500, 0.5), (40, 1000, 0.0)])
+def test_intervals_cover_however_good_the_judge_is_and_are_narrower_where_it_is(n, more, skill):
+    """Of 1,000 draws; 95% would be 950, and chance alone gives no fewer than 930. The bare judge is far off."""
+    rng = np.random.default_rng(9)
+    covered = blind = 0
+    width = plain_width = 0.0
+    for _ in range(1000):
+        labels, scores = drawn(rng, n + more, skill)
+        found, _ = powered_mean(labels[:n], scores[:n], scores[n:])
+        plain, _ = powered_mean(labels[:n], scores[:n], scores[n:], weight=0.0)
+        covered += found.low <= 0.6 <= found.high
+        low, high = t_interval(scores, 0.95)
+        blind += low <= 0.6 <= high
+        width += found.high - found.low
+        plain_width += plain.high - plain.low
+    assert covered >= 930
+    assert blind < 800
+    assert width < {0.9: 0.5, 0.5: 0.9, 0.0: 1.02}[skill] * plain_width
+
+
+def test_groups_that_vary_together_make_the_interval_wider():
+    """Of 400 draws of 40 groups of three equal labels; 95% would be 380, and chance alone gives no fewer than 367."""
+    rng = np.random.default_rng(10)
+    together = np.arange(1200) // 3
+    covered = blind = 0
+    for _ in range(400):
+        labels, scores = (one[together] for one in drawn(rng, 400, 0.6))
+        n = 120
+        found, _ = powered_mean(labels[:n], scores[:n], scores[n:], groups=(together[:n], together[n:]))
+        naive, _ = powered_mean(labels[:n], scores[:n], scores[n:])
+        covered += found.low <= 0.6 <= found.high
+        blind += naive.low <= 0.6 <= naive.high
+    assert covered >= 367
+    assert blind < 330
+
+
+def test_rogan_and_gladen_by_hand():
+    """8 of 10 good ones are called good, 9 of 10 bad ones bad; of all 120 samples 9 + 41 are called good.
+
+    (50/120 + 0.9 - 1) / (0.8 + 0.9 - 1) = 0.452381
+    """
+    people = np.repeat([True, False], 10)
+    judge = np.array([True] * 8 + [False] * 2 + [True] + [False] * 9)
+    found = share_from_rates(judge, people, np.arange(100) < 41)
+    assert found.value == pytest.approx(0.452381, abs=1e-6)
+    assert found.low < 0.35
+    assert found.high > 0.55
+
+
+def test_a_judge_no_better_than_a_guess_tells_no_share():
+    people = np.array([True, False] * 10)
+    assert "no better than a guess" in share_from_rates(~people, people, people).why
+    assert "one verdict only" in share_from_rates(people, np.ones(20, bool), people).why
+
+
+@pytest.mark.parametrize(("n", "more", "sensitivity", "specificity"), [(60, 1000, 0.8, 0.9), (100, 300, 0.7, 0.7)])
+def test_the_interval_of_the_share_covers(n, more, sensitivity, specificity):
+    rng = np.random.default_rng(12)
+    covered = 0
+    for _ in range(500):
+        people = rng.random(n + more) < 0.3
+        judge = np.where(people, rng.random(n + more) < sensitivity, rng.random(n + more) >= specificity)
+        found = share_from_rates(judge[:n], people[:n], judge[n:])
+        covered += found.low <= 0.3 <= found.high
+    assert covered >= 465

@@ -1,0 +1,125 @@
+"""The frontier: what is beaten goes, what is between two points is worked by hand, and nothing is made up."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragauge.store_benchmarks.analysis import cost, frontier, frontiers, placed, reached
+from ragauge.store_benchmarks.results import unbeaten
+from store_benchmark_builder import RECALL, point, sweep
+
+
+def of(*pairs, store="hnswlib"):
+    """Points of one store: recall and queries per second."""
+    return [point(store, recall, 1000 / qps, search={"ef": i}) for i, (recall, qps) in enumerate(pairs)]
+
+
+def at(points, level):
+    [found] = reached(points, RECALL, [level])
+    return found
+
+
+def test_what_another_beats_in_both_is_dropped_and_the_rest_stands_by_recall():
+    points = of((0.9, 1000), (0.8, 900), (0.99, 100), (0.95, 100), (0.7, 5000))
+    assert frontier(points, RECALL) == [4, 0, 2]
+
+
+def test_of_equal_points_the_first_stays():
+    assert frontier(of((0.9, 1000), (0.9, 1000), (0.9, 999)), RECALL) == [0]
+
+
+def test_what_has_no_recall_or_no_speed_is_nowhere():
+    points = [*of((math.nan, 1000), (0.9, math.inf), (0.8, 10)), point("x", 0.99, math.nan)]
+    assert frontier(points, RECALL) == [2]
+    assert frontier(points, "recall(of=k)@100") == []
+
+
+def test_the_harness_competes_with_nobody():
+    points = [point("null", 1.0, 0.001), *of((0.9, 100))]
+    assert frontier(points, RECALL) == [1]
+    assert list(frontiers(points, RECALL)) == ["hnswlib"]
+    assert [one.store for one in reached(points, RECALL, [0.9])] == ["hnswlib"]
+
+
+def test_each_series_has_a_frontier_of_its_own_with_places_among_all_points():
+    points = [
+        *of((0.9, 1000), (0.5, 10)),
+        point("faiss", 0.9, 2.0, build={"kind": "hnsw"}),
+        point("faiss", 0.9, 3.0, build={"kind": "ivf"}),
+    ]
+    assert frontiers(points, RECALL) == {"hnswlib": [0], "faiss hnsw": [2], "faiss ivf": [3]}
+    assert frontier(points, RECALL) == [0]
+
+
+def test_the_frontier_of_latency_is_that_of_the_percentile_and_not_of_the_mean():
+    quick, even = of((0.9, 1000), (0.9, 900))
+    slow_tail = type(quick.latency)(**{**vars(quick.latency), "p99": 50.0})
+    points = [type(quick)(**{**vars(quick), "latency": slow_tail}), even]
+    assert frontier(points, RECALL) == [0]
+    assert frontier(points, RECALL, by="p99") == [1]
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.1, 1e6)), max_size=30))
+def test_the_frontier_is_what_checking_every_pair_gives(pairs):
+    recalls, speeds = [one[0] for one in pairs], [one[1] for one in pairs]
+
+    def beaten(i):
+        return any(
+            recalls[j] >= recalls[i] and speeds[j] >= speeds[i] and ((recalls[j], speeds[j]) != pairs[i] or j < i)
+            for j in range(len(pairs))
+            if j != i
+        )
+
+    kept = unbeaten(recalls, speeds)
+    assert sorted(kept) == [i for i in range(len(pairs)) if not beaten(i)]
+    assert [recalls[i] for i in kept] == sorted(recalls[i] for i in kept)
+
+
+def test_speed_between_two_points_falls_evenly_on_a_logarithmic_scale():
+    points = of((0.9, 1000), (1.0, 10))
+    assert at(points, 0.95).qps == pytest.approx(100)  # half way from 10^3 to 10^1 is 10^2
+    assert at(points, 0.925).qps == pytest.approx(10**2.5)
+    assert at(points, 0.95).p50_ms == pytest.approx(10)  # likewise from 1 ms to 100 ms
+    assert at(points, 0.95).by == "hnswlib:ef=1"
+
+
+def test_it_is_the_same_as_interpolating_logarithms_with_numpy():
+    points = of((0.5, 8000), (0.81, 3000), (0.93, 700), (0.991, 90))
+    recalls, speeds = [0.5, 0.81, 0.93, 0.991], np.log([8000, 3000, 700, 90])
+    for level in (0.55, 0.81, 0.9, 0.95, 0.99):
+        assert at(points, level).qps == pytest.approx(float(np.exp(np.interp(level, recalls, speeds))))
+
+
+def test_beaten_points_do_not_bend_the_line():
+    line = of((0.9, 1000), (1.0, 10))
+    assert at([*line, *of((0.94, 5))], 0.95).qps == at(line, 0.95).qps
+
+
+def test_nothing_is_drawn_out_below_the_first_point_or_above_the_last():
+    points = of((0.93, 500), (0.97, 50))
+    below, above = at(points, 0.9), at(points, 0.99)
+    assert (below.qps, below.by) == (pytest.approx(500), "hnswlib:ef=0")
+    assert (above.qps, above.p50_ms, above.by) == (None, None, "")
+
+
+def test_a_mean_that_falls_short_of_a_level_by_rounding_alone_has_reached_it():
+    short = sum([0.1] * 3) + 0.6  # 0.9000000000000001 and its like
+    assert at(of((2 * 0.9 - short, 70)), 0.9).qps == pytest.approx(70)
+
+
+def test_a_million_queries_cost_what_their_hours_cost():
+    assert cost(250, 1.8) == pytest.approx(1.8 * 1e6 / 250 / 3600)
+    assert math.isnan(cost(0, 1.0))
+    assert math.isnan(cost(math.nan, 1.0))
+
+
+def test_a_sweep_gets_its_frontiers_and_what_was_reached():
+    found = placed(sweep(*of((0.9, 1000), (0.8, 10), (1.0, 10))))
+    assert found.frontier == [0, 2]
+    assert found.frontiers == {"hnswlib": [0, 2]}
+    assert [(one.recall, round(one.qps)) for one in found.reached] == [(0.9, 1000), (0.95, 100), (0.99, 16)]

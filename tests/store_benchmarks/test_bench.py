@@ -1,0 +1,895 @@
+"""The sweep: stores in words, a process for each, what is kept, and what becomes of those that break."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import inspect
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import polars
+import pytest
+
+import ragauge
+from ragauge.core import plugins
+from ragauge.core.errors import BadInput, MissingEvidence, RagaugeError, UnknownName
+from ragauge.files.workspace import hold_folder
+from ragauge.reports.layouts import ragdbeval
+from ragauge.runs.folder import now
+from ragauge.store_benchmarks.filter_results import list_filters, operating_points
+from ragauge.store_benchmarks.jobs import Vectors, read_piece, write_piece, write_vectors
+from ragauge.store_benchmarks.metadata_filters import with_metadata
+from ragauge.store_benchmarks.plan import GRIDS, Plan, filter_key, found, jobs, minimum_seconds, read, search_options
+from ragauge.store_benchmarks.results import Configuration, VectorSet
+from ragauge.store_benchmarks.search_loops import rounds
+from ragauge.store_benchmarks.vector_sets import collection
+from ragauge.stores.reference import Exact
+
+QUICK = {"repeats": 1, "sweep": False}
+
+
+def clustered(n: int = 600, d: int = 8, m: int = 20, metric: str = "l2") -> VectorSet:
+    random = np.random.default_rng(5)
+    base = random.normal(size=(n, d)).astype(np.float32)
+    return VectorSet("made here", base, random.normal(size=(m, d)).astype(np.float32), metric)
+
+
+@pytest.fixture
+def own_stores(tmp_path, monkeypatch):
+    """A module with stores that somebody wrote, in the folder where the command is called."""
+    (tmp_path / "own_stores.py").write_text(
+        textwrap.dedent(
+            '''
+            import os, signal, sys, time
+            import numpy as np
+
+            class Plain:
+                """Only what the seam asks for."""
+                def __init__(self, metric="l2"):
+                    self.ids, self.rows = [], []
+                def add(self, ids, vectors):
+                    self.ids += list(ids)
+                    self.rows.append(np.array(vectors))
+                def search(self, vectors, k):
+                    base = np.concatenate(self.rows)
+                    far = np.linalg.norm(base[None] - vectors[:, None], axis=2)
+                    order = np.argsort(far, axis=1)[:, :k]
+                    return np.array(self.ids, dtype=object)[order], np.take_along_axis(far, order, 1)
+
+            class Loud(Plain):
+                def search(self, vectors, k):
+                    print('{"stage": "lies", "done": 1, "total": 0}')
+                    os.write(1, b"not json at all\\n")
+                    return super().search(vectors, k)
+
+            class Raises(Plain):
+                def search(self, vectors, k):
+                    raise OSError("the disk of this store is on fire")
+
+            class Crashes(Plain):
+                def add(self, ids, vectors):
+                    sys.stderr.write("about to fall over\\n")
+                    sys.stderr.flush()
+                    os.kill(os.getpid(), signal.SIGSEGV)
+
+            class Hangs(Plain):
+                def search(self, vectors, k):
+                    time.sleep(60)
+
+            class Counts(Plain):
+                """Writes down each time that it is built."""
+                def add(self, ids, vectors):
+                    with open(os.environ["BUILT"], "a") as out:
+                        out.write("x")
+                    super().add(ids, vectors)
+
+            class Slow(Plain):
+                def add(self, ids, vectors):
+                    time.sleep(30 if os.path.exists("slow") else 0)
+                    super().add(ids, vectors)
+            '''
+        )
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_stores", raising=False)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "store", "options", "name"),
+    [
+        ("faiss", "faiss", {}, ""),
+        ("faiss:kind=hnsw,m=32", "faiss", {"kind": "hnsw", "m": 32}, ""),
+        ("faiss(kind=hnsw, m=32)", "faiss", {"kind": "hnsw", "m": 32}, ""),
+        ("usearch:ef_search=10+40,exact=true", "usearch", {"ef_search": [10, 40], "exact": True}, ""),
+        ("big=faiss:m=64", "faiss", {"m": 64}, "big"),
+        ("mine:Store", "mine:Store", {}, ""),
+        ("a.b:Store:m=3", "a.b:Store", {"m": 3}, ""),
+        ("fast=a.b:Store(m=3)", "a.b:Store", {"m": 3}, "fast"),
+        ("qdrant:url=http://localhost:6333", "qdrant", {"url": "http://localhost:6333"}, ""),
+    ],
+)
+def test_a_store_is_read_as_it_is_typed(text, store, options, name):
+    assert read(text) == Configuration(store, options, {}, name)
+
+
+def test_a_configuration_prints_as_it_is_typed():
+    one = Configuration("faiss", {"kind": "hnsw", "m": 16}, {"ef_search": 40})
+    assert str(one) == "faiss:kind=hnsw,m=16,ef_search=40"
+    assert one.series == "faiss hnsw"
+    assert Configuration("usearch", {"exact": True, "view": False}).series == "usearch exact"
+
+
+def test_where_a_server_is_and_the_key_to_it_are_not_written_down():
+    one = Configuration("qdrant", {"url": "http://me:secret@there", "api_key": "secret", "m": 16}, {"ef_search": 40})
+    assert one.series == "qdrant server"
+    assert str(one) == "qdrant:at=server,m=16,ef_search=40"
+    assert "secret" not in repr(one.shown)
+
+
+@pytest.mark.parametrize("store", plugins.TABLE["stores"])
+def test_every_store_has_a_usual_grid_and_every_grid_names_real_options(store):
+    factory = found(store)
+    known = inspect.signature(factory).parameters
+    assert {"metric", "path"} <= known.keys()
+    assert GRIDS[store]
+    for grid in GRIDS[store]:
+        assert grid.keys() <= known.keys()
+    assert search_options(store) <= known.keys()
+
+
+def test_one_build_serves_many_searches_and_stores_take_turns():
+    made = jobs(["faiss:kind=hnsw,m=8+16,ef_construction=40,ef_search=10+20+30", "usearch:m=8+16"], Plan(sweep=False))
+    assert [str(job.configuration) for job in made] == [
+        "faiss:kind=hnsw,m=8,ef_construction=40",
+        "usearch:m=8",
+        "faiss:kind=hnsw,m=16,ef_construction=40",
+        "usearch:m=16",
+    ]
+    assert [dict(one) for one in made[0].searches] == [{"ef_search": 10}, {"ef_search": 20}, {"ef_search": 30}]
+    assert [dict(one) for one in made[1].searches] == [{}]
+
+
+def test_what_is_given_replaces_the_usual_and_a_word_chooses_the_kind():
+    (only,) = jobs(["faiss:kind=ivf,nlist=7"], Plan())
+    assert only.configuration.build == {"kind": "ivf", "nlist": 7}
+    assert len(only.searches) > 3
+    both = {job.configuration.build["kind"] for job in jobs(["faiss:kind=ivf+flat"], Plan())}
+    assert both == {"ivf", "flat"}
+    quick = jobs(["faiss:kind=hnsw"], Plan(quick=True))
+    assert len(quick) < len(jobs(["faiss:kind=hnsw"], Plan()))
+    assert 1 < len(quick[0].searches) < len(only.searches)
+
+
+def test_mistakes_are_told_before_anything_is_measured(tmp_path):
+    for wrong, error, word in (
+        ({"stores": "fais"}, UnknownName, "did you mean `faiss`"),
+        ({"stores": []}, BadInput, "no store"),
+        ({"stores": ["exact", "exact"]}, BadInput, "twice"),
+        ({"stores": "exact", "clients": [0]}, BadInput, "clients must be between 1 and 10,000, got 0"),
+        ({"stores": "exact", "rates": [-1.0]}, BadInput, "rate"),
+        ({"stores": "exact", "filters": [2.0]}, BadInput, "selectivity must be above 0"),
+        ({"stores": "exact", "k": 0}, BadInput, "k must be between 1 and 10,000,000, got 0"),
+        ({"stores": "exact", "k": 601}, BadInput, "k is 601"),
+        ({"stores": "exact", "k": 2.5}, BadInput, "k must be a whole number"),
+        ({"stores": "exact", "clients": 2}, BadInput, "not a list"),
+        ({"stores": "exact", "threads": 10_000}, BadInput, "may use"),
+        ({"stores": ["exact", "usearch:ef_serch=3"]}, UnknownName, "did you mean `ef_search`"),
+        ({"stores": "ragauge.store_benchmarks.results:Sweep"}, BadInput, "has no add"),
+        ({"stores": ["a=exact", "a=faiss:kind=flat"]}, BadInput, "two stores are called `a`"),
+        ({"stores": "exact", "price": 0}, BadInput, "price"),
+        ({"stores": "exact", "repeat": 3}, UnknownName, "did you mean `repeats`"),
+        ({"stores": "exact", "judgments": True}, MissingEvidence, "no judgments"),
+    ):
+        with pytest.raises(error, match=word):
+            ragauge.bench(clustered(), **{"folder": tmp_path / "out", **wrong})
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_exact_store_finds_everything_and_all_its_figures_are_there(tmp_path):
+    data = clustered()
+    found = ragauge.bench(data, "exact", folder=tmp_path / "out", price=0.36, repeats=2)
+    (point,) = found.points
+    assert point.quality["recall(of=eps,eps=1e-06)@10"] == point.quality["recall(of=k)@10"] == 1.0
+    assert point.quality["recall@10"] == pytest.approx(0.1)
+    assert point.quality["precision@10"] == 1.0
+    assert point.latency.n % 20 == 0
+    assert point.qps == pytest.approx(1000 / point.latency.mean)
+    assert point.cost_per_million == pytest.approx(0.36 * 1e6 / (3600 * point.qps))
+    assert point.build.vectors == 600
+    assert point.build.seconds > 0
+    assert point.build.disk_bytes >= data.base.nbytes
+    assert point.build.cold_first_ms > 0
+    assert point.build.about["store"] == "exact"
+    assert found.frontier == [0]
+    assert found.circumstances["vectors_hash"] == data.hash
+    assert not list((tmp_path / "out").glob("builds/*/store"))
+    assert not list((tmp_path / "out").glob("builds/*/*.log"))
+
+
+def test_a_store_of_ones_own_needs_two_methods(own_stores):
+    found = ragauge.bench(clustered(), "mine=own_stores:Plain", clients=[1], **QUICK)
+    (point,) = found.points
+    assert found.stores == ["mine"]
+    assert point.quality["recall(of=eps,eps=1e-06)@10"] == 1.0
+    assert point.build.disk_bytes is None
+    assert any("not put under load" in note for note in point.notes)
+
+
+def test_what_a_store_prints_is_no_word_of_the_harness(own_stores):
+    seen = []
+    found = ragauge.bench(clustered(), "own_stores:Loud", progress=lambda *told: seen.append(told), **QUICK)
+    assert found.points[0].quality["recall(of=eps,eps=1e-06)@10"] == 1.0
+    assert not any("lies" in what for what, _, _ in seen)
+
+
+def test_stores_that_break_are_told_in_their_own_words_and_the_others_finish(own_stores):
+    broken = ["own_stores:Raises", "own_stores:Crashes", "own_stores:Hangs"]
+    found = ragauge.bench(clustered(), [*broken, "exact"], timeout=5.0, **QUICK)
+    assert found.stores == ["exact"]
+    raised, crashed, hung = (failure.message for failure in found.failures)
+    assert "the disk of this store is on fire" in raised
+    assert "SIGSEGV" in crashed
+    assert "gave up after 5 seconds" in hung
+    assert [failure.exit_code for failure in found.failures] == [3, 3, 3]
+
+
+WRONG = """
+import numpy as np
+
+class Pairs:
+    abilities = frozenset()
+    def __init__(self):
+        self.ids = []
+    def add(self, ids, vectors):
+        self.ids += ids
+    def search(self, vectors, k):
+        return [(name, 0.5) for name in self.ids[:k]]
+
+class Flat(Pairs):
+    def search(self, vectors, k):
+        return np.array(self.ids[:k], dtype=object), np.zeros(k)
+
+class Numbers(Pairs):
+    def search(self, vectors, k):
+        return np.arange(k)[None], np.zeros((1, k))
+
+class Short(Pairs):
+    def search(self, vectors, k):
+        return [self.ids[:k]], [[0.5]]
+
+class Long(Pairs):
+    def search(self, vectors, k):
+        return [self.ids[: k + 5]], [[0.5] * (k + 5)]
+
+class Raises(Pairs):
+    def search(self, vectors, k):
+        return self.missing
+
+class Able(Pairs):
+    abilities = frozenset({"deletes"})
+    def search(self, vectors, k):
+        return [self.ids[:k]], [[0.5] * k]
+"""
+
+
+@pytest.mark.parametrize(
+    ("store", "message"),
+    [
+        ("Pairs", "`search` returned a wrong result; expected a pair (ids, distances), got a list of 5 items"),
+        (
+            "Flat",
+            "returned ids of the wrong shape; expected 1 row with up to 5 ids each, got an array of shape (5,)",
+        ),
+        (
+            "Numbers",
+            "`search` returned ids of the wrong type; expected the texts that `add` was given, or None, got int",
+        ),
+        ("Short", "expected one distance per id, got 5 ids and 1 distances"),
+        ("Long", "`search` returned too many ids; expected up to 5 ids per query, got 10"),
+        ("Raises", "AttributeError: 'Raises' object has no attribute 'missing' (in `search`, wrong_stores.py:"),
+        ("Able", "no ability of a store is named `deletes`"),
+    ],
+)
+def test_bench_own_store_that_breaks_the_contract_is_named(tmp_path, monkeypatch, store, message):
+    (tmp_path / "wrong_stores.py").write_text(WRONG)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "wrong_stores", raising=False)
+    (failure,) = ragauge.bench(clustered(50), f"wrong_stores:{store}", k=5, **QUICK).failures
+    assert message in failure.message
+
+
+def documented_stores():
+    """Return the Python blocks of the section on own stores in docs/bench.md."""
+    text = (Path(__file__).parents[2] / "docs" / "bench.md").read_text(encoding="utf-8")
+    section = text.partition("## Your own store")[2].partition("\n## ")[0]
+    return re.findall(r"```python\n(.*?)```", section, re.S)
+
+
+def test_documented_own_stores_run_with_filters_deletes_and_tuning(tmp_path, monkeypatch):
+    short, full = documented_stores()
+    assert len([line for line in short.splitlines() if line.strip()]) == 15
+    (tmp_path / "my_store.py").write_text(f"{short}\n\n{full}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "my_store", raising=False)
+    found = ragauge.bench(
+        clustered(), ["my_store:Store", "my_store:Full:share=0.5+1.0"], filters=[0.5, 0.1], changes=20, repeats=1
+    )
+    assert not found.failures
+    plain, half, full_point = found.points
+    assert plain.quality[found.recall] == full_point.quality[found.recall] == 1.0
+    assert 0.2 < half.quality[found.recall] < 0.8
+    assert list(plain.notes) == ["cannot filter", "cannot insert", "cannot update", "cannot delete"]
+    assert list(full_point.notes) == []
+    assert [one.recall for one in full_point.filters] == [1.0, 1.0]
+    assert {one.operation: one.visible for one in full_point.changes} == {"insert": 1, "update": 1, "delete": 1}
+
+
+def test_a_missing_library_names_its_extra_and_the_sweep_goes_on(tmp_path, monkeypatch):
+    (tmp_path / "usearch.py").write_text("raise ImportError('hidden for a test')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    found = ragauge.bench(clustered(), ["usearch:m=8+16", "exact"], repeats=1, sweep=False)
+    assert found.stores == ["exact"]
+    (failure,) = found.failures
+    assert "[usearch]'" in (failure.hint or "")
+
+
+def test_bench_reuse_measures_only_what_is_new(own_stores, monkeypatch):
+    counter = own_stores / "built.txt"
+    monkeypatch.setenv("BUILT", str(counter))
+    data = clustered()
+    first = ragauge.bench(data, "own_stores:Counts", folder="out", reuse=True, **QUICK)
+    again = ragauge.bench(data, "own_stores:Counts", folder="out", reuse=True, **QUICK)
+    built = counter.read_text()
+    assert first.points[0].latency == again.points[0].latency
+    assert built == "xx"  # a rehearsal, and the build
+    fewer = ragauge.bench(data, "own_stores:Counts", folder="out", reuse=True, k=5, **QUICK)
+    assert fewer.points[0].quality["recall(of=eps,eps=1e-06)@5"] == 1.0
+    assert counter.read_text() == "xxxx"
+    assert first.points[0].quality["recall(of=eps,eps=1e-06)@10"] == 1.0
+    other = VectorSet("other", data.base + 1, data.queries, data.metric)
+    ragauge.bench(other, "own_stores:Counts", folder="out", reuse=True, **QUICK)
+    assert counter.read_text() == "xxxxxx"
+
+
+HELPED = """
+import numpy as np
+import helper
+
+class Store:
+    def __init__(self, metric="l2"):
+        self.ids, self.rows = [], []
+    def add(self, ids, vectors):
+        self.ids += list(ids)
+        self.rows.append(np.array(vectors))
+    def search(self, vectors, k):
+        far = np.linalg.norm(np.concatenate(self.rows)[None] - vectors[:, None], axis=2)
+        order = np.argsort(helper.SIGN * far, axis=1)[:, :k]
+        return np.array(self.ids, dtype=object)[order], np.take_along_axis(far, order, 1)
+"""
+
+
+@pytest.fixture
+def helped_store(tmp_path, monkeypatch):
+    """A store whose class imports a helper module; returns a function that writes the helper."""
+    (tmp_path / "helped.py").write_text(HELPED)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for module in ("helped", "helper"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    write = (tmp_path / "helper.py").write_text
+    write("SIGN = 1")
+    return write
+
+
+def test_bench_own_store_is_measured_again_after_its_helper_changed(helped_store):
+    first = ragauge.bench(clustered(), ["helped:Store", "exact"], folder="out", **QUICK)
+    assert [one.quality[first.recall] for one in first.points] == [1.0, 1.0]
+    assert [one.reused for one in first.points] == [False, False]
+    helped_store("SIGN = -1")
+    again = ragauge.bench(clustered(), ["helped:Store", "exact"], folder="out", **QUICK)
+    own, exact = again.points
+    assert own.quality[again.recall] == 0
+    assert (own.reused, exact.reused) == (False, True)
+    assert exact.made == first.points[1].made
+    kept = ragauge.bench(clustered(), ["helped:Store"], folder="out", reuse=True, **QUICK)
+    assert (kept.points[0].reused, kept.points[0].latency) == (True, own.latency)
+
+
+def test_bench_fresh_measures_built_in_stores_again(tmp_path):
+    first = ragauge.bench(clustered(), "exact", folder=tmp_path, filters=[0.5], **QUICK)
+    reused = ragauge.bench(clustered(), "exact", folder=tmp_path, filters=[0.5], **QUICK)
+    fresh = ragauge.bench(clustered(), "exact", folder=tmp_path, filters=[0.5], fresh=True, **QUICK)
+    assert [one.points[0].reused for one in (first, reused, fresh)] == [False, True, False]
+    assert [one.points[0].filters[0].reused for one in (first, reused, fresh)] == [False, True, False]
+    assert fresh.points[0].latency != first.points[0].latency
+    with pytest.raises(BadInput, match="mutually exclusive"):
+        ragauge.bench(clustered(), "exact", folder=tmp_path, fresh=True, reuse=True, **QUICK)
+
+
+def rewrite_clocks(folder, **changed):
+    """Give every saved search the readings of an idle machine; those with the k-th search setting get `changed[k]`."""
+    pieces = sorted(folder.glob("builds/*/*.npz"))
+    pieces = [file for file in pieces if "floor_ns" in (read_piece(file) or ({}, {}))[1]]
+    for number, file in enumerate(pieces):
+        told, arrays = read_piece(file)
+        calm = {
+            "nanoseconds": np.full((2, 100), 10_000),
+            "floor_ns": np.full((2, 2), 7_000.0),
+            "readings": np.tile([0.2, 0.2, 0, 0, 0, 20.0], (2, 1)),
+        }
+        write_piece(file, told, {**arrays, **calm, **changed.get(f"_{number}", {})})
+    return len(pieces)
+
+
+SETTINGS = "faiss:kind=ivf,nlist=10,nprobe=1+2+3"
+
+
+def test_bench_remeasure_doubtful_measures_only_doubtful_rows_again(tmp_path):
+    ragauge.bench(clustered(), SETTINGS, folder=tmp_path, repeats=2)
+    assert rewrite_clocks(tmp_path, _1={"readings": np.tile([0.2, 0.1, 50, 0, 0, 20.0], (2, 1))}) == 3
+    kept = ragauge.bench(clustered(), SETTINGS, folder=tmp_path, repeats=2)
+    doubtful = [one.configuration for one in kept.points if one.clock.doubts]
+    assert len(doubtful) == 1
+    again = ragauge.bench(clustered(), SETTINGS, folder=tmp_path, repeats=2, remeasure="doubtful")
+    assert [one.configuration for one in again.points if not one.reused] == doubtful
+    assert [one.configuration for one in again.points if one.latency.min != one.latency.max] == doubtful
+    with pytest.raises(BadInput, match="remeasure must be `doubtful`, got `all`"):
+        ragauge.bench(clustered(), SETTINGS, folder=tmp_path, remeasure="all")
+    with pytest.raises(BadInput, match="fresh and remeasure are mutually exclusive"):
+        ragauge.bench(clustered(), SETTINGS, folder=tmp_path, fresh=True, remeasure="doubtful")
+
+
+def test_bench_remeasure_doubtful_measures_the_cold_start_of_a_new_build_again(tmp_path):
+    ragauge.bench(clustered(), SETTINGS, folder=tmp_path, repeats=2)
+    rewrite_clocks(tmp_path, _1={"readings": np.tile([0.2, 0.1, 50, 0, 0, 20.0], (2, 1))})
+    pieces = {file: read_piece(file) for file in tmp_path.glob("builds/*/*.npz")}
+    [(file, (told, arrays))] = [(file, piece) for file, piece in pieces.items() if "open_ms" in piece[0]]
+    write_piece(file, {**told, "open_ms": 1e9}, arrays)
+    kept = ragauge.bench(clustered(), SETTINGS, folder=tmp_path, repeats=2)
+    assert [one.build.cold_open_ms for one in kept.points] == [1e9] * 3
+    again = ragauge.bench(clustered(), SETTINGS, folder=tmp_path, repeats=2, remeasure="doubtful")
+    (new,) = [one for one in again.points if not one.reused]
+    assert 0 < new.build.cold_open_ms < 1e9
+
+
+def test_bench_one_fast_moment_makes_no_other_row_doubtful(tmp_path):
+    ragauge.bench(clustered(), SETTINGS, folder=tmp_path, repeats=2)
+    rewrite_clocks(tmp_path, _0={"floor_ns": np.full((2, 2), 3_000.0)})
+    found = ragauge.bench(clustered(), SETTINGS, folder=tmp_path, repeats=2)
+    assert [list(one.clock.doubts) for one in found.points] == [[], [], []]
+    rewrite_clocks(tmp_path, _0={"floor_ns": np.full((2, 2), 14_000.0)})
+    slow = ragauge.bench(clustered(), SETTINGS, folder=tmp_path, repeats=2)
+    doubts = [one.clock.doubts[0] for one in slow.points if one.clock.doubts]
+    assert doubts == ["the harness itself took 2.0 times as long as usual"]
+
+
+@pytest.mark.parametrize(("index", "noted"), [("none", False), ("hnsw", True)])
+def test_bench_index_not_used_is_noted_only_if_there_is_one(own_stores, index, noted):
+    code = f"""
+from own_stores import Plain
+
+class Store(Plain):
+    def describe(self):
+        return {{"index": "{index}", "index_used": False}}
+"""
+    (own_stores / f"with_{index}.py").write_text(code)
+    (point,) = ragauge.bench(clustered(), f"with_{index}:Store", **QUICK).points
+    assert any("did not use its index" in note for note in point.notes) is noted
+
+
+@pytest.mark.parametrize("index", ["none", "hnsw"])
+def test_bench_names_filters_with_which_the_index_was_not_used(own_stores, index):
+    code = f"""
+import numpy as np
+from own_stores import Plain
+
+class Store(Plain):
+    abilities = frozenset({{"filter"}})
+    def __init__(self, metric="l2"):
+        super().__init__(metric)
+        self.metadata = []
+    def add(self, ids, vectors, metadata=None):
+        super().add(ids, vectors)
+        self.metadata += metadata or [{{}} for _ in ids]
+    def search(self, vectors, k, where=None):
+        ids, far = super().search(vectors, len(self.ids))
+        about = dict(zip(self.ids, self.metadata))
+        kept = [i for i, name in enumerate(ids[0]) if (where or {{}}).items() <= about[name].items()][:k]
+        return ids[:, kept], far[:, kept]
+    def index_used(self, vector, k, where=None):
+        return where is None or sum(where.items() <= one.items() for one in self.metadata) > len(self.ids) / 4
+    def describe(self):
+        return {{"index": "{index}"}}
+"""
+    (own_stores / f"planned_{index}.py").write_text(code)
+    (point,) = ragauge.bench(clustered(100), f"planned_{index}:Store", filters=[0.5, 0.1], **QUICK).points
+    assert [one.recall for one in point.filters] == [1.0, 1.0]
+    note = "with the filter 10% the engine did not use its index, and compared every matching vector"
+    assert [one for one in point.notes if "index" in one] == ([note] if index == "hnsw" else [])
+
+
+def test_bench_interrupted_own_store_is_resumed(own_stores, monkeypatch):
+    counter = own_stores / "built.txt"
+    monkeypatch.setenv("BUILT", str(counter))
+    stores = ["own_stores:Counts", "exact"]
+
+    def stop(what, done, total):
+        if what.startswith("exact"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ragauge.bench(clustered(), stores, folder="out", progress=stop, **QUICK)
+    assert counter.read_text() == "xx"  # a rehearsal, and the build
+    resumed = ragauge.bench(clustered(), stores, folder="out", **QUICK)
+    assert counter.read_text() == "xx"
+    assert [one.reused for one in resumed.points] == [True, False]
+    ragauge.bench(clustered(), stores, folder="out", **QUICK)
+    assert counter.read_text() == "xxxx"
+
+
+def test_a_store_of_ones_own_that_was_changed_is_measured_again(own_stores):
+    data = clustered()
+    text = (own_stores / "own_stores.py").read_text()
+    first = ragauge.bench(data, "own_stores:Plain", folder="out", **QUICK)
+    assert first.points[0].quality[first.recall] == 1.0
+    (own_stores / "own_stores.py").write_text(text.replace("np.argsort(far, axis=1)", "np.argsort(-far, axis=1)"))
+    again = ragauge.bench(data, "own_stores:Plain", folder="out", **QUICK)
+    assert again.points[0].quality[again.recall] < 0.2
+
+
+def test_the_vectors_may_be_cut_and_measured_by_another_metric():
+    found = ragauge.bench(clustered(), "exact", metric="cosine", limit=100, queries=5, **QUICK)
+    assert (found.metric, found.vectors, found.queries) == ("cosine", 100, 5)
+    assert found.points[0].quality[found.recall] == 1.0
+
+
+def test_several_k_are_scored_from_one_search_at_the_largest(own_stores):
+    data = clustered()
+    found = ragauge.bench(data, ["exact"], repeats=1, k=[1, 5, 20], folder=own_stores / "kept")
+    assert (found.k, list(found.cutoffs), found.recall) == (20, [1, 5, 20], "recall(of=eps,eps=1e-06)@20")
+    (one,) = found.points
+    known = found.true_neighbours
+    for k in (1, 5, 20):
+        assert one.quality[f"recall@{k}"] == pytest.approx(k / known)
+        assert one.quality[f"precision@{k}"] == one.quality[f"mrr@{k}"] == 1
+    pieces = sorted((own_stores / "kept").rglob("builds/*/*.npz"))
+    ragauge.bench(data, ["exact"], repeats=1, k=20, folder=own_stores / "kept")
+    assert sorted((own_stores / "kept").rglob("builds/*/*.npz")) == pieces  # the same search
+
+
+def rows_of_metadata(n):
+    return [
+        {"lang": "de" if i % 3 else "en", "year": 2000 + i % 20, "price": i / 2, "new": i % 2 == 0} for i in range(n)
+    ]
+
+
+def test_own_filters_of_equality_sets_and_ranges(tmp_path):
+    data = clustered()
+    about = rows_of_metadata(len(data.base))
+    wanted = {
+        "lang=de and year>=2015": lambda one: one["lang"] == "de" and one["year"] >= 2015,
+        "year in 2001|2002 and new=true": lambda one: one["year"] in (2001, 2002) and one["new"],
+        "price<50 and price>20.5": lambda one: 20.5 < one["price"] < 50,
+    }
+    found = ragauge.bench(
+        data, ["exact", "faiss:kind=flat"], repeats=1, metadata=about, where=list(wanted), folder=tmp_path
+    )
+    for point in found.points:
+        assert [one.name for one in point.filters] == list(wanted)
+        for one, matching in zip(point.filters, wanted.values(), strict=True):
+            assert one.matching == sum(map(matching, about)) > 0
+            assert (one.returned, one.recall, one.wrong) == (1.0, 1.0, 0)
+    places = set(tmp_path.rglob("builds/*/*.npz"))
+    ragauge.bench(data, ["exact"], repeats=1, metadata=about, where=[{"new": True}], folder=tmp_path)
+    assert len(set(tmp_path.rglob("builds/*/*.npz")) - places) == 1  # another filter is another result
+    about[0]["new"] = not about[0]["new"]
+    places = set(tmp_path.rglob("builds/*/*.npz"))
+    ragauge.bench(data, ["exact"], repeats=1, metadata=about, where=[{"new": True}], folder=tmp_path)
+    assert len(set(tmp_path.rglob("builds/*/*.npz")) - places) == 1  # and so are other metadata
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_metadata_files_are_matched_by_id_or_by_order(tmp_path, ending):
+    data = clustered()
+    about = rows_of_metadata(len(data.base))
+    shuffled = sorted(({"id": str(i), **one} for i, one in enumerate(about)), key=lambda one: one["price"] % 7)
+    for name, rows in (("ids", shuffled), ("order", about)):
+        path = tmp_path / f"{name}.{ending}"
+        frame = polars.DataFrame(rows)
+        {"jsonl": frame.write_ndjson, "csv": frame.write_csv, "parquet": frame.write_parquet}[ending](path)
+        assert with_metadata(data, path).metadata == about
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("lang=xx", "matches no vector"),
+        ("colour=red", "no field of the metadata is named `colour`"),
+        ("lang", "cannot be read at `lang`; expected FIELD=VALUE"),
+        ("new=perhaps", "the field `new` is true or false, got `perhaps`"),
+        ("price<cheap", "a condition on `price` needs a number, got `cheap`"),
+        ({"price": {"$near": 3}}, "unknown operator of 'price'"),
+    ],
+)
+def test_own_filters_that_cannot_be_applied_are_refused_first(where, message):
+    data = clustered()
+    with pytest.raises(RagaugeError, match=re.escape(message)):
+        ragauge.bench(data, ["exact"], metadata=rows_of_metadata(len(data.base)), where=where)
+
+
+def test_metadata_that_do_not_fit_are_refused():
+    data = clustered()
+    with pytest.raises(MissingEvidence, match="has no metadata to filter by"):
+        ragauge.bench(data, ["exact"], where="lang=de")
+    with pytest.raises(BadInput, match=r"no id of the metadata .* expected ids such as 0, 1, 2, got x"):
+        ragauge.bench(data, ["exact"], where="lang=de", metadata=[{"id": "x", "lang": "de"}])
+    with pytest.raises(BadInput, match="expected 600 rows, got 1"):
+        ragauge.bench(data, ["exact"], where="lang=de", metadata=[{"lang": "de"}])
+    with pytest.raises(BadInput, match="values of several types"):
+        ragauge.bench(data, ["exact"], where="lang=de", metadata=[{"lang": 3 if i else "de"} for i in range(600)])
+
+
+def test_usual_widths_are_never_below_k():
+    (job, *_) = jobs(["hnswlib"], Plan(k=50))
+    assert [one["ef_search"] for one in job.searches] == [50, 80, 160, 320]
+
+
+def test_what_was_cleared_away_is_built_again_where_a_load_needs_it(tmp_path):
+    data = clustered()
+    ragauge.bench(data, "exact", folder=tmp_path, repeats=1)
+    loaded = ragauge.bench(data, "exact", folder=tmp_path, repeats=1, clients=[1], shares=[0.5], seconds=0.5)
+    closed, opened = loaded.points[0].loads
+    assert closed.rate is None
+    assert opened.rate == pytest.approx(0.5 * closed.qps, rel=0.01)
+    assert not loaded.failures
+
+
+def test_a_sweep_that_was_killed_goes_on(own_stores):
+    """The first store is done, the second waits: all is killed hard, nothing lives on, the same command goes on."""
+    psutil = pytest.importorskip("psutil")
+    script = own_stores / "go.py"
+    script.write_text(
+        "import numpy as np, ragauge\n"
+        "base = np.random.default_rng(1).normal(size=(300, 4)).astype('float32')\n"
+        "data = ragauge.VectorSet('x', base, base[:5] + 0.5, 'l2')\n"
+        "found = ragauge.bench(data, ['exact', 'own_stores:Slow'], folder='out', repeats=1)\n"
+        "print(found.stores)\n"
+    )
+    (own_stores / "slow").touch()
+    process = subprocess.Popen([sys.executable, str(script)], start_new_session=True)
+    try:
+        until = time.monotonic() + 60
+        while len(list(Path("out").glob("builds/*"))) < 2:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        (worker,) = psutil.Process(process.pid).children()
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    until = time.monotonic() + 10
+    while worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    done = {path: path.stat().st_mtime_ns for path in Path("out").glob("builds/*/*.npz")}
+    assert done
+    (own_stores / "slow").unlink()
+    again = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert again.stdout.strip() == "['exact', 'own_stores:Slow']"
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+
+
+def test_two_cannot_work_in_one_folder(tmp_path):
+    with hold_folder(tmp_path), pytest.raises(BadInput, match="another process is working in this folder"):
+        ragauge.bench(clustered(), "exact", folder=tmp_path, **QUICK)
+
+
+def test_the_key_to_a_server_is_in_no_file_and_no_message(tmp_path):
+    pytest.importorskip("qdrant_client")
+    told = "qdrant:url=http://me:SEKRET@127.0.0.1:9,api_key=SEKRET"
+    found = ragauge.bench(clustered(), ["exact", told], folder=tmp_path, **QUICK)
+    ragauge.report(found, [tmp_path / "page.html", tmp_path / "all.json", tmp_path / "points.csv"])
+    assert found.failures
+    assert "SEKRET" not in repr(found.failures)
+    for file in tmp_path.rglob("*"):
+        assert file.is_dir() or b"SEKRET" not in file.read_bytes(), file
+
+
+def test_pieces_and_vectors_come_back_as_they_were(tmp_path):
+    write_piece(tmp_path / "a.npz", {"told": 1}, {"ns": np.arange(4)})
+    told, arrays = read_piece(tmp_path / "a.npz")
+    assert told.pop("made") <= now()
+    assert told == {"told": 1}
+    assert arrays["ns"].tolist() == [0, 1, 2, 3]
+    (tmp_path / "half.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:50])
+    assert read_piece(tmp_path / "half.npz") is None
+    assert read_piece(tmp_path / "none.npz") is None
+    data = clustered(50, 3, 4)
+    write_vectors(data, tmp_path / "v")
+    again = Vectors(str(tmp_path / "v"))
+    assert again.rows("base", 7, 5).tolist() == data.base[7:12].tolist()
+    assert again.rows("queries").tolist() == data.queries.tolist()
+    assert again.ids(48, 9) == ["48", "49"]
+    assert again.others(500, 0).shape == (50, 3)
+    assert json.loads((tmp_path / "v" / "vectors.json").read_text())["shapes"]["base"] == [50, 3]
+
+
+@pytest.mark.parametrize(("name", "metric"), [("ann_bigann10k", "l2"), ("ann_glove50_10k", "cosine")])
+def test_recall_agrees_with_the_neighbours_that_were_shipped(shared, tmp_path, name, metric):
+    """Counted here from the raw answers of a real index, against the published file read by hand."""
+    pytest.importorskip("faiss")
+    folder = shared(name)
+    (file,) = [one for one in folder.glob("groundtruth*") if metric in one.name or "bigann" in name]
+    flat = np.frombuffer(gzip.decompress(file.read_bytes()), "<i4")
+    published = flat.reshape(-1, 101)[:, 1:11]
+    stores = ["exact", "faiss:kind=hnsw,m=8,ef_construction=40,ef_search=10"]
+    found = ragauge.bench(folder, stores, metric=metric, folder=tmp_path, repeats=1, sweep=False)
+    assert found.truth == "given"
+    exact, graph = found.points
+    assert exact.quality["recall(of=k)@10"] == exact.quality["recall(of=eps,eps=1e-06)@10"] == 1.0
+    assert exact.quality["recall@10"] == pytest.approx(0.1)
+    kept = [read_piece(path) for path in tmp_path.glob("builds/*/*.npz")]
+    raw = [arrays["positions"] for told, arrays in kept if told.get("about", {}).get("kind") == "hnsw"]
+    shares = [len(set(a) & set(b)) / 10 for a, b in zip(raw[0].tolist(), published.tolist(), strict=True)]
+    assert graph.quality["recall(of=k)@10"] == pytest.approx(np.mean(shares))
+    assert 0.5 < graph.quality["recall(of=k)@10"] < 1
+
+
+def test_a_fixed_rate_shows_a_stall_that_a_closed_loop_hides():
+    """A fifth of a second at every 200th search: one query in 200 of those who ask when they please, a fifth of all."""
+    stalling = "null:stall_ms=200,every=200"
+    found = ragauge.bench(clustered(), stalling, clients=[1], rates=[200.0], seconds=3.0, repeats=1, sweep=False)
+    closed, opened = found.points[0].loads
+    assert opened.kept_up
+    assert closed.latency.p99 < 20
+    assert opened.latency.p90 > 50
+    assert opened.service.p90 < 20
+
+
+def test_the_same_searches_are_scored_by_what_people_found_relevant():
+    random = np.random.default_rng(3)
+    base = random.normal(size=(300, 8)).astype(np.float32)
+    ids = [f"doc {place}" for place in range(300)]
+    queries = base[:30] + 0.01
+    judged = {f"q{place}": {f"doc {place}": 1} for place in range(30)}
+    data = VectorSet(
+        "judged", base, queries, "l2", ids=ids, query_ids=list(judged), judgments=ragauge.Judgments(judged)
+    )
+    found = ragauge.bench(data, ["exact", "null"], judgments=True, **QUICK)
+    exact, nothing = found.points
+    assert exact.relevance == {"ndcg@10": 1.0, "hit_rate@10": 1.0}
+    # It always answers with the first ten documents, which are right for ten of thirty queries.
+    assert nothing.relevance["hit_rate@10"] == pytest.approx(1 / 3)
+
+
+def test_pgvector_is_swept_with_the_choice_of_its_planner():
+    """A search that forces the index is measured only if the user asks for it, and is a series of its own."""
+    searches = [search for job in jobs(["pgvector"], Plan()) for search in job.searches]
+    assert searches
+    assert not any("force" in search for search in searches)
+    made = jobs(["pgvector:index=hnsw,half=false,ef_search=40,force=false+true"], Plan())
+    assert [point.series for job in made for point in job.points] == ["pgvector hnsw", "pgvector hnsw forced"]
+    assert Configuration("pgvector", {"index": "hnsw"}, {"force": True}, "mine").series == "mine forced"
+
+
+def test_search_settings_are_swept_with_the_filter(tmp_path):
+    """Without a filter four cells have 0.95 of the neighbours; with one that matches 1% of the vectors they do not."""
+    data = collection("clustered:n=2000,d=16,queries=50")
+    stores = ["exact", "faiss:kind=ivf,nlist=20,nprobe=1+4+20"]
+    found = ragauge.bench(data, stores, repeats=2, filters=[0.01], folder=tmp_path)
+    swept = [one for one in found.points if one.configuration.store == "faiss"]
+    assert len(swept) == 3
+    for point in found.points:
+        (one,) = point.filters
+        assert 2 <= one.repeats <= 6  # more than 2 if their means differ
+        assert one.latency.n % (one.repeats * len(data.queries)) == 0
+        assert one.qps == pytest.approx(1000 / one.latency.mean)
+        assert not math.isnan(one.qps_spread)
+    recalls = [one.filters[0].recall for one in swept]
+    assert recalls[0] < recalls[1] < 0.95 < swept[1].quality[found.recall]
+    assert recalls[2] == 1.0
+    best = {one.configuration.series: one for one in operating_points(found, list_filters(found)[0])}
+    assert best["faiss ivf"].configuration.search == {"nprobe": 20}
+    pieces = {place: place.stat().st_mtime_ns for place in tmp_path.rglob("builds/*/*.npz")}
+    again = ragauge.bench(data, stores, repeats=2, filters=[0.01], folder=tmp_path)
+    assert {place: place.stat().st_mtime_ns for place in tmp_path.rglob("builds/*/*.npz")} == pieces
+    assert all(one.reused for point in again.points for one in point.filters)
+    assert not any(one.reused for point in found.points for one in point.filters)
+
+
+def test_a_sweep_with_filters_measures_only_missing_results(tmp_path):
+    """An interrupted sweep leaves the results of some filters: these are not measured again."""
+    data, settings = clustered(), {"repeats": 1, "filters": [0.5, 0.1], "folder": tmp_path}
+    ragauge.bench(data, ["exact"], **settings)
+    name = filter_key({}, {"selectivity": 0.1}, Plan(repeats=1, filters=(0.5, 0.1)))
+    (missing,) = tmp_path.rglob(f"{name}.npz")
+    missing.unlink()
+    seen = []
+    found = ragauge.bench(data, ["exact"], progress=lambda what, done, total: seen.append((what, done)), **settings)
+    assert [done for what, done in seen if what == "exact: filters"] == [2]
+    assert [one.reused for one in found.points[0].filters] == [True, False]
+
+
+def test_a_sweep_with_filters_stops_at_its_time_limit(tmp_path):
+    """The first setting is always measured; the others keep a result that says that there was no time for them."""
+    data = clustered()
+    stores = ["faiss:kind=ivf,nlist=10,nprobe=1+2+10"]
+    settings = {"repeats": 2, "filters": [0.5], "folder": tmp_path}
+    plan = Plan(filters=(0.5,), timeout=600.0)
+    assert (plan.filter_seconds, Plan(filters=(0.5,) * 20, timeout=600.0).filter_seconds) == (30.0, 15.0)
+    stored = Exact(metric="l2")
+    stored.add([str(i) for i in range(len(data.base))], data.base)
+    index = {str(i): i for i in range(len(data.base))}
+    taken = rounds(
+        stored, data.queries, 5, [{}, {}, {}], index=index, floor=stored, warm_up=data.queries[:2], repeats=2,
+        budget_s=1e-9,
+    )  # fmt: skip
+    assert [len(raw.get("nanoseconds", ())) for raw in taken] == [1, 0, 0]
+    found = ragauge.bench(data, stores, **settings)
+    (one,) = {place for place in tmp_path.rglob("builds/*") if (place / "build.json").exists()}
+    search = found.points[0].configuration.search
+    write_piece(one / f"{filter_key(search, {'selectivity': 0.5}, Plan(repeats=2, filters=(0.5,)))}.npz", {}, {})
+    again = ragauge.bench(data, stores, **settings)
+    assert [len(point.filters) for point in again.points] == [0, 1, 1]
+    assert again.points[0].notes == [
+        "not measured with 1 of 1 filters: the limit of 30 s per filter was reached (raise it with --timeout)"
+    ]
+
+
+def test_searches_are_wider_if_a_filter_is_requested():
+    def probes(plan, store="faiss:kind=ivf"):
+        return [search["nprobe"] for job in jobs([store], plan) for search in job.searches]
+
+    assert probes(Plan()) == [1, 2, 4, 8, 16, 32]
+    assert probes(Plan(filters=(0.01,))) == probes(Plan(where=("a=b",))) == [1, 2, 4, 8, 16, 32, 64, 128]
+    assert probes(Plan(filters=(0.01,)), "faiss:kind=ivf,nprobe=4+8") == [4, 8]
+
+
+def test_the_estimate_of_the_time_counts_sweeps_with_filters():
+    """Eight settings are timed three times for 0.25 s with each filter, in one more process; usearch cannot filter."""
+    stores = ["faiss:kind=ivf", "usearch"]
+    made = jobs(stores, Plan(filters=(0.5, 0.01)))
+    more = minimum_seconds(made, Plan(filters=(0.5, 0.01))) - minimum_seconds(made, Plan())
+    assert more == pytest.approx(1.0 + 2 * 8 * 3 * 0.25)
+
+
+def test_remeasure_doubtful_measures_filter_results_with_doubts_again(tmp_path):
+    data, settings = clustered(), {"repeats": 2, "filters": [0.5, 0.1], "folder": tmp_path}
+    ragauge.bench(data, ["exact"], **settings)
+    plan = Plan(repeats=2, filters=(0.5, 0.1))
+    steady, doubtful = (
+        next(tmp_path.rglob(f"{filter_key({}, {'selectivity': share}, plan)}.npz")) for share in plan.filters
+    )
+    for place, slower in ((steady, 1), (doubtful, 3)):
+        told, arrays = read_piece(place)
+        one_round = np.full_like(arrays["nanoseconds"][0], 50_000)
+        calm = np.tile([1.0, 1.0, 0, 0, 0, 100], (2, 1))
+        times = np.array([one_round, slower * one_round])
+        floors = np.full_like(arrays["floor_ns"], 9_000)
+        write_piece(place, told, {**arrays, "nanoseconds": times, "readings": calm, "floor_ns": floors})
+    found = ragauge.bench(data, ["exact"], remeasure="doubtful", **settings)
+    assert [one.reused for one in found.points[0].filters] == [True, False]
+
+
+def test_ragdbeval_layout_has_all_quality_columns_of_a_benchmark():
+    found = ragauge.bench(clustered(), ["faiss:kind=ivf,nlist=10,nprobe=1"], repeats=1, k=[1, 10, 50, 100])
+    for convention in ragdbeval.MEASURES:
+        (row,) = csv.DictReader(ragdbeval.write_benchmark_csv(found, convention).splitlines())
+        values = {column: float(row[column]) for column in ragdbeval.MEASURES[convention]}
+        assert all(0 < value <= 1 for value in values.values())
+        assert values["ndcg@100"] < 1
+    point = found.points[0]
+    assert values["map@10"] == point.quality[ragdbeval.MEASURES[convention]["map@10"]]

@@ -1,0 +1,246 @@
+"""Exact neighbours on an executor: the same to the last bit on threads, processes and a cluster, whatever is killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ragauge
+from command import command_in
+from ragauge.compute import executors
+from ragauge.core.errors import BadInput
+from ragauge.files.vectors import write_vectors
+from ragauge.store_benchmarks import exact_neighbours, neighbours_gpu
+from ragauge.store_benchmarks.neighbour_cache import truth
+from ragauge.store_benchmarks.results import VectorSet
+from ragauge.store_benchmarks.vector_sets import collection
+from worker_tasks import working
+
+METRICS = ["l2", "cosine", "ip"]
+
+
+def made(n: int, d: int, m: int, metric: str, seed: int = 0, *, grid: bool = False) -> VectorSet:
+    """Vectors; those on a grid have many that are equal or equally near, on both sides of every border."""
+    random = np.random.default_rng(seed)
+    base, queries = (random.integers(1, 4, (rows, d)) if grid else random.standard_normal((rows, d)) for rows in (n, m))
+    return VectorSet("made", np.asarray(base, np.float32), np.asarray(queries, np.float32), metric)
+
+
+def equal(one, other) -> None:
+    assert one.neighbours.tolist() == other.neighbours.tolist()
+    assert one.distances.tobytes() == other.distances.tobytes()
+
+
+@pytest.fixture(scope="module")
+def threads():
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 60),
+    m=st.integers(1, 30),
+    d=st.integers(1, 5),
+    k=st.integers(1, 70),
+    rows=st.integers(1, 30),
+    metric=st.sampled_from(METRICS),
+    grid=st.booleans(),
+)
+def test_shards_of_any_size_give_what_one_piece_gives(threads, seed, n, m, d, k, rows, metric, grid):
+    data = made(n, d, m, metric, seed, grid=grid)
+    alone = truth(data, k)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact_neighbours, "SENT_AT_MOST", rows * d * 4)
+        patch.setattr(exact_neighbours, "QUERIES_AT_LEAST", 3)
+        equal(truth(data, k, executor=threads), alone)
+
+
+@pytest.mark.parametrize("way", ["numpy", "faiss"])
+@pytest.mark.parametrize("metric", METRICS)
+def test_shards_are_searched_by_every_way(threads, monkeypatch, way, metric):
+    if way != "numpy":
+        pytest.importorskip(way)
+    monkeypatch.setattr(exact_neighbours, "ROWS_AT_LEAST", 100)
+    data = made(1500, 12, 20, metric, grid=True)
+    there = truth(data, 15, by=way, executor=threads)
+    equal(there, truth(data, 15))
+    assert there.by == way
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_workers_are_given_numbers_alone(threads, metric):
+    data = made(101, 6, 9, metric)
+    for what, rows, place in (("vector", data.base, 7), ("query", data.queries, 3)):
+        before = rows[place].copy()
+        rows[place] = np.inf
+        with pytest.raises(BadInput, match=f"made: {what} {place} has a NaN, an infinity"):
+            truth(data, 5, executor=threads)
+        rows[place] = before
+
+
+def test_base_and_queries_are_split_where_they_are_more(threads, monkeypatch):
+    monkeypatch.setattr(exact_neighbours, "ROWS_AT_LEAST", 25)
+    monkeypatch.setattr(exact_neighbours, "QUERIES_AT_LEAST", 25)
+    given: list[tuple[str, list[int]]] = []
+
+    def noted(executor, work, parts, **options):
+        parts = list(parts)
+        given.append((type(work).__name__, [len(getattr(part, "rows", part)) for part in parts]))
+        return spread(executor, work, parts, **options)
+
+    spread = executors.spread
+    monkeypatch.setattr(exact_neighbours, "spread", noted)
+    heard: list[tuple[int, int]] = []
+    for n, m in ((400, 30), (30, 400)):
+        data = made(n, 6, m, "l2")
+        heard.clear()
+        equal(truth(data, 7, executor=threads, progress=lambda *now: heard.append(now)), truth(data, 7))
+        assert heard == sorted(set(heard))
+        assert heard[-1] == (m, m)
+        assert len(heard) == 4
+    assert given == [("AmongRows", [100] * 4), ("ForQueries", [100] * 4)]
+
+
+@pytest.mark.parametrize(("n", "m"), [(900, 40), (40, 900)])
+def test_processes_give_the_same(monkeypatch, n, m):
+    monkeypatch.setattr(exact_neighbours, "ROWS_AT_LEAST", 100)
+    data = made(n, 12, m, "cosine")
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        equal(truth(data, 9, executor=pool), truth(data, 9))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_cluster_gives_the_same(workers, monkeypatch, metric):
+    monkeypatch.setattr(exact_neighbours, "ROWS_AT_LEAST", 100)
+    data = made(2000, 16, 30, metric, grid=True)
+    equal(truth(data, 600, executor=workers.executor), truth(data, 600))
+
+
+def mapped(path, matrix) -> np.ndarray:
+    np.save(path, matrix)
+    return np.load(path, mmap_mode="r")
+
+
+@pytest.mark.parametrize("victims", [1, 2])
+@pytest.mark.parametrize("sent", [True, False])
+def test_workers_killed_in_mid_work_change_nothing(tmp_path, monkeypatch, victims, sent):
+    pytest.importorskip("distributed")
+    for most in ("READ_AT_MOST", "SENT_AT_MOST"):
+        monkeypatch.setattr(exact_neighbours, most, 1000 * 32 * 4)
+    data, killed = made(40_000, 32, 400, "l2"), []
+    base = data.base if sent else mapped(tmp_path / "base.npy", data.base)
+
+    def kill_once(done: int, total: int) -> None:
+        if not killed:
+            assert done < total
+            killed.append(workers.kill(victims))
+
+    # A cluster of its own: one that was killed does not always come back a second time.
+    with working() as workers:
+        there = truth(replace(data, base=base), 20, executor=workers.executor, progress=kill_once)
+    equal(there, truth(data, 20))
+    assert killed == [victims]
+
+
+def test_of_a_file_that_workers_can_open_only_a_description_travels(tmp_path, monkeypatch):
+    monkeypatch.setattr(exact_neighbours, "ROWS_AT_LEAST", 100)
+    whole = made(1000, 12, 15, "l2", grid=True)
+    big = mapped(tmp_path / "base.npy", whole.base)
+    (tmp_path / "set").mkdir()
+    write_vectors(tmp_path / "set" / "base.fbin", whole.base)
+    write_vectors(tmp_path / "set" / "query.fbin", whole.queries)
+    bytewise = mapped(tmp_path / "small.npy", whole.base.astype(np.uint8))
+    travelled: list[str] = []
+
+    def noted(executor, work, parts, **options):
+        def each():
+            for part in parts:
+                travelled.append(type(part).__name__)
+                yield part
+
+        return spread(executor, work, each(), **options)
+
+    spread = executors.spread
+    monkeypatch.setattr(exact_neighbours, "spread", noted)
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for base in (big, big[200:], big[3:900].view(np.ndarray), bytewise, collection(tmp_path / "set").base):
+            data = VectorSet("mapped", base, whole.queries, "l2")
+            equal(truth(data, 30, executor=pool), truth(data, 30))
+            assert set(travelled) == {"Stored"}
+            travelled.clear()
+        # Columns of a file are no rows of it, and what may be changed in memory is not what is in the file.
+        for base in (big[:, :6], np.load(tmp_path / "base.npy", mmap_mode="c")):
+            data = VectorSet("mapped", base, whole.queries[:, : base.shape[1]], "l2")
+            equal(truth(data, 30, executor=pool), truth(data, 30))
+            assert set(travelled) == {"Shard"}
+            travelled.clear()
+
+
+@pytest.mark.parametrize("harm", ["gone", "longer", "other"])
+def test_rows_are_sent_where_a_worker_has_no_such_file(tmp_path, threads, monkeypatch, harm):
+    monkeypatch.setattr(exact_neighbours, "ROWS_AT_LEAST", 100)
+    monkeypatch.setattr(exact_neighbours, "SENT_AT_MOST", 60 * 12 * 4)
+    data = made(1000, 12, 15, "l2")
+    path = tmp_path / "base.npy"
+    big = VectorSet("mapped", mapped(path, data.base), data.queries, "l2")
+    there = tmp_path / "there.npy"
+    content = path.read_bytes()
+    if harm != "gone":
+        there.write_bytes(content + b"x" if harm == "longer" else content[:-4] + b"else")
+    read, seen = exact_neighbours.Stored.read, []
+    # The worker's own disk, in place of that of this machine.
+    monkeypatch.setattr(
+        exact_neighbours.Stored, "read", lambda self: seen.append(read(replace(self, path=str(there)))) or seen[-1]
+    )
+    equal(truth(big, 30, executor=threads), truth(data, 30))
+    assert len(seen) == 4
+    assert sum(rows is None for rows in seen) == (1 if harm == "other" else 4)
+
+
+def test_without_a_card_workers_say_so_once(threads, monkeypatch):
+    if neighbours_gpu.has_card():
+        pytest.skip("there is a graphics card")
+    monkeypatch.setattr(exact_neighbours, "ROWS_AT_LEAST", 100)
+    data = made(1000, 12, 15, "l2")
+    there = truth(data, 5, by="torch", executor=threads)
+    equal(there, truth(data, 5))
+    assert (there.by, len(there.notes)) == ("numpy", 1)
+    assert there.notes[0].endswith(": exact neighbours on the processor")
+
+
+def test_published_neighbours_are_checked_by_the_workers(threads, monkeypatch):
+    monkeypatch.setattr(exact_neighbours, "ROWS_AT_LEAST", 100)
+    monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.CHECKED_IN_FULL", 0)
+    data = made(1000, 12, 15, "l2")
+    right = truth(data, 5)
+    for near, wrong in ((right.neighbours, False), (right.neighbours[::-1], True)):
+        told = VectorSet("told", data.base, data.queries, "l2", neighbours=near)
+        if wrong:
+            with pytest.raises(BadInput, match="are not the nearest"):
+                truth(told, 5, executor=threads)
+        else:
+            equal(truth(told, 5, executor=threads), right)
+
+
+def test_stores_are_measured_against_what_the_workers_found(threads, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path))
+    found = ragauge.bench("clustered:n=500,d=8,queries=20", "exact", repeats=1, executor=threads, truth="numpy")
+    assert found.truth == "numpy"
+    assert found.points[0].quality["recall(of=k)@10"] == 1.0
+
+
+def test_a_cluster_is_reached_from_the_command_line(workers, tmp_path):
+    bench = command_in(tmp_path, RAGAUGE_CACHE=str(tmp_path / "c"))
+    small = ("bench", "clustered", "--limit", "400", "--queries", "20", "--repeats", "1", "-s", "exact", "--csv")
+    assert bench(*small, "--cluster", workers.address).stdout.startswith("series,store,")
+    assert os.listdir(tmp_path / "c" / "truth")
+    assert "no address of a cluster" in bench(*small, "--cluster", "nowhere", code=2).stderr
+    assert "measured here" in " ".join(bench("bench", "--help").stdout.split())

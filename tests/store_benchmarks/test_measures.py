@@ -1,0 +1,525 @@
+"""What is made of raw figures of vector stores: against the engine, against brute force, and by hand."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragauge import arrays, evaluate, neighbours
+from ragauge.compute import observation
+from ragauge.core.errors import MissingEvidence
+from ragauge.store_benchmarks import measures, updates
+from ragauge.store_benchmarks.results import RECALL, Truth, VectorSet
+from ragauge.stores.nearest_neighbours import nearest
+from ragauge.stores.reference import Exact
+
+
+def vectors(n: int, d: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
+
+
+def brute(base: np.ndarray, queries: np.ndarray, metric: str) -> np.ndarray:
+    """All distances in double precision, without any trick."""
+    a, b = queries.astype(np.float64)[:, None, :], base.astype(np.float64)[None, :, :]
+    if metric == "l2":
+        return np.sqrt(((a - b) ** 2).sum(axis=2))
+    products = (a * b).sum(axis=2)
+    return -products if metric == "ip" else 1 - products / np.sqrt((a**2).sum(axis=2) * (b**2).sum(axis=2))
+
+
+def truth_of(base: np.ndarray, queries: np.ndarray, metric: str, depth: int) -> Truth:
+    return Truth(*nearest(base, queries, depth, metric), metric, "numpy")
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
+def test_distances_are_those_of_brute_force(metric):
+    base, queries = vectors(50, 7), vectors(9, 7, 1)
+    positions = np.random.default_rng(2).integers(-2, 50, size=(9, 6))
+    found = measures.distances(base, queries, positions, metric)
+    expected = np.take_along_axis(brute(base, queries, metric), np.maximum(positions, 0), axis=1)
+    np.testing.assert_allclose(found[positions >= 0], expected[positions >= 0], rtol=1e-12, atol=1e-12)
+    assert np.isinf(found[positions < 0]).all()
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    k=st.integers(1, 8),
+    depth=st.integers(8, 30),
+    metric=st.sampled_from(["l2", "cosine"]),
+    missing=st.floats(0, 1),
+)
+def test_quality_is_what_the_engine_says(seed, k, depth, metric, missing):
+    random = np.random.default_rng(seed)
+    base, queries = random.normal(size=(40, 3)).astype(np.float32), random.normal(size=(6, 3)).astype(np.float32)
+    truth = truth_of(base, queries, metric, depth)
+    # Answers as stores give them: near ones and strays, nearest first, fewer at times.
+    found = np.array(
+        [random.permutation(np.r_[row[: k + 2], random.permutation(40)])[: 3 * k] for row in truth.neighbours]
+    )
+    positions = np.full((6, k), -1)
+    for row in range(6):
+        once = np.array(list(dict.fromkeys(found[row].tolist()))[:k])
+        order = np.argsort(measures.distances(base, queries[row : row + 1], once[None], metric)[0], kind="stable")
+        kept = once[order][: k - int(missing * random.integers(0, k))]
+        positions[row, : len(kept)] = kept
+    mine = measures.quality(truth, positions, VectorSet("x", base, queries, metric), k)
+    far = measures.distances(base, queries, truth.neighbours, metric)
+    run = arrays(positions, -np.where(positions >= 0, measures.distances(base, queries, positions, metric), 1e9))
+    judgments = neighbours(truth.neighbours, far)
+    engine = evaluate(judgments, run, list(mine)).means
+    assert list(engine) == list(mine)
+    assert mine == pytest.approx(engine, abs=1e-12)
+
+
+def test_by_hand_one_of_two_true_neighbours_and_a_stray_that_is_as_near():
+    """On a line: the query at 0, vectors at 1, -1, 2, 5. The truth is 0, 1 (tied); the store says 1, 3."""
+    base = np.array([[1.0], [-1.0], [2.0], [5.0]], np.float32)
+    data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
+    truth = Truth(np.array([[0, 1, 2]]), np.array([[1.0, 1.0, 2.0]]), "l2", "given")
+    assert measures.quality(truth, np.array([[1, 3]]), data, 2) == {
+        "recall(of=eps,eps=1e-06)@2": 0.5,
+        "recall(of=eps)@2": 0.5,
+        "recall(of=k)@2": 0.5,
+        "recall@2": pytest.approx(1 / 3),
+        "precision@2": 0.5,
+        "precision(of=retrieved)@2": 0.5,
+        "mrr@2": 1.0,
+        "ndcg@2": pytest.approx(1 / (1 + 1 / np.log2(3))),
+        "map@2": pytest.approx(1 / 3),
+        "map(of=capped)@2": 0.5,
+        "hit_rate@2": 1.0,
+        "f1@2": pytest.approx(0.4),
+        "f1(precision_of=retrieved,recall_of=capped)@2": 0.5,
+    }
+    # The first true neighbour is 0, but 1 is as near: by distance it will do, by id it will not.
+    assert measures.quality(truth, np.array([[1]]), data, 1) == {
+        "recall(of=eps,eps=1e-06)@1": 1.0,
+        "recall(of=eps)@1": 1.0,
+        "recall(of=k)@1": 0.0,
+        "recall@1": pytest.approx(1 / 3),
+        "precision@1": 1.0,
+        "precision(of=retrieved)@1": 1.0,
+        "mrr@1": 1.0,
+        "ndcg@1": 1.0,
+        "map@1": pytest.approx(1 / 3),
+        "map(of=capped)@1": 1.0,
+        "hit_rate@1": 1.0,
+        "f1@1": pytest.approx(0.5),
+        "f1(precision_of=retrieved,recall_of=capped)@1": 1.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("far", "ties", "eps"), [(2.0, 1.0, 1.0), (2.000001, 1.0, 1.0), (2.0005, 0.5, 1.0), (2.003, 0.5, 0.5)]
+)
+def test_only_what_is_as_near_as_the_true_neighbour_counts_and_a_thousandth_farther_by_another_name(far, ties, eps):
+    """On a line: the query at 0, the two true neighbours at 1 and 2; the store says 1, and one that is at `far`."""
+    base = np.array([[1.0], [2.0], [-far]], np.float32)
+    data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
+    truth = Truth(np.array([[0, 1]]), np.array([[1.0, 2.0]]), "l2", "given")
+    found = measures.quality(truth, np.array([[0, 2]]), data, 2)
+    assert (found[f"{RECALL}@2"], found["recall(of=eps)@2"], found["recall(of=k)@2"]) == (ties, eps, 0.5)
+
+
+def test_where_all_distances_are_much_alike_strangers_are_no_neighbours():
+    """In 1,536 dimensions the 11th to the 20th are hardly farther than the 10th, and still none of the first ten."""
+    base, queries = vectors(2000, 1536), vectors(10, 1536, 1)
+    truth = truth_of(base, queries, "l2", 20)
+    found = measures.quality(truth, truth.neighbours[:, 10:], VectorSet("x", base, queries, "l2"), 10)
+    assert found[f"{RECALL}@10"] == found["recall(of=k)@10"] == 0.0
+    assert found["recall(of=eps)@10"] > 0.1
+
+
+def test_of_scaled_copies_of_one_vector_each_is_right_by_the_cosine():
+    """They differ by what doubles round, some 1e-16, of which no share is enough."""
+    random = np.random.default_rng(0)
+    one = random.normal(size=16)
+    copies = one * random.uniform(0.1, 10, size=(50, 1))
+    base = np.concatenate([copies, random.normal(size=(100, 16))]).astype(np.float32)
+    data = VectorSet("copies", base, one[None].astype(np.float32), "cosine")
+    truth = truth_of(base, data.queries, "cosine", 100)
+    far = measures.distances(base, data.queries, np.arange(50)[None], "cosine")[0]
+    worst = np.argsort(-far)[None, :10]
+    assert far[worst[0, -1]] > far[truth.neighbours[0, 9]]
+    assert measures.quality(truth, worst, data, 10)[f"{RECALL}@10"] == 1.0
+    assert measures.quality(truth, np.arange(60, 70)[None], data, 10)[f"{RECALL}@10"] == 0.0
+
+
+def test_inner_products_make_distances_below_zero_and_the_truth_is_still_perfect():
+    base, queries = vectors(300, 5), vectors(20, 5, 1)
+    truth = truth_of(base, queries, "ip", 100)
+    assert (truth.distances[:, 9] < 0).all()
+    found = measures.quality(truth, truth.neighbours[:, :10], VectorSet("x", base, queries, "ip"), 10)
+    assert found[f"{RECALL}@10"] == found["recall(of=k)@10"] == found["precision@10"] == found["mrr@10"] == 1.0
+    assert found["recall@10"] == pytest.approx(0.1)
+
+
+def test_a_vector_that_stands_twice_counts_once_and_an_unknown_one_never():
+    base, queries = vectors(50, 4), vectors(1, 4, 1)
+    data = VectorSet("x", base, queries, "l2")
+    truth = truth_of(base, queries, "l2", 4)
+    first = int(truth.neighbours[0, 0])
+    found = measures.quality(truth, np.array([[-2, first, first, first]]), data, 4)
+    assert found["recall(of=k)@4"] == found[f"{RECALL}@4"] == found["recall@4"] == found["precision@4"] == 0.25
+    assert found["mrr@4"] == 0.5
+
+
+def test_a_truth_that_is_too_shallow_is_refused():
+    base, queries = vectors(50, 4), vectors(2, 4, 1)
+    data = VectorSet("x", base, queries, "l2")
+    with pytest.raises(MissingEvidence, match="there are 5 true neighbours for each query, and 10 are asked for"):
+        measures.quality(truth_of(base, queries, "l2", 5), np.zeros((2, 10), np.int64), data, 10)
+
+
+def test_fewer_vectors_than_k_are_all_that_can_be_found():
+    base, queries = vectors(3, 4), vectors(2, 4, 1)
+    truth = truth_of(base, queries, "l2", 10)
+    positions = np.concatenate([truth.neighbours, np.full((2, 2), -1)], axis=1)
+    found = measures.quality(truth, positions, VectorSet("x", base, queries, "l2"), 5)
+    assert found["recall@5"] == 1.0
+    assert found["recall(of=k)@5"] == found[f"{RECALL}@5"] == 0.6
+
+
+def test_the_published_neighbours_of_real_vectors_are_perfect(shared):
+    folder = shared("ann_bigann10k")
+
+    def read(name, width, kind):
+        raw = np.frombuffer(gzip.decompress((folder / name).read_bytes()), np.uint8)
+        return raw.reshape(-1, 4 + width * np.dtype(kind).itemsize)[:, 4:].copy().view(kind)
+
+    base = read("base.bvecs.gz", 128, np.uint8).astype(np.float32)
+    queries = read("query.bvecs.gz", 128, np.uint8).astype(np.float32)
+    given = read("groundtruth.ivecs.gz", 100, np.int32).astype(np.int64)
+    data = VectorSet("bigann", base, queries, "l2")
+    found = measures.quality(truth_of(base, queries, "l2", 100), given[:, :10], data, 10)
+    assert found[f"{RECALL}@10"] == 1.0
+    assert found["recall(of=k)@10"] == 1.0
+    assert found["recall@10"] == pytest.approx(0.1)
+    assert found["precision@10"] == found["mrr@10"] == 1.0
+
+
+def test_an_honest_store_tells_no_lies():
+    base, queries = vectors(200, 16), vectors(10, 16, 1)
+    for metric in ("l2", "cosine", "ip"):
+        truth = truth_of(base, queries, metric, 10)
+        data = VectorSet("x", base, queries, metric)
+        assert measures.lies(truth.neighbours, truth.distances.astype(np.float32), data) == []
+        half = truth.distances.astype(np.float16).astype(np.float32)
+        assert measures.lies(truth.neighbours, half, data) == []
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
+def test_rounding_of_single_precision_is_no_lie_even_where_every_distance_is_0(metric):
+    """Each query is in the base, and k is 1. By inner product each has a neighbour at a right angle, at distance 0."""
+    base = vectors(50, 16) + 3
+    queries, positions = base[:10].copy(), np.arange(10)[:, None]
+    if metric == "ip":
+        queries = np.stack([base[:, 1], -base[:, 0], *np.zeros((14, 50), np.float32)], axis=1)[:10]
+    data = VectorSet("x", base, queries, metric)
+    ours, theirs = queries, base[:10]
+    products = (ours * theirs).sum(axis=1, dtype=np.float32)
+    sizes = np.sqrt((ours**2).sum(axis=1) * (theirs**2).sum(axis=1))
+    # As engines count in single precision; a Euclidean distance as the root of what two large squares leave.
+    squares = (ours**2).sum(axis=1) + (theirs**2).sum(axis=1) - 2 * np.nextafter(products, np.float32(0))
+    claims = {"l2": np.sqrt(np.abs(squares)), "cosine": 1 - products / sizes, "ip": -products + 1e-6 * sizes / 2}
+    assert measures.lies(positions, claims[metric][:, None], data) == []
+    far = measures.lies(positions, np.full((10, 1), 2.0), data)
+    assert far == ["100% of the distances that it claims are not the true ones (typically 2 where 0 is true)"]
+
+
+def test_a_wrong_distance_is_told_as_a_ratio_where_there_is_one():
+    base = np.array([[3.0, 4.0], [6.0, 8.0]], np.float32)
+    data = VectorSet("x", base, np.zeros((1, 2), np.float32), "l2")
+    assert measures.lies(np.array([[0, 1]]), np.array([[10.0, 20.0]]), data) == [
+        "100% of the distances that it claims are not the true ones (typically 2 times)"
+    ]
+    assert measures.lies(np.array([[0, 1]]), np.array([[25.0, 100.0]]), data) == [
+        "100% of the distances that it claims are not the true ones (typically their squares)"
+    ]
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
+@pytest.mark.parametrize("k", [1, 10])
+def test_lies_similarities_instead_of_distances_are_named(metric, k):
+    base, queries = vectors(200, 16), vectors(10, 16, 1)
+    data = VectorSet("x", base, queries, metric)
+    truth = truth_of(base, queries, metric, k)
+    similarities = {"l2": 1 / (1 + truth.distances), "cosine": 1 - truth.distances, "ip": -truth.distances}[metric]
+    (note,) = measures.lies(truth.neighbours, similarities, data)
+    assert "did you return similarities?" in note
+
+
+def test_fewer_answers_than_asked_for_are_no_lie():
+    base, queries = vectors(5, 4), vectors(2, 4, 1)
+    truth = truth_of(base, queries, "l2", 5)
+    positions = np.concatenate([truth.neighbours, np.full((2, 3), -1)], axis=1)
+    claimed = np.concatenate([truth.distances, np.full((2, 3), np.inf)], axis=1)
+    assert measures.lies(positions, claimed, VectorSet("x", base, queries, "l2")) == []
+
+
+def test_each_lie_is_found():
+    base, queries = vectors(200, 16), vectors(10, 16, 1)
+    data = VectorSet("x", base, queries, "l2")
+    truth = truth_of(base, queries, "l2", 10)
+    squared = measures.lies(truth.neighbours, truth.distances**2, data)
+    assert squared[0].startswith("100% of the distances that it claims are not the true ones (typically ")
+    strange = truth.neighbours.copy()
+    strange[3, 4] = -2
+    assert measures.lies(strange, truth.distances, data) == ["1 answers are ids that were never added"]
+    twice, claimed = truth.neighbours.copy(), truth.distances.copy()
+    twice[5, 1], claimed[5, 1] = twice[5, 0], claimed[5, 0]
+    assert measures.lies(twice, claimed, data) == ["1 of 10 queries got the same vector twice"]
+    backwards = measures.lies(truth.neighbours[:, ::-1], truth.distances[:, ::-1], data)
+    assert backwards == ["10 of 10 answers are not in the order of the distances that it claims"]
+    unsaid = np.full(truth.distances.shape, np.nan)
+    assert measures.lies(truth.neighbours, unsaid, data) == ["100% of the answers come without a distance"]
+
+
+def test_times_of_repeats_are_pooled_and_never_averaged():
+    raw = np.array([[1e6] * 99 + [100e6], [1e6] * 100])
+    found = measures.latency_of(raw)
+    assert found.n == 200
+    assert found.max == 100.0
+    assert found.p50 == 1.0
+    assert np.isnan(measures.qps_spread(raw[:1]))
+
+
+def quiet(**changed):
+    """Three rounds of a second that nobody disturbed."""
+    raw = {
+        "nanoseconds": np.full((3, 10), 1e6),
+        "floor_ns": np.full((3, 2), 9000.0),
+        "readings": np.tile([1.0, 0.999, 4.0, 0.0, 0.0, 100.0], (3, 1)),
+    }
+    return raw | changed
+
+
+def readings(**changed):
+    names = ("seconds", "cpu_seconds", "switches", "faults", "stolen", "ticks")
+    told = dict(zip(names, [1.0, 0.999, 4.0, 0.0, 0.0, 100.0], strict=True)) | changed
+    return np.tile([told[name] for name in names], (3, 1))
+
+
+def test_a_quiet_machine_leaves_no_doubts():
+    found = observation.clock(quiet())
+    assert found.doubts == []
+    assert found.floor_ms == pytest.approx(0.009)
+    assert found.switches == 12
+    assert found.steal == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changed", "doubt"),
+    [
+        (
+            {"nanoseconds": np.array([[1e6], [1e6], [2e6]])},
+            "QPS is uncertain by ±25% (standard error over the repeats)",
+        ),
+        ({"floor_ns": np.full((3, 2), 18e3)}, "the harness itself took 2.0 times as long as usual"),
+        ({"readings": readings(cpu_seconds=0.5, switches=125)}, "other processes had the CPU for 50% of the time"),
+        ({"readings": readings(stolen=5)}, "the host took 5% of the CPU time"),
+    ],
+)
+def test_clock_disturbed_measurement_is_doubtful(changed, doubt):
+    assert observation.clock(quiet(**changed), usual_floor_ns=9e3).doubts == [doubt]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"nanoseconds": np.array([[1e6], [1e6], [1.3e6]])},  # one slow repeat of three: QPS is 9% lower
+        {"floor_ns": np.array([[9e3, 9e3], [18e3, 19e3], [9e3, 9e3]])},  # one repeat of three
+        {"floor_ns": np.array([[9e3, 30e3], [9e3, 9e3], [25e3, 9e3]])},  # between the repeats
+        {"readings": readings(cpu_seconds=0.5)},  # the store waits by itself
+        {"readings": readings(cpu_seconds=0.5, faults=3)},  # the store reads from a disk
+        {"readings": readings(switches=125)},  # the process ran almost all the time
+        {"readings": readings(stolen=0.6, ticks=2)},  # one or two ticks
+    ],
+)
+def test_clock_normal_jitter_is_not_doubtful(changed):
+    assert observation.clock(quiet(**changed), usual_floor_ns=9e3).doubts == []
+
+
+def test_clock_of_an_idle_machine_doubts_few_of_many_configurations():
+    """Rounds as measured by CPU time: 5% noise, 2 interruptions per second of 5 ms on average, 2% slow moments."""
+    random = np.random.default_rng(11)
+    doubted = 0
+    for _ in range(500):
+        search_ms = np.exp(random.uniform(np.log(0.02), np.log(1.0)))
+        n = int(200 / search_ms)
+        rounds = random.normal(search_ms, 0.05 * search_ms, size=3)
+        delays = [random.exponential(5, size=random.poisson(2 * 0.2)).sum() for _ in range(3)]
+        slow = np.where(random.random(3) < 0.02, 1.6, 1.0)
+        times = (rounds * slow + np.array(delays) / n) * 1e6
+        floors = 7e3 * slow[:, None] * random.normal(1, 0.03, size=(3, 2))
+        raw = {"nanoseconds": times[:, None], "floor_ns": floors, "readings": readings()}
+        doubted += bool(observation.clock(raw, usual_floor_ns=7e3).doubts)
+    assert doubted < 0.1 * 500
+
+
+def test_a_server_may_be_waited_for_and_a_slow_machine_is_known_by_its_floor():
+    waiting = readings(cpu_seconds=0.1, switches=500)
+    assert observation.clock(quiet(readings=waiting), in_process=False).doubts == []
+    assert "1.8 times as long" in observation.clock(quiet(), usual_floor_ns=5000).doubts[0]
+
+
+def test_where_the_system_tells_nothing_nothing_is_claimed():
+    found = observation.clock(quiet(readings=readings(switches=np.nan, faults=np.nan, stolen=np.nan, ticks=np.nan)))
+    assert found.doubts == []
+    assert np.isnan(found.steal)
+
+
+def loaded(due, began, ended, **changed):
+    raw = {"due_ns": due, "began_ns": began, "ended_ns": ended, "clients": 2, "rate": 100.0, "copies": 0, "empty": 0}
+    raw |= {"stopped_ns": max(ended), "readings": np.zeros((2, 6)), "server": 0, "cores": 2} | changed
+    return {name: np.array(value) for name, value in raw.items()}
+
+
+def test_load_by_hand():
+    """Three queries due at 0, 10 and 20 ms; the first takes 30 ms, so the others begin at 30 and 31 and take 1 ms."""
+    ms = 1_000_000
+    found = measures.load(loaded([0, 10 * ms, 20 * ms], [0, 30 * ms, 31 * ms], [30 * ms, 31 * ms, 32 * ms]))
+    assert found.latency.p50 == 21.0
+    assert found.latency.max == 30.0
+    assert found.service.p50 == 1.0
+    assert found.qps == pytest.approx(3 / 0.032)
+    assert found.late == pytest.approx(2 / 3)
+    assert found.note == ""
+    assert not found.kept_up
+
+
+def test_a_low_rate_is_answered_no_faster_than_it_is_asked():
+    """Three queries in ten seconds, each answered in a millisecond; and one alone, after which nothing more was due."""
+    s, ms = 1_000_000_000, 1_000_000
+    due = np.array([0, 10 * s // 3, 20 * s // 3])
+    found = measures.load(loaded(due, due, due + ms, rate=0.3))
+    assert found.qps == pytest.approx(0.3)
+    assert found.kept_up
+    assert measures.load(loaded([0], [0], [ms], rate=0.3)).qps == pytest.approx(0.3)
+    # As fast as they can, there is nothing to wait for: from the first to the last.
+    assert measures.load(loaded([0], [0], [ms], rate=np.nan)).qps == pytest.approx(1000)
+
+
+def test_queries_that_were_given_up_have_waited_until_the_end():
+    ms = 1_000_000
+    raw = loaded([0, 10 * ms, 20 * ms], [0, 30 * ms, -1], [30 * ms, 31 * ms, -1], stopped_ns=50 * ms, empty=1)
+    found = measures.load(raw, "each had a copy")
+    assert found.latency.n == 3
+    assert found.latency.p50 == 30.0
+    assert found.service.n == 2
+    assert found.qps == pytest.approx(2 / 0.031)
+    assert found.note == "each had a copy; 1 of 3 queries were given up before they could be sent; 1 answers were empty"
+
+
+def test_clients_that_should_have_run_and_did_not_are_told():
+    ms = 1_000_000
+    times = [0, ms], [0, ms], [ms, 2 * ms]
+    busy = np.tile([1.0, 0.5, 100, 0, 0, 0], (2, 1))
+    found = measures.load(loaded(*times, rate=np.nan, readings=busy))
+    assert (found.note, found.doubts) == ("", ["other processes had the CPU for 50% of the time"])
+    # At a rate, of a server, and where clients share processors, waiting is what they do.
+    for changed in ({"rate": 10.0}, {"rate": np.nan, "server": 1}, {"rate": np.nan, "cores": 1}):
+        assert measures.load(loaded(*times, readings=busy, **changed)).doubts == []
+
+
+def test_filters_by_hand():
+    """Vectors at 0 … 9 on a line, of which the even ones match; the query is at 0, and the store returns 0, 1, 4."""
+    base = np.arange(10, dtype=np.float32)[:, None]
+    data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
+    mask = np.arange(10) % 2 == 0
+    raw = {"nanoseconds": np.array([[2_000_000], [4_000_000]]), "positions": np.array([[0, 1, 4]])}
+    found = measures.filtered(raw, mask, data, 3, np.array([[0, 2, 4]]))
+    assert (found.selectivity, found.matching, found.wrong) == (0.5, 5, 1)
+    assert found.returned == found.recall == pytest.approx(2 / 3)
+    assert (found.latency.p50, found.qps, found.repeats) == (3.0, pytest.approx(1000 / 3), 2)
+    assert found.qps_spread == pytest.approx((500 - 250) / 375)
+    few = np.arange(10) < 2
+    all_of_them = measures.filtered({**raw, "positions": np.array([[1, 0, -1]])}, few, data, 3, np.array([[0, 1]]))
+    assert (all_of_them.recall, all_of_them.returned, all_of_them.wrong) == (1.0, 1.0, 0)
+
+
+def test_searching_among_newcomers_by_hand():
+    """The base at 10 and 20 on a line, newcomers at 1 and 2, the query at 0, k = 1.
+
+    The first search begins before any is in and finds 10: right. The second begins when 1 is in and finds 10: wrong.
+    The third begins before any is in and finds 2, which came meanwhile: right. The fourth finds 2 too early: wrong.
+    """
+    base = np.array([[10.0], [20.0]], np.float32)
+    data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
+    truth = Truth(np.array([[0, 1]]), np.array([[10.0, 20.0]]), "l2", "given")
+    raw = {
+        "query": np.zeros(4, np.int64),
+        "positions": np.array([[0], [0], [3], [3]]),
+        "before": np.array([0, 1, 0, 0]),
+        "after": np.array([0, 1, 2, 1]),
+        "newcomers": np.array([[1.0], [2.0]], np.float32),
+        "inserted": np.array(2),
+        "insert_seconds": np.array(0.5),
+        "together": np.array(1),
+        "due_ns": np.zeros(4, np.int64),
+        "ended_ns": np.full(4, 3_000_000),
+        "alone_due_ns": np.zeros(1, np.int64),
+        "alone_ended_ns": np.full(1, 1_000_000),
+    }
+    found = measures.mixed(raw, truth, data, 1)
+    assert found.recall == 0.5
+    assert (found.inserted, found.inserts_per_second, found.together) == (2, 4.0, True)
+    assert (found.latency.p50, found.alone.p50) == (3.0, 1.0)
+
+
+def test_changes_that_cannot_be_judged_are_left_out():
+    raw = {"ns": np.array([1e6, 3e6, 5e6]), "search_ns": np.array([2e6] * 3), "seen": np.array([1.0, 0.0, np.nan])}
+    found = measures.change("delete", raw)
+    assert (found.visible, found.latency.mean, found.latency.n) == (0.5, 3.0, 3)
+    assert found.next_search.mean == 2.0
+    assert np.isnan(measures.change("delete", raw | {"seen": np.full(3, np.nan)}).visible)
+
+
+class Hoarding:
+    """A store that puts an updated vector in its new place, and leaves it in the old one as well."""
+
+    def __init__(self) -> None:
+        self.held = Exact(metric="l2")
+        self.add = self.held.add
+
+    def update(self, ids, vectors):
+        self.held.add([f"new {one}" for one in ids], vectors)
+
+    def search(self, vectors, k):
+        names, far = self.held.search(vectors, k)
+        return [[one.removeprefix("new ") for one in row] for row in names], far
+
+
+@pytest.mark.parametrize(("kind", "visible"), [(lambda: Exact(metric="l2"), 1.0), (Hoarding, 0.0)])
+def test_an_update_is_seen_where_the_new_place_has_it_and_the_old_one_has_not(kind, visible):
+    base = vectors(60, 4)
+    ids = [str(place) for place in range(60)]
+    store = kind()
+    store.add(ids, base)
+    # With k = 20 of 60 an updated vector is often found from its old place too, at the distance of the new one.
+    raw = updates.timed(store, base, 20, "update", ids=ids, metric="l2", n=20)
+    assert measures.change("update", raw).visible == visible
+
+
+def test_quality_agrees_with_evaluate_where_all_true_neighbours_are_relevant():
+    """Two of three queries miss some of the 12 true neighbours, and one returns fewer rows than k."""
+    random = np.random.default_rng(3)
+    base = random.normal(size=(40, 4)).astype(np.float32)
+    data = VectorSet("made here", base, random.normal(size=(3, 4)).astype(np.float32), "l2")
+    true, far = nearest(base, data.queries, 12, "l2")
+    found = true[:, :10].copy()
+    outside = [next(i for i in range(40) if i not in row) for row in true]
+    found[0, 2], found[1, [0, 5]], found[1, 7:] = outside[0], outside[1], -1
+    found[1, 5] = next(i for i in range(39, 0, -1) if i not in true[1] and i != outside[1])
+    scores = measures.quality(Truth(true, far, "l2", "numpy"), found, data, 10)
+    judged = {f"q{i}": {str(place): 1 for place in row} for i, row in enumerate(true)}
+    run = {f"q{i}": {str(p): -float(rank) for rank, p in enumerate(row) if p >= 0} for i, row in enumerate(found)}
+    names = ["ndcg@10", "map@10", "map(of=capped)@10", "hit_rate@10", "f1@10"]
+    names.append("f1(precision_of=retrieved,recall_of=capped)@10")
+    for name, value in evaluate(judged, run, names).means.items():
+        assert scores[name] == pytest.approx(value), name
+        assert name == "hit_rate@10" or value < 1

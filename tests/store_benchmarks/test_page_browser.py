@@ -1,0 +1,82 @@
+"""The page of a sweep in a real browser: drawn, not fooled by names, sorted and thinned out by a click."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from test_browser import browser, opened  # noqa: F401 - fixtures
+
+from store_benchmark_builder import whole
+
+pytest.importorskip("altair")
+pytest.importorskip("vl_convert")
+
+from ragauge.store_benchmarks.analysis import placed
+from ragauge.store_benchmarks.report import page
+
+EVIL = '</script><img src=x onerror="alert(1)"> ${7*7} {{ 7*7 }} datum.value'
+
+BROKEN = r"""[...document.querySelectorAll('.settings tbody th')].filter(one => one.offsetParent).flatMap(one => {
+  const texts = document.createTreeWalker(one, NodeFilter.SHOW_TEXT), found = [];
+  while (texts.nextNode()) for (const word of texts.currentNode.data.matchAll(/\w+=\S+/g)) {
+    const range = document.createRange();
+    range.setStart(texts.currentNode, word.index);
+    range.setEnd(texts.currentNode, word.index + word[0].length);
+    if (range.getClientRects().length > 1) found.push(word[0]);
+  }
+  return found;
+})"""
+"""The options that stand in two lines."""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """A sweep with something of everything, one store named by somebody who means harm."""
+    found = whole()
+    points = [
+        replace(one, configuration=replace(one.configuration, name=EVIL))
+        if one.configuration.store == "hnswlib"
+        else one
+        for one in found.points
+    ]
+    place = tmp_path_factory.mktemp("sweep") / "report.html"
+    place.write_text(page(placed(replace(found, points=points, data=f"<b>toy</b> {EVIL}"))), encoding="utf-8")
+    return place
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_is_drawn_and_acts_on_no_name(file, opened, scheme):  # noqa: F811
+    shown = opened(file, charts=True, scheme=scheme)
+    assert shown.locator("[data-chart] svg").count() == shown.locator("[data-chart]").count() == 14
+    assert shown.text_content("h1") == f"Vector stores on <b>toy</b> {EVIL}"
+    assert f"{EVIL} (ef_search=40) is the fastest" in shown.text_content(".headline")
+    assert shown.locator("main img, main h1 b").count() == 0
+    assert "exceeds <b>maximum</b>" in shown.text_content("#failures")
+
+
+def test_a_click_on_a_name_leaves_that_store_alone(file, opened):  # noqa: F811
+    shown = opened(file, charts=True)
+    lines = "#chart-frontier .mark-line.role-mark path"
+    assert set(shown.locator(lines).evaluate_all("all => all.map(one => one.getAttribute('opacity'))")) == {"1"}
+    shown.locator("#chart-frontier .role-legend-label text", has_text="faiss ivf").click(force=True)
+    shown.wait_for_function(
+        f"[...document.querySelectorAll('{lines}')].filter(one => one.getAttribute('opacity') === '1').length === 1"
+    )
+
+
+def test_settings_are_sorted_by_what_they_are_worth(file, opened):  # noqa: F811
+    shown = opened(file, charts=True)
+    shown.locator("#points th button:has-text('QPS')").first.click()
+    values = shown.locator("#points table").first.locator("tbody tr td:nth-child(3)")
+    figures = values.evaluate_all("cells => cells.map(cell => Number(cell.dataset.order))")
+    assert figures == sorted(figures, reverse=True)
+    assert figures[0] == pytest.approx(1000 / 0.03)
+
+
+def test_nothing_is_wider_than_a_phone(file, opened):  # noqa: F811
+    shown = opened(file, charts=True)
+    shown.set_viewport_size({"width": 360, "height": 800})
+    shown.wait_for_timeout(200)
+    assert shown.evaluate("document.documentElement.scrollWidth") <= 360
+    assert shown.evaluate(BROKEN) == []

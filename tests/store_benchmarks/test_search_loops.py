@@ -1,0 +1,321 @@
+"""Honest clocks: a quiet process, rounds in a fair order, and what a store takes of memory and disk."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from ragauge.compute import resources
+from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.core.protocols import ABILITIES, FullStore
+from ragauge.store_benchmarks import search_loops
+from ragauge.stores.reference import Null
+
+
+def vectors(n: int, d: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
+
+
+def names(n: int) -> list[str]:
+    return [f"d{place}" for place in range(n)]
+
+
+def null(n: int = 20, **options) -> Null:
+    store = Null(metric="l2", **options)
+    store.add(names(n), vectors(n, 4))
+    return store
+
+
+class Notebook:
+    """A store that writes down what it is asked, and answers with the setting's number."""
+
+    def __init__(self) -> None:
+        self.setting = -1
+        self.asked: list[tuple[int, float]] = []
+
+    def tune(self, *, setting: int) -> None:
+        self.setting = setting
+
+    def search(self, vectors, k):
+        self.asked.append((self.setting, float(vectors[0, 0])))
+        return np.array([[f"d{self.setting}", "stranger"]], dtype=object), np.array([[0.5, 0.7]], dtype=np.float32)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_the_garbage_collector_rests_and_then_is_what_it_was(frozen):
+    assert gc.isenabled()
+    gc.unfreeze()
+    if frozen:
+        gc.freeze()
+    before = gc.get_freeze_count()
+    try:
+        with resources.undisturbed():
+            assert not gc.isenabled()
+            assert gc.get_freeze_count() > 0
+        assert gc.isenabled()
+        assert gc.get_freeze_count() == before
+        gc.disable()
+        with resources.undisturbed():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+def test_the_collector_wakes_up_after_a_failure_too():
+    with pytest.raises(ZeroDivisionError), resources.undisturbed():
+        _ = 1 / 0
+    assert gc.isenabled()
+
+
+def test_readings_tell_work_from_waiting():
+    before = resources.read()
+    time.sleep(0.2)
+    slept = dict(zip(resources.READINGS, resources.read().since(before), strict=True))
+    before = resources.read()
+    until = time.process_time() + 0.1
+    while time.process_time() < until:
+        pass
+    worked = dict(zip(resources.READINGS, resources.read().since(before), strict=True))
+    assert slept["seconds"] >= 0.2
+    assert slept["cpu_seconds"] < 0.1 <= worked["cpu_seconds"]
+
+
+def test_nothing_is_claimed_where_the_system_says_nothing(monkeypatch):
+    monkeypatch.setattr(resources, "STAT", "/nowhere/stat")
+    reading = resources.read()
+    assert np.isnan(reading.stolen)
+    assert np.isnan(reading.ticks)
+
+
+def test_a_pinned_process_keeps_to_its_processors_and_remembers_the_others():
+    code = (
+        "import os; from ragauge.compute import resources as clocks\n"
+        "mine = clocks.pin(1)\n"
+        "assert mine is None or (os.sched_getaffinity(0) == set(mine) and len(mine) == 1)\n"
+        "other = clocks.pin(1, first=1)\n"
+        "print(len(clocks.cores()), mine is None or other == (clocks.cores()[1 % len(clocks.cores())],))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert done.stdout.split() == [str(here), "True"]
+
+
+def test_libraries_are_told_how_many_threads_they_may_take():
+    told = resources.environment(3)
+    assert {told[name] for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")} == {"3"}
+    assert all(isinstance(value, str) for value in told.values())
+
+
+@pytest.mark.parametrize("spin", [True, False])
+def test_nobody_is_woken_before_the_time(spin):
+    due = resources.now() + 20_000_000
+    resources.wait_until(due, spin=spin)
+    assert resources.now() >= due
+    resources.wait_until(due - 1_000_000_000, spin=spin)  # what is past is not waited for
+
+
+def test_all_processes_read_one_clock():
+    before = resources.now()
+    done = subprocess.run(
+        [sys.executable, "-c", "from ragauge.compute import resources as clocks; print(clocks.now())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert before < int(done.stdout) < resources.now()
+
+
+def test_the_store_that_does_nothing_is_a_whole_store(tmp_path):
+    store = Null(metric="cosine", path=str(tmp_path / "null"))
+    assert isinstance(store, FullStore)
+    assert store.abilities == set(ABILITIES)
+    store.add(["a", "b", "c"], np.eye(3), [{"kind": 1}, {"kind": 2}, {"kind": 2}])
+    store.build()
+    store.update(["a"], np.ones((1, 3)))
+    assert store.search(np.ones((2, 3)), 2)[0].tolist() == [["a", "b"]] * 2
+    assert store.search(np.ones((1, 3)), 2, {"kind": 2})[0].tolist() == [["b", "c"]]
+    store.delete(["b"])
+    store.save()
+    store.close()
+    again = Null(metric="cosine", path=str(tmp_path / "null"))
+    assert again.search(np.ones((1, 3)), 4)[0].tolist() == [["a", "c", None, None]]
+    assert again.describe()["dimension"] == 3
+
+
+def test_it_refuses_what_every_store_refuses():
+    store = null()
+    with pytest.raises(BadInput, match="NaN or an infinity"):
+        store.search(np.full((1, 4), np.nan), 3)
+    with pytest.raises(BadInput, match="added twice"):
+        store.add(["d0"], np.ones((1, 4)))
+    with pytest.raises(BadInput, match="milliseconds, 0 or more"):
+        store.tune(stall_ms=-1)
+    with pytest.raises(BadInput, match="every is 0"):
+        store.tune(every=0)
+
+
+def test_it_stalls_when_it_is_told_to_and_only_then():
+    found = search_loops.timed(null(stall_ms=100, every=10), vectors(40, 4), 3).nanoseconds
+    slow = np.flatnonzero(found >= 100e6)
+    assert slow.tolist() == [9, 19, 29, 39]
+
+
+def test_it_works_as_long_as_it_is_told_to():
+    assert search_loops.timed(null(work_ms=5), vectors(5, 4), 3).nanoseconds.min() >= 5_000_000
+
+
+def test_each_query_is_asked_alone_and_its_answer_kept():
+    found = search_loops.timed(null(2), vectors(7, 4), 3)
+    assert found.ids.tolist() == [["d0", "d1", None]] * 7
+    assert found.distances.tolist() == [[0.0, 0.0, np.inf]] * 7
+    assert found.nanoseconds.shape == (7,)
+    assert (found.nanoseconds > 0).all()
+
+
+def test_a_result_of_an_own_store_may_be_shorter_than_k_and_not_longer():
+    ids, distances = search_loops.stacked([([["a"]], [[1.0]]), ([["b", "c"]], [[1.0, 2.0]])], 2)
+    assert ids.tolist() == [["a", None], ["b", "c"]]
+    assert distances.tolist() == [[1.0, np.inf], [1.0, 2.0]]
+    with pytest.raises(BackendFailed, match="returned too many ids; expected up to 2 ids per query, got 3"):
+        search_loops.stacked([([["b", "c", "d"]], [[1.0, 2.0, 3.0]])], 2)
+
+
+def test_a_round_of_a_few_fast_searches_asks_them_over_and_over():
+    raw = search_loops.rounds(
+        null(), vectors(10, 4), 2, [{}], index={}, floor=null(), warm_up=vectors(5, 4), repeats=2
+    )[0]
+    assert raw["nanoseconds"].shape == (2, 10 * search_loops.MOST_PASSES)
+    assert raw["positions"].shape == (10, 2)
+    slow = null(work_ms=50)
+    raw = search_loops.rounds(slow, vectors(10, 4), 2, [{}], index={}, floor=null(), warm_up=vectors(1, 4), repeats=1)[
+        0
+    ]
+    assert raw["nanoseconds"].shape == (1, 10)
+
+
+def test_rounds_come_in_an_order_of_their_own_after_a_warm_up_with_other_queries(monkeypatch):
+    monkeypatch.setattr(search_loops, "MOST_PASSES", 1)
+    queries, others = np.full((5, 4), 1.0, np.float32), np.full((3, 4), 2.0, np.float32)
+    store, settings = Notebook(), [{"setting": place} for place in range(6)]
+    told: list[tuple[int, int]] = []
+    found = search_loops.rounds(
+        store,
+        queries,
+        2,
+        settings,
+        index={name: place for place, name in enumerate(names(6))},
+        floor=null(),
+        warm_up=others,
+        repeats=3,
+        seed=7,
+        progress=lambda done, total: told.append((done, total)),
+    )
+    turns = [store.asked[start : start + 8] for start in range(0, len(store.asked), 8)]
+    assert all([first for _, first in turn] == [2.0] * 3 + [1.0] * 5 for turn in turns)
+    orders = [tuple(turn[0][0] for turn in turns[start : start + 6]) for start in (0, 6, 12)]
+    assert all(sorted(order) == list(range(6)) for order in orders)
+    assert len(set(orders)) == 3
+    assert told[-1] == (18, 18)
+    for place, raw in enumerate(found):
+        assert raw["positions"].tolist() == [[place, search_loops.UNKNOWN]] * 5
+        assert raw["nanoseconds"].shape == (3, 5)
+        assert raw["floor_ns"].shape == (3, 2)
+        assert raw["readings"].shape == (3, len(resources.READINGS))
+        assert raw["changed"].tolist() == [0, 0, 0]
+        assert all(values.dtype != object for values in raw.values())
+
+
+class Uneven(Notebook):
+    """A store that is slow in every other round."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rounds = 0
+
+    def tune(self, *, setting: int) -> None:
+        super().tune(setting=setting)
+        self.rounds += 1
+
+    def search(self, vectors, k):
+        time.sleep(0.02 * (self.rounds % 2))
+        return super().search(vectors, k)
+
+
+@pytest.mark.parametrize(("most", "repeats"), [(None, 2), (5, 5)])
+def test_rounds_are_added_while_the_mean_is_uncertain(most, repeats):
+    raw = search_loops.rounds(
+        Uneven(), vectors(2, 4), 2, [{"setting": 0}], index={}, floor=null(), warm_up=vectors(2, 4), repeats=2,
+        max_repeats=most,
+    )[0]  # fmt: skip
+    assert raw["nanoseconds"].shape[0] == raw["floor_ns"].shape[0] == repeats
+
+
+def test_answers_that_differ_from_round_to_round_are_counted(monkeypatch):
+    monkeypatch.setattr(search_loops, "MOST_PASSES", 1)
+
+    class Fickle(Notebook):
+        def search(self, vectors, k):
+            ids, far = super().search(vectors, k)
+            return (ids, far) if len(self.asked) % 7 else (ids[:, ::-1], far)
+
+    raw = search_loops.rounds(
+        Fickle(), vectors(10, 4), 2, [{}], index={"d-1": 0}, floor=null(), warm_up=vectors(1, 4), repeats=2
+    )[0]
+    # Of 22 searches every seventh is the other way round: numbers 7 of the first round, 14 and 21 of the second.
+    assert raw["changed"].tolist() == [0, 3]
+
+
+def test_memory_of_this_process_and_of_its_children_counts():
+    before = resources.memory()
+    held = np.ones(16 << 20, np.float32)
+    code = "import numpy as np; x = np.ones(16 << 20, np.float32); print('there', flush=True); input()"
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"there\n"
+        after = resources.memory()
+        named = resources.memory([child.pid])
+    finally:
+        child.communicate(b"\n")
+    assert after.processes == named.processes == before.processes + 1
+    assert after.by in ("pss", "rss")
+    assert after.bytes - before.bytes > 100 << 20
+    assert held.nbytes == 64 << 20
+
+
+def test_the_peak_is_seen_though_it_is_gone():
+    with resources.watched() as peak:
+        held = np.ones(25 << 20, np.float32)
+        time.sleep(3 * resources.EVERY_SECONDS)
+        del held
+    assert peak.more > 90 << 20
+    assert peak.looks >= 3
+    resources.settle()
+
+
+def test_a_process_that_is_gone_takes_nothing():
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    assert resources.memory([child.pid]).processes == resources.memory().processes
+
+
+def test_holes_in_files_and_second_names_take_no_place(tmp_path):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "one").write_bytes(b"x" * 1000)
+    os.link(tmp_path / "inner" / "one", tmp_path / "two")
+    (tmp_path / "three").symlink_to(tmp_path / "two")
+    with (tmp_path / "sparse").open("wb") as file:
+        file.write(b"x" * 4096)
+        file.truncate(64 << 20)
+    told = resources.disk_bytes(tmp_path)
+    link = len(os.readlink(tmp_path / "three"))
+    assert 5096 <= told - link < 1 << 20
+    assert resources.disk_bytes(tmp_path / "absent") == 0

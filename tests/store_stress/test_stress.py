@@ -1,0 +1,568 @@
+"""The stress test: a store that does everything wrong that it is told to shows that each wrong is caught and named."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ragauge import stress
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.records import Dataset, Judgments
+from ragauge.reports.registry import account, as_csv, as_json, read, write
+from ragauge.store_stress.child_process import raised
+from ragauge.store_stress.minimal_failure import belief, shortest
+from ragauge.store_stress.plan import Plan, read_documents, write_documents
+from ragauge.store_stress.report import compared as beside
+from ragauge.store_stress.report import headline, verdict
+from ragauge.store_stress.result_checks import Truth, compared, differing, disorder, moved, told
+from ragauge.store_stress.results import ReadBack
+
+AT = 7
+"""The document that the fault befalls."""
+DOCUMENTS = [
+    Document(f"d{i}", f"Document {i} is about thing{i % 5} and item{i}.", f"Title {i}", {"place": i})
+    for i in range(1, 13)
+]
+WORDS = "words(dimensions=64)"
+ALONE = {"embedder": WORDS, "batch": 5, "queries": 6, "timeout": 20, "kills": 0, "ways": ["one by one"]}
+
+
+def faulty(fault: str, at: int = AT, **more: str) -> str:
+    options = "".join(f", {name}={value}" for name, value in more.items())
+    return f"faulty_document_store:Faulty(fault='{fault}', at={at}{options})"
+
+
+def broken(fault: str, **settings):
+    return stress(faulty(fault), DOCUMENTS, **{**ALONE, "bisect": False, **settings}).broken
+
+
+# What is read back.
+
+SILENT = {
+    "drop": ("reading back", "1 lost of 12 documents: `d7` (document 7) is lost"),
+    "flip": ("reading back", "`d7` (document 7) is changed: text: byte 6 of 37 is 0x64, not 0x65"),
+    "title": ("reading back", "`d7` (document 7) is changed: title: it goes on after byte 7, where it should end"),
+    "metadata": ("reading back", "`d7` (document 7) is changed: metadata: byte 11 of 12 is 0x22, not 0x37"),
+    "swap": ("reading back", "2 swapped of 12 documents: `d6` (document 6) is swapped: it has the text of d7"),
+    "twice": ("reading back", "`d7` (document 7) is there twice: it is listed 2 times"),
+    "unknown": ("reading back", "`nobody` was never put in"),
+    "scores out of order": ("searching", "6 of 6 rankings out of the order of their own scores"),
+    "wrong order": ("searching", "6 of 6 rankings out of the order of the true cosines"),
+    "hit twice": ("searching", "6 of 6 rankings with a document twice"),
+    "gives nothing": ("reading back", "it was asked for 1 document and gave 0"),
+    "gives a dict": ("reading back", "it gave a dict, not a Document"),
+    "no hits": ("searching", "6 of 6 rankings with fewer documents than were asked for"),
+    "few hits": ("searching", "6 of 6 rankings with fewer documents than were asked for"),
+    "another text": ("searching", "6 of 6 rankings with a text that is not the document's"),
+    "a hit is a pair": ("searching", "it gave a tuple, not a Hit"),
+    "never replaces": ("replacing", "5 stale of 5 documents: `d1` (document 1) is stale: it still has the text"),
+    "drop on reopening": ("reading back after reopening", "`d7` (document 7) is lost"),
+    "other when reopened": ("searching after reopening", "rankings differ after reopening: neighbour recall"),
+    "other words when reopened": (
+        "searching after reopening",
+        "6 of 6 rankings differ after reopening: share of the earlier hits 80.00%, before 100.00%",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", SILENT)
+def test_what_a_store_does_wrong_without_a_word_is_caught_and_named(fault):
+    found = broken(fault)
+    stage, words = SILENT[fault]
+    assert found is not None
+    assert found.silent
+    assert found.stage == stage
+    assert words in found.error
+    assert found.after == len(DOCUMENTS)
+
+
+def test_another_type_is_another_value_whatever_it_looks_like():
+    documents = [*DOCUMENTS[:2], Document("n", "42"), Document("o", "None")]
+    found = stress(faulty("gives a number for a text"), documents, **{**ALONE, "bisect": False}).broken
+    assert found is not None
+    assert "`n` (document 3) is changed: text: it is of type int, not str" in found.error
+    found = stress(faulty("gives None for a text"), documents, **{**ALONE, "bisect": False}).broken
+    assert found is not None
+    assert "`o` (document 4) is changed: text: it is of type NoneType, not str" in found.error
+
+
+def test_a_store_that_finds_the_farthest_in_their_order_does_not_search():
+    found = broken("the farthest", k=1)
+    assert found is not None
+    assert found.stage == "searching"
+    assert "neighbour recall is 0.0%; expected at least 50%" in found.error
+
+
+MANY = [Document(f"d{i}", f"Document {i} is about item{i}.", f"Title {i}") for i in range(1, 61)]
+
+
+@pytest.mark.parametrize("fault", ["misses when reopened", "misses when replaced"])
+def test_stress_recall_drop_is_a_failure_only_beyond_tolerance(fault):
+    # 50 queries with 10 neighbours each: 25 missed neighbours are the tolerance of 5 percentage points, 26 are more.
+    settings = {**ALONE, "embedder": "words(dimensions=512)", "queries": 50, "bisect": False, "ways": ["in batches"]}
+    within = stress(faulty(fault, at=25), MANY, **settings)
+    when = {"misses when reopened": "after reopening", "misses when replaced": "after replacing"}[fault]
+    assert within.broken is None
+    assert verdict(within) == "held"
+    (note,) = (one for one in within.notes if when in one)
+    assert f"25 of 50 rankings differ {when}: neighbour recall 95.00%, before 100.00% (not a failure; " in note
+    beyond = stress(faulty(fault, at=26), MANY, **settings).broken
+    assert beyond is not None
+    assert beyond.stage == f"searching {when}"
+    assert beyond.error == (
+        f"26 of 50 rankings differ {when}: neighbour recall 94.80%, before 100.00% "
+        "(tolerance: a drop of 5 percentage points)"
+    )
+
+
+def test_stress_one_missed_neighbour_of_few_queries_is_a_note():
+    # 2 queries with 5 neighbours each: one neighbour is 10 percentage points, more than the usual tolerance.
+    one, two = (
+        stress(faulty("misses when reopened", at=missed), MANY, **{**ALONE, "bisect": False, "queries": 2, "k": 5})
+        for missed in (1, 2)
+    )
+    assert one.broken is None
+    assert any("1 of 2 rankings differs after reopening: neighbour recall 90.00%" in note for note in one.notes)
+    assert two.broken is not None
+
+
+def test_stress_repeated_stage_that_fails_again_is_listed_as_a_try(tmp_path):
+    # It fails in the first run and in the repeat of the stage; the 4 tries in between hold.
+    store = faulty("raise in runs 1 and 6", word=f"'{tmp_path / 'runs'}'")
+    found = stress(store, DOCUMENTS, **ALONE)
+    failure = found.broken
+    assert failure is not None
+    assert (failure.reproduced, failure.prefix, failure.steady) == (True, None, False)
+    assert failure.tried == [(7, False), (12, False), (12, False), (12, False), (12, True)]
+    assert failure.doubt == (
+        "it broke in 2 of 6 attempts: in the first run and when the stage was repeated (the last try), "
+        "but not in the other 4 tries"
+    )
+    (rows,) = account(found).parts[0].rows
+    assert ["prefixes tried", "7 held, 12 held, 12 held, 12 held, 12 broke"] in rows.rows
+
+
+def test_stress_claims_only_prefixes_that_were_tried(tmp_path):
+    # It fails in the runs 1 and 4: the prefix of 7 and all documents hold, then all documents fail.
+    found = stress(faulty("raise in runs 1 and 4", word=f"'{tmp_path / 'runs'}'"), DOCUMENTS, **ALONE)
+    failure = found.broken
+    assert failure is not None
+    assert failure.tried == [(7, False), (12, False), (12, True)]
+    assert belief(failure) == (
+        "With 7 documents it did not break (3 tries in all). But this prefix broke it 1 time of 2."
+    )
+    assert not failure.is_shortest
+    (rows,) = account(found).parts[0].rows
+    assert ["shortest prefix known", "12"] in rows.rows
+    only_all = replace(failure, tried=[(12, False), (12, True)])
+    assert belief(only_all).startswith("No shorter prefix was tried (2 tries in all). But ")
+    assert not only_all.is_shortest
+    assert replace(failure, prefix=8).is_shortest
+
+
+def test_stress_failure_that_does_not_recur_is_not_reproduced(tmp_path):
+    found = stress(faulty("raise once", word=f"'{tmp_path / 'failed'}'"), DOCUMENTS, **{**ALONE, "kills": 1})
+    assert found.broken is None
+    assert verdict(found) == "not reproduced: putting"
+    (way,) = found.ways
+    (failure,) = way.not_reproduced
+    assert (failure.stage, failure.error) == ("putting", "OSError: database is locked")
+    assert failure.reproduced is False
+    assert failure.tried == [(7, False), (12, False), (12, False), (12, False)]
+    assert "A failure one by one while putting was not reproduced in 4 attempts." in headline(found)
+    assert any(
+        note.endswith("while putting not reproduced in 4 attempts: OSError: database is locked") for note in found.notes
+    )
+    # The remaining stages were tested all the same.
+    assert [one.when for one in way.read_back][-1] == "replaced, then reopened"
+    assert all(one.sound for one in way.read_back)
+    assert f"{found.store},one by one,verdict,not reproduced: putting" in as_csv(found).replace('"', "")
+    assert next(one.title for one in account(found).parts) == "Not reproduced one by one"
+
+
+def test_stress_lost_document_is_a_failure_even_if_not_reproduced(tmp_path):
+    found = stress(faulty("drop once", word=f"'{tmp_path / 'failed'}'"), DOCUMENTS, **ALONE)
+    assert found.broken is not None
+    assert (found.broken.stage, found.broken.reproduced, found.broken.documents_lost) == ("reading back", False, True)
+    assert headline(found).endswith("Not reproduced, but documents were lost or altered.")
+
+
+def test_a_query_without_a_direction_may_find_nothing():
+    ids, base = ["a", "b", "c"], np.array([[1, 0], [0, 1], [0, 0]], np.float32)
+    truth = Truth(ids, base, np.array([[0, 0], [1, 0.5]], np.float32), 3)
+    assert truth.fewest() == [0, 2]
+    rankings = [[], [("a", 0.9), ("b", 0.4)]]
+    assert disorder(rankings, truth.cosines(rankings), frozenset(ids), 3, truth.fewest()) == {}
+    assert "with fewer documents than were asked for" in disorder(
+        [[], [("a", 0.9)]], None, frozenset(ids), 3, truth.fewest()
+    )
+
+
+LOUD = {
+    "raise": ("putting", "OSError: Embedded WAL is corrupted at offset 78007: wal record checksum mismatch", 6, "d7"),
+    "exit": ("putting", "the process ended with exit code 134\nfree(): invalid pointer", 6, "d7"),
+    "raise in commit": ("committing", "RuntimeError: disk quota exceeded", 12, ""),
+    "refuses to reopen": (
+        "reopening",
+        "RuntimeError: header says 12 records,\n  the table of contents another number",
+        12,
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", LOUD)
+def test_an_error_is_told_verbatim_with_how_far_the_store_got(fault):
+    found = broken(fault)
+    assert found is not None
+    assert not found.silent
+    assert (found.stage, found.error, found.after, found.document) == LOUD[fault]
+
+
+def test_a_store_that_hangs_is_given_up():
+    found = broken("hang", timeout=3)
+    assert found is not None
+    assert found.stage == "putting"
+    assert found.error == "gave no sign of life for 3 seconds"
+    assert (found.after, found.document) == (6, "d7")
+
+
+def test_all_documents_of_a_batch_are_at_hand():
+    found = broken("raise", ways=["in batches"])
+    assert found is not None
+    assert (found.after, found.document) == (5, "d6 to d10")
+
+
+@pytest.mark.parametrize(("fault", "words"), [("drop when killed", "lost"), ("torn when killed", "changed")])
+def test_what_was_committed_must_outlive_a_kill(fault, words):
+    found = stress(faulty(fault, at=2), DOCUMENTS, **{**ALONE, "kills": 1, "kill_at": [11], "bisect": False})
+    assert found.broken is not None
+    assert found.broken.stage == "reading back after kill -9"
+    assert f"`d2` (document 2) is {words}" in found.broken.error
+    (way,) = found.ways
+    assert [one.when for one in way.read_back][:2] == ["at once", "reopened"]
+    assert way.read_back[-1].when.startswith("kill 1 ")
+    assert way.read_back[-1].expected >= 10
+
+
+def test_a_commit_that_is_none_is_caught_however_few_documents_there_are():
+    few = {**ALONE, "batch": 100, "kills": 1, "bisect": False, "ways": ["in batches"]}
+    found = stress(faulty("commits when it is closed"), DOCUMENTS[:4], **few)
+    assert found.broken is not None
+    assert found.broken.stage == "reading back after kill -9"
+    assert "`d1` (document 1) is lost" in found.broken.error
+    assert found.ways[0].read_back[-1].expected >= 1
+
+
+def test_what_is_put_into_a_store_that_was_just_killed_must_be_there_once_it_is_opened_again():
+    found = broken("takes nothing in once killed", kills=1)
+    assert found is not None
+    assert found.stage == "reading back after kill -9"
+    assert " lost of 12 documents" in found.error
+
+
+def test_what_was_begun_before_an_earlier_kill_may_be_there():
+    settings = {**ALONE, "batch": 10, "ways": ["in batches"], "kill_at": [7, 5, 5], "queries": 0}
+    found = stress(faulty("eager and slow"), DOCUMENTS, **settings)
+    assert found.broken is None
+    assert [one.expected for one in found.ways[0].readings("kill ")][:2] == [6, 6]
+
+
+def test_nothing_is_said_of_what_comes_after_the_break():
+    found = stress(faulty("drop"), DOCUMENTS, **{**ALONE, "bisect": False})
+    (way,) = found.ways
+    assert way.put is not None
+    assert way.put.n == 12
+    assert way.search is None
+    assert not way.measures
+    assert math.isnan(way.agreement)
+    assert [one.when for one in way.read_back] == ["at once"]
+    assert (way.read_back[0].whole, way.read_back[0].expected) == (11, 12)
+
+
+# A store that does nothing wrong.
+
+
+def test_a_sound_store_goes_through_everything_both_ways():
+    queries = {f"q{i}": f"item{i}" for i in range(1, 5)}
+    data = Dataset("small", DOCUMENTS, queries, Judgments({f"q{i}": {f"d{i}": 1} for i in range(1, 5)}))
+    found = stress(faulty(""), data, embedder=WORDS, batch=4, kills=2, k=3, timeout=20)
+    assert found.broken is None
+    assert verdict(found) == "held"
+    assert [way.name for way in found.ways] == ["one by one", "in batches"]
+    for way, calls in zip(found.ways, (12, 3), strict=True):
+        assert way.put is not None
+        assert way.put.n == calls
+        assert way.commit is not None
+        assert way.commit.n == 1
+        assert all(one.sound for one in way.read_back)
+        whens = [one.when.partition(" in ")[0].partition(" after ")[0] for one in way.read_back]
+        killed, replaced = ["kill 1", "kill 2", "killed, then filled to the end"], ["as before", "reopened"]
+        assert whens == ["at once", "reopened", *killed, "replaced", *(f"replaced, then {one}" for one in replaced)]
+        assert [one.whole for one in way.read_back[-4:]] == [12, 5, 12, 12]
+        assert all(one.expected > 0 for one in way.readings("kill "))
+        assert way.agreement == 1.0
+        assert way.moved == 0
+        assert way.judged == 4
+        assert way.measures["recall@3"] == 1.0
+        assert way.bytes_on_disk is not None
+    assert found.about["engine"] == "faulty"
+
+
+def test_a_class_of_your_own_is_found_by_other_processes():
+    from faulty_document_store import Faulty
+
+    found = stress(Faulty, DOCUMENTS[:3], **ALONE)
+    assert found.store == "faulty_document_store:Faulty"
+    assert found.broken is None
+    with pytest.raises(BadInput, match="cannot be imported by another process"):
+        stress(type("Inner", (), {"__module__": "__main__"}), DOCUMENTS[:3])
+
+
+# The least that breaks it.
+
+
+@pytest.mark.parametrize("way", ["one by one", "in batches"])
+def test_bisection_finds_the_document_and_leaves_what_shows_it_again(way, tmp_path):
+    source = tmp_path / "documents.jsonl"
+    write_documents(source, DOCUMENTS)
+    store = faulty("raise on a word", word="item9")
+    first = stress(store, source, **{**ALONE, "ways": [way]}, reproducer=tmp_path / "least")
+    found = first.broken
+    assert found is not None
+    assert found.prefix == 9
+    assert (9, True) in found.tried
+    assert (8, False) in found.tried
+    assert found.steady
+    assert found.error == "ValueError: cannot tokenise 'd9':\n\tunexpected  item9"
+    place = Path(found.reproducer)
+    assert sorted(one.name for one in place.iterdir()) == ["README.md", "corpus.jsonl"]
+    assert found.command in (place / "README.md").read_text()
+    again = stress(store, place, **{**ALONE, "ways": [way], "bisect": False})
+    assert again.documents == 9
+    assert again.broken is not None
+    assert again.broken.error == found.error
+
+
+def test_a_prefix_is_found_where_only_the_end_shows_the_harm():
+    found = stress(faulty("wrong order", at=5), DOCUMENTS, **ALONE).broken
+    assert found is not None
+    assert found.prefix == 5
+    assert found.steady
+
+
+@pytest.mark.parametrize("least", [0, 1, 16, 2499, 2500])
+def test_the_shortest_prefix_is_exact_whatever_is_guessed(least):
+    for guess in (None, 0, 1, 16, 2500):
+        found = shortest(lambda n: n >= least, 2500, guess=guess)
+        assert found.prefix == least
+        assert found.steady
+        assert not found.doubt
+
+
+def test_a_failure_that_does_not_come_again_is_said_to_be_one():
+    once = iter([True])
+    found = shortest(lambda n: next(once, False), 1)
+    assert found.prefix is not None
+    assert found.steady is False
+    assert "1 times of 3" in found.doubt
+
+
+def test_shortest_intermittent_failure_is_tried_three_times():
+    attempts = iter([False, False, True])
+    found = shortest(lambda n: next(attempts), 100)
+    assert (found.prefix, found.steady, found.doubt) == (100, False, "this prefix broke it 1 time of 3")
+    assert shortest(lambda n: False, 100, guess=40).tried == [(40, False), (100, False), (100, False), (100, False)]
+
+
+def test_a_shorter_prefix_below_one_that_holds_is_looked_for():
+    found = shortest(lambda n: n in (50, 51) or n >= 100, 200, guess=100)
+    assert found.prefix == 50
+    assert found.doubt == "some longer prefixes did not break it, and a shorter prefix that was not tried may break it"
+
+
+# Parts.
+
+
+def test_a_difference_is_told_to_the_byte():
+    assert differing("abc", "abc") == ""
+    assert differing("abc", "abd") == "byte 3 of 3 is 0x64, not 0x63"
+    assert differing("\u00e9", "e\u0301") == "byte 1 of 2 is 0x65, not 0xc3"
+    assert differing("a\x00b", "a") == "it ends after byte 1 of 3"
+    assert differing({"a": 1, "b": 2}, {"b": 2, "a": 1}) == ""
+    assert differing({"a": 1}, {"a": 1.0}) == "byte 8 of 8 is 0x2e, not 0x7d"
+    assert differing("None", None) == "it is of type NoneType, not str"
+    assert differing({"a": "1"}, {"a": Path("1")}) != ""
+    assert differing({"1": 2}, {1: 2}) != ""
+
+
+def test_what_was_not_promised_may_be_there_and_must_be_whole():
+    documents = DOCUMENTS[:4]
+    got = [(one.id, one) for one in documents[:3]] + [("d4", None)]
+    found = compared(["d1", "d2", "d3"], got, documents, promised=2, possible=4)
+    assert found.sound
+    assert (found.whole, found.beyond) == (2, 1)
+    torn = [*got[:2], ("d3", documents[2]._replace(text="half")), ("d4", None)]
+    found = compared(["d1", "d2", "d3"], torn, documents, promised=2, possible=4)
+    assert not found.sound
+    assert [(one.id, one.what) for one in found.harms] == [("d3", "changed")]
+
+
+def test_a_document_that_is_whole_once_and_lost_another_time_is_not_whole():
+    got = [("d1", DOCUMENTS[0]), ("d1", None)]
+    found = compared(["d1"], got, DOCUMENTS[:1], promised=1, possible=1)
+    assert found.harmed == {"lost": 1}
+    assert found.whole == 0
+    assert told(found) == "1 lost of 1 documents: `d1` (document 1) is lost: it is listed, and not given"
+
+
+def test_only_what_a_store_keeps_is_compared():
+    bare = [(one.id, one._replace(text="", title="")) for one in DOCUMENTS[:2]]
+    found = compared(["d1", "d2"], bare, DOCUMENTS[:2], promised=2, possible=2, keeps=["metadata"])
+    assert found.sound
+    assert found.keeps == ["metadata"]
+
+
+def test_ties_and_rounding_are_no_disorder():
+    true = [{"a": 0.9, "b": 0.90005, "c": 0.1}]
+    ranking = [("a", 0.9), ("b", 0.9000001), ("c", 0.1)]
+    assert disorder([ranking], true, frozenset("abc"), 3) == {}
+    assert disorder([ranking], None, frozenset("ab"), 2) == {
+        "with more than k documents": 1,
+        "with documents that nobody put in": 1,
+    }
+    assert disorder([[("a", math.nan)]], None, frozenset("a"), 1)["with a score that is no number"] == 1
+
+
+def test_rankings_are_the_same_where_only_equal_scores_change_places():
+    before = [[("a", 0.9), ("b", 0.5), ("c", 0.5)]]
+    assert moved(before, [[("a", 0.9), ("c", 0.5), ("b", 0.5)]]) == []
+    assert moved(before, [[("a", 0.9), ("c", 0.5), ("d", 0.5)]]) == []
+    assert moved(before, [[("d", 0.9), ("b", 0.5), ("c", 0.5)]]) == [0]
+    assert moved(before, [[("a", 0.9), ("b", 0.5)]]) == [0]
+
+
+def test_agreement_is_the_part_of_the_true_neighbours_by_brute_force():
+    chance = np.random.default_rng(3)
+    base, asked = chance.normal(size=(50, 8)).astype(np.float32), chance.normal(size=(4, 8)).astype(np.float32)
+    ids = [f"d{i}" for i in range(50)]
+    cosines = (asked @ base.T) / np.linalg.norm(asked, axis=1)[:, None] / np.linalg.norm(base, axis=1)
+    best = np.argsort(-cosines, axis=1)
+    truth = Truth(ids, base, asked, 5)
+    right = [[(ids[i], float(cosines[row, i])) for i in best[row, :5]] for row in range(4)]
+    assert truth.agreement(right) == 1.0
+    half = [[*one[:2], (ids[best[row, 20]], 0.0), (ids[best[row, 30]], 0.0)] for row, one in enumerate(right)]
+    assert truth.agreement(half) == pytest.approx(2 / 5)
+    assert list(truth.cosines(right)[0].values()) == pytest.approx([score for _, score in right[0]], abs=1e-6)
+
+
+def test_ties_stand_for_each_other_and_for_nothing_nearer():
+    # Cosines of 1, 0.6, 0.6 and 0.6: the nearest three are the first and any two of the others.
+    base = np.array([[1, 0], [0.6, 0.8], [0.6, -0.8], [3, 4]], np.float32)
+    truth = Truth(list("abcd"), base, np.array([[1, 0]], np.float32), 3)
+    assert truth.agreement([[("a", 1), ("d", 0.6), ("b", 0.6)]]) == 1.0
+    assert truth.agreement([[("b", 0.6), ("c", 0.6), ("d", 0.6)]]) == pytest.approx(2 / 3)
+    assert truth.agreement([[("a", 1)]]) == pytest.approx(1 / 3)
+
+
+def test_documents_outlive_the_way_to_another_process(tmp_path):
+    nasty = [Document("a\nb", "nul \x00, lone \ud800, emoji 🦜, \u2028", "<b>'\"", {"deep": [1, None, {"ü": 0.1}]})]
+    write_documents(tmp_path / "documents.jsonl", nasty)
+    assert read_documents(tmp_path) == nasty
+
+
+def test_errors_are_the_same_where_only_figures_and_names_differ():
+    assert raised("bad offset 12 in '/tmp/a'") == raised("bad offset 78667 in '/tmp/b'")
+    assert raised("bad offset 12") != raised("no space left")
+
+
+# What it is told as.
+
+
+@pytest.fixture(scope="module")
+def one():
+    return stress(faulty("drop"), DOCUMENTS, **{**ALONE, "bisect": False})
+
+
+def test_the_json_of_a_broken_store_is_whole_and_read_again(one, tmp_path):
+    data = json.loads(as_json(one))
+    assert data["store"] == one.store
+    assert data["documents"] == 12
+    assert data["read_back"] == {"one by one": {"at once": 11}}
+    assert data["measures"] == {"one by one": {}}
+    assert data["ways"][0]["broken"]["error"] == one.broken.error
+    write(one, [str(tmp_path / "stress.json"), str(tmp_path / "stress.html"), str(tmp_path / "stress.md")])
+    assert json.loads(as_json(read(tmp_path / "stress.json"))) == data
+    assert "How it broke one by one" in (tmp_path / "stress.html").read_text()
+    assert "d7" in (tmp_path / "stress.md").read_text()
+
+
+def test_every_figure_is_a_row_of_the_csv(one):
+    lines = as_csv(one).splitlines()
+    assert lines[0] == "store,way,figure,value"
+    assert any(line.endswith("one by one,verdict,broke: reading back") for line in lines)
+
+
+def test_the_account_says_first_what_broke(one):
+    found = account(one)
+    assert "broke one by one while reading back, after 12 documents: 1 lost of 12 documents" in found.headline
+    assert found.parts[0].title == "How it broke one by one"
+
+
+def test_the_headline_claims_no_more_than_was_seen(one):
+    read = [ReadBack("at once", 12, 12), ReadBack("kill 1 in the put of document 1", 0, 0)]
+    way = replace(one.ways[0], broken=None, read_back=read, agreement=0.9)
+    said = headline(replace(one, ways=[way]))
+    assert "kill -9" not in said
+    assert said.endswith("Its neighbour recall is 90.0%.")
+    kept = [*read, ReadBack("kill 2 in the put of document 7", 6, 6)]
+    said = headline(replace(one, ways=[replace(way, read_back=kept, agreement=0.96)]))
+    assert said.endswith("and after kill -9 (1 time each way).")
+
+
+def test_stores_stand_beside_each_other(one):
+    found = beside([one, one])
+    (rows,) = found.parts[0].rows
+    row = dict(zip(rows.header, rows.rows[0], strict=True))
+    assert row["at once"] == "11"
+    assert row["reopened"] == "-"
+    assert row["verdict"] == "broke: reading back"
+
+
+def test_a_reading_that_lacks_nothing_is_sound():
+    assert ReadBack("at once", 2, 2).sound
+    assert not ReadBack("at once", 2, 1).sound
+    assert not ReadBack("at once", 2, 2, harmed={"unknown": 1}).sound
+
+
+# Mistakes.
+
+
+def test_mistakes_are_refused_before_anything_is_done():
+    with pytest.raises(UnknownName, match="no store is named `sqlite-vek`") as caught:
+        stress("sqlite-vek", DOCUMENTS)
+    assert "sqlite-vec" in str(caught.value)
+    with pytest.raises(BadInput, match="has the id `d1` more than once"):
+        stress("memory", [DOCUMENTS[0], DOCUMENTS[0]], embedder=WORDS)
+    with pytest.raises(BadInput, match="no setting `batches`"):
+        stress("memory", DOCUMENTS, batches=3)
+    with pytest.raises(BadInput, match="there is no way `backwards`"):
+        Plan(ways=["backwards"])
+    with pytest.raises(BadInput, match=r"batch must be between 1 and .*, got 0"):
+        Plan(batch=0)
+    with pytest.raises(BadInput, match="kill_at is -5"):
+        Plan(kill_at=[3, -5])
+    with pytest.raises(BadInput, match="limit is -3"):
+        stress("memory", DOCUMENTS, embedder=WORDS, limit=-3)
+    with pytest.raises(BadInput, match="says that it keeps `texts`"):
+        broken("keeps what nobody knows")
+    with pytest.raises(BadInput, match="says that it searches by `vector`"):
+        broken("searches by what nobody knows")
+    with pytest.raises(BadInput, match="the document store memory has no option 'speed'"):
+        stress("memory(speed=9)", "no-such-documents.jsonl")

@@ -1,0 +1,372 @@
+"""Every keeper gives documents back as they were, under their own ids, and finds them in the order of true cosines.
+
+`-k qdrant` runs it for one keeper; a new keeper is a row of CASES.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from ragauge.core import plugins
+from ragauge.core.documents import Document
+from ragauge.core.errors import BackendFailed, BadInput, UnknownName
+from ragauge.core.protocols import Keeper
+from ragauge.stores.document_stores import Memory, open_keeper
+
+
+@dataclass(frozen=True)
+class Case:
+    """One keeper in one shape."""
+
+    described: str
+    library: str | None = None
+    """What must be installed; the tests of the keeper are skipped without it."""
+    refuses: frozenset[str] = frozenset()
+    """The nasty documents that its engine does not take, and says so."""
+    changes: frozenset[str] = frozenset()
+    """Those that its engine takes and changes, or would take minutes for."""
+    rolls_back: bool = False
+    """Whether closing takes back what was not committed."""
+    finds_replaced: bool = True
+    """Whether its vectors are still searched after one document was replaced; memvid 2.0.160 finds none then."""
+
+
+NUL, LONG, LONE = "nul", "long", "lone surrogate"
+CASES = {
+    "memory": Case("memory"),
+    "sqlite-vec": Case("sqlite-vec", "sqlite_vec", frozenset({LONE}), rolls_back=True),
+    "chroma": Case("chroma", "chromadb", frozenset({LONE})),
+    "lancedb": Case("lancedb", "lancedb", frozenset({LONE})),
+    "duckdb": Case("duckdb", "duckdb", frozenset({LONE}), rolls_back=True),
+    "duckdb-hnsw": Case("duckdb(index=hnsw)", "duckdb_extension_vss", frozenset({LONE}), rolls_back=True),
+    "qdrant": Case("qdrant", "qdrant_edge", frozenset({LONE})),
+    "pgvector": Case("pgvector", "psycopg", frozenset({LONE, NUL}), rolls_back=True),
+    "pgvector-hnsw": Case("pgvector(index=hnsw)", "psycopg", frozenset({LONE, NUL}), rolls_back=True),
+    "milvus-lite": Case("milvus-lite", "milvus_lite", frozenset({LONE, LONG})),
+    "memvid": Case("memvid", "memvid_sdk", frozenset({LONE}), frozenset({LONG}), finds_replaced=False),
+}
+NASTY = {
+    "plain": Document("plain", "A text.", "A title", {"type": "malware", "n": 3}),
+    "empty": Document("empty", ""),
+    "emoji": Document("emoji", "\U0001f40d caf\u00e9 cafe\u0301 \ufb01 \u202e\u2028 \ufeff", "\U0001f40d"),
+    "blanks": Document("blanks", "  two  blanks\r\n\ttab\n\n", " title "),
+    "quotes": Document('it\'s "quoted"; DROP TABLE documents; -- 100% {x} \\', "'; -- \" \\ %s $1 ?", "'"),
+    "unicode id": Document("\u00fcber/\u65e5\u672c\u8a9e #1?a=b", "slashes and signs in the id"),
+    "long id": Document("id" * 1000, "an id of 2,000 letters"),
+    "metadata": Document(
+        "metadata",
+        "x",
+        "",
+        {
+            "b": 1,
+            "a": {"list": [1.5, None, True, "\u00e9", 10**15], "none": None, "nested": [{"k": []}]},
+            "f": 1e20,
+            "nul": "\x00",
+        },
+    ),
+    "markup": Document("markup", '<b>[red]{"json": [1]}</b>\n# head\n```', "<title>"),
+    NUL: Document(NUL, "before \x00 after", "t\x00"),
+    LONG: Document(LONG, "A sentence of some words. " * 40_000),
+    LONE: Document(LONE, "half \ud800 a pair"),
+}
+DIMENSION = 8
+every_keeper = pytest.mark.parametrize("name", CASES)
+
+
+@pytest.fixture
+def keep(request, tmp_path):
+    """A function that opens a case in a folder; all are closed at the end."""
+    opened = []
+
+    def build(name: str, folder: str = "kept"):
+        case = CASES[name]
+        if case.library:
+            pytest.importorskip(case.library)
+        described = case.described
+        if described.startswith("pgvector"):
+            dsn = request.getfixturevalue("dsn")
+            inside = described.removeprefix("pgvector").strip("()")
+            described = f'pgvector(dsn="{dsn}"' + (f", {inside})" if inside else ")")
+        keeper = open_keeper(described, tmp_path / folder, DIMENSION)
+        opened.append(keeper)
+        return keeper
+
+    yield build
+    for keeper in opened:
+        keeper.close()
+
+
+def vectors(n: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, DIMENSION)).astype(np.float32)
+
+
+def numbered(n: int) -> list[Document]:
+    return [Document(f"d{i}", f"text number {i}", f"title {i}", {"n": i}) for i in range(n)]
+
+
+def same(left, right) -> bool:
+    """Whether two documents are the same to the letter, metadata as JSON."""
+    return left[:3] == right[:3] and json.dumps(dict(left.metadata), sort_keys=True) == json.dumps(
+        dict(right.metadata), sort_keys=True
+    )
+
+
+@every_keeper
+def test_nasty_documents_come_back_to_the_byte_and_after_reopening(keep, name):
+    case = CASES[name]
+    good = [one for kind, one in NASTY.items() if kind not in case.refuses | case.changes]
+    keeper = keep(name)
+    for one, vector in zip(good, vectors(len(good)), strict=True):
+        keeper.put([one], vector[None])
+    keeper.commit()
+    for moment in ("at once", "reopened"):
+        found = keeper.get([one.id for one in good])
+        for one, back in zip(good, found, strict=True):
+            assert back is not None, (moment, one.id[:20])
+            assert same(one, back), (moment, one.id[:20])
+        assert sorted(keeper.ids()) == sorted(one.id for one in good)
+        keeper.close()
+        keeper = keep(name)
+
+
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name in CASES for kind in sorted(CASES[name].refuses)])
+def test_what_an_engine_cannot_keep_it_refuses_in_its_own_words(keep, name, kind):
+    keeper = keep(name)
+    keeper.put(numbered(1), vectors(1))
+    with pytest.raises(BackendFailed) as failed:
+        keeper.put([NASTY[kind]], vectors(1))
+    engine = CASES[name].described.partition("(")[0]
+    assert str(failed.value).startswith(f"{engine}: ")
+    assert len(str(failed.value)) > len(engine) + 10
+    keeper.commit()
+    assert keeper.ids() == ["d0"]
+
+
+@every_keeper
+def test_one_by_one_and_in_batches_is_the_same(keep, name):
+    documents, rows = numbered(8), vectors(8)
+    single, batch = keep(name, "single"), keep(name, "batch")
+    for place in range(8):
+        single.put(documents[place : place + 1], rows[place : place + 1])
+    batch.put(documents[:5], rows[:5])
+    batch.put(documents[5:], rows[5:])
+    for keeper in (single, batch):
+        keeper.commit()
+        assert sorted(keeper.ids()) == sorted(one.id for one in documents)
+        assert all(map(same, documents, keeper.get([one.id for one in documents])))
+
+
+@every_keeper
+def test_an_id_that_is_there_is_replaced(keep, name):
+    keeper = keep(name)
+    keeper.put(numbered(3), vectors(3))
+    keeper.commit()
+    new = Document("d1", "another text", "another title", {"other": [1]})
+    keeper.put([new], -vectors(3)[1:2])
+    keeper.commit()
+    assert sorted(keeper.ids()) == ["d0", "d1", "d2"]
+    assert same(keeper.get(["d1"])[0], new)
+    assert same(keeper.get(["d2"])[0], numbered(3)[2])
+    if CASES[name].finds_replaced:
+        assert [hit.id for hit in keeper.search("another", -vectors(3)[1], 1)] == ["d1"]
+
+
+@every_keeper
+def test_documents_come_in_the_order_asked_for_and_none_where_there_is_none(keep, name):
+    keeper = keep(name)
+    assert keeper.get(["nobody"]) == [None]
+    assert list(keeper.ids()) == []
+    keeper.put(numbered(4), vectors(4))
+    keeper.commit()
+    found = keeper.get(["d3", "nobody", "d0", "d3"])
+    assert [one and one.id for one in found] == ["d3", None, "d0", "d3"]
+    assert list(keeper.get([])) == []
+
+
+@every_keeper
+def test_an_empty_keeper_finds_nothing(keep, name):
+    keeper, asked = keep(name), vectors(1)[0]
+    if name == "memvid":
+        with pytest.raises(BackendFailed, match="memvid: MV011: Vector index is not enabled"):
+            keeper.search("anything", asked, 3)
+    else:
+        assert list(keeper.search("anything", asked, 3)) == []
+
+
+@every_keeper
+def test_rankings_are_those_of_the_true_cosines(keep, name):
+    keeper, base, asked = keep(name), vectors(20), vectors(10, seed=1)
+    keeper.put(numbered(20), base)
+    keeper.commit()
+    unit = base.astype(np.float64) / np.linalg.norm(base.astype(np.float64), axis=1, keepdims=True)
+    for query in asked:
+        true = unit @ (query.astype(np.float64) / np.linalg.norm(query.astype(np.float64)))
+        hits = keeper.search("text", query, 5)
+        assert [hit.id for hit in hits] == [f"d{place}" for place in np.argsort(-true)[:5]]
+        np.testing.assert_allclose([hit.score for hit in hits], np.sort(true)[::-1][:5], atol=1e-5)
+
+
+@every_keeper
+def test_more_than_there_is_gives_what_there_is(keep, name):
+    keeper = keep(name)
+    keeper.put(numbered(3), vectors(3))
+    keeper.commit()
+    assert sorted(hit.id for hit in keeper.search("text", vectors(1)[0], 10)) == ["d0", "d1", "d2"]
+
+
+@every_keeper
+def test_what_was_committed_is_there_after_closing_and_the_rest_is_rolled_back_where_there_are_transactions(keep, name):
+    keeper = keep(name)
+    keeper.put(numbered(2), vectors(2))
+    keeper.commit()
+    keeper.put(numbered(3)[2:], vectors(3)[2:])
+    keeper.close()
+    there = sorted(keep(name).ids())
+    assert there[:2] == ["d0", "d1"]
+    if CASES[name].rolls_back:
+        assert there == ["d0", "d1"]
+
+
+@every_keeper
+def test_keepers_say_what_they_are(keep, name):
+    keeper = keep(name)
+    assert isinstance(keeper, Keeper)
+    about = keeper.describe()
+    assert about["keeper"] == CASES[name].described.partition("(")[0]
+    assert about["dimension"] == DIMENSION
+    assert json.loads(json.dumps(about)) == about
+    assert keeper.keeps == {"text", "title", "metadata"}
+    assert keeper.searches == "vectors"
+
+
+@every_keeper
+def test_vectors_of_another_length_or_number_are_refused(keep, name):
+    keeper = keep(name)
+    with pytest.raises(BadInput, match="need as many vectors of 8 numbers"):
+        keeper.put(numbered(2), vectors(1))
+    with pytest.raises(BadInput, match="need as many vectors of 8 numbers"):
+        keeper.put(numbered(1), np.ones((1, 3), np.float32))
+    with pytest.raises(BadInput, match="has 8 numbers, not 3"):
+        keeper.search("text", np.ones(3, np.float32), 1)
+
+
+def test_every_keeper_of_the_table_is_in_the_contract():
+    tested = {case.described.partition("(")[0] for case in CASES.values()}
+    assert tested | {"vectors"} == set(plugins.TABLE["keepers"])
+
+
+@pytest.mark.parametrize("store", ["exact", "faiss", "usearch", "hnswlib", "voyager"])
+def test_a_store_of_vectors_keeps_ids_and_says_that_it_keeps_no_texts(tmp_path, store):
+    if store != "exact":
+        pytest.importorskip(store)
+    keeper = open_keeper(f"vectors(store={store})", tmp_path, DIMENSION)
+    assert isinstance(keeper, Keeper)
+    assert keeper.keeps == frozenset()
+    keeper.put(numbered(4), vectors(4))
+    keeper.put(numbered(2)[1:], vectors(4)[3:])  # another vector for d1
+    keeper.commit()
+    keeper.close()
+    again = open_keeper(f"vectors(store={store})", tmp_path, DIMENSION)
+    assert sorted(again.ids()) == ["d0", "d1", "d2", "d3"]
+    assert again.get(["d2", "nobody"]) == [Document("d2", ""), None]
+    assert {hit.id for hit in again.search("", vectors(4)[3], 2)} == {"d1", "d3"}
+    assert again.describe()["store"] == store
+    again.close()
+
+
+def test_memvid_finds_words_where_it_has_no_vectors(tmp_path):
+    pytest.importorskip("memvid_sdk")
+    keeper = open_keeper("memvid(index=lex)", tmp_path, DIMENSION)
+    keeper.put([Document("a", "snakes and ladders"), Document("b", "cats and dogs")], vectors(2))
+    keeper.commit()
+    assert keeper.searches == "words"
+    assert [hit.id for hit in keeper.search("snakes", vectors(1)[0], 5)] == ["a"]
+    keeper.close()
+
+
+def test_memvid_as_it_comes_keeps_no_bytes_and_cuts_long_texts_into_pages_that_are_not_the_text(tmp_path):
+    memvid = pytest.importorskip("memvid_sdk")
+    if memvid.info()["sdk_version"] != "2.0.160":
+        pytest.skip("what was found in memvid-sdk 2.0.160")
+    long = "A  sentence of some words.\n\n" * 200
+    for raw, short in (("true", "short  text\n"), ("false", "")):
+        keeper = open_keeper(f"memvid(raw={raw})", tmp_path / raw, DIMENSION)
+        keeper.put([Document("short", "short  text\n"), Document("long", long)], vectors(2))
+        keeper.commit()
+        first, second = keeper.get(["short", "long"])
+        assert first.text == short
+        assert second.text != long
+        assert second.text.split() == long.split()
+        keeper.close()
+
+
+def test_what_a_killed_process_did_not_finish_writing_is_cut_off(tmp_path):
+    keeper = Memory(path=str(tmp_path), dimension=DIMENSION)
+    keeper.put(numbered(2), vectors(2))
+    keeper.commit()
+    keeper.close()
+    with (tmp_path / "journal.jsonl").open("ab") as journal:
+        journal.write(b'["d9", "half a li')
+    again = Memory(path=str(tmp_path), dimension=DIMENSION)
+    assert again.ids() == ["d0", "d1"]
+    again.put(numbered(3)[2:], vectors(3)[2:])
+    again.commit()
+    again.close()
+    third = Memory(path=str(tmp_path), dimension=DIMENSION)
+    assert third.ids() == ["d0", "d1", "d2"]
+    third.close()
+
+
+KILLED = """
+import os, signal, sys
+import numpy as np
+from ragauge.core.documents import Document
+from ragauge.stores.document_stores import open_keeper
+
+keeper = open_keeper(sys.argv[1], sys.argv[2], 8)
+keeper.put([Document("a", "committed")], np.ones((1, 8), np.float32))
+keeper.commit()
+keeper.put([Document("b", "not committed")], np.ones((1, 8), np.float32))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("name", ["memory", "sqlite-vec", "duckdb", "qdrant", "lancedb"])
+def test_a_killed_process_loses_nothing_that_was_committed(keep, name, tmp_path):
+    if CASES[name].library:
+        pytest.importorskip(CASES[name].library)
+    order = [sys.executable, "-c", KILLED, CASES[name].described, str(tmp_path / "kept")]
+    assert subprocess.run(order, capture_output=True, check=False).returncode == -9
+    keeper = keep(name)
+    assert keeper.get(["a"]) == [Document("a", "committed")]
+    assert set(keeper.ids()) <= {"a", "b"}
+
+
+def test_a_class_of_your_own_is_a_keeper_by_itself_or_by_its_module(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "our_keeper.py").write_text(
+        "from ragauge.stores.document_stores import Memory\n"
+        "class Loud(Memory):\n"
+        "    def __init__(self, *, path=None, dimension, volume=1):\n"
+        "        super().__init__(path=path, dimension=dimension)\n"
+        "        self.volume = volume\n"
+    )
+    assert open_keeper("our_keeper:Loud(volume=11)", None, DIMENSION).volume == 11
+    assert isinstance(open_keeper(Memory, None, DIMENSION), Memory)
+
+
+def test_unknown_keepers_and_options_are_told_what_there_is():
+    with pytest.raises(UnknownName, match="did you mean `chroma`"):
+        open_keeper("chrome", None, DIMENSION)
+    with pytest.raises(BadInput, match="the document store duckdb has no option 'indx'") as wrong:
+        open_keeper("duckdb(indx=hnsw)", None, DIMENSION)
+    assert "its options: index" in str(wrong.value)
+    with pytest.raises(UnknownName, match="no index is named `ivf`"):
+        open_keeper("duckdb(index=ivf)", None, DIMENSION)

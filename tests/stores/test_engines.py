@@ -1,0 +1,406 @@
+"""Engines have their ways: what they do not say, what they lose, and what this project makes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.stores.engines import Columns, Gone, Home, Speaking
+from ragauge.stores.filter_conditions import Condition
+
+
+def vectors(n: int, d: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
+
+
+def ids_of(n: int) -> list[str]:
+    return [f"d{i}" for i in range(n)]
+
+
+def nearest(base: np.ndarray, queries: np.ndarray, k: int) -> list[list[str]]:
+    far = np.linalg.norm(queries[:, None].astype(float) - base[None].astype(float), axis=2)
+    return [[f"d{i}" for i in row[:k]] for row in np.argsort(far, axis=1, kind="stable")]
+
+
+def recall(found: np.ndarray, right: list[list[str]]) -> float:
+    return float(np.mean([len(set(a) & set(b)) / len(b) for a, b in zip(found.tolist(), right, strict=True)]))
+
+
+def test_a_column_has_one_kind_and_a_filter_of_another_kind_finds_nothing():
+    columns = Columns()
+    columns.learn(columns.new(["a"], [{"part": 3, "x; DROP": "y", "flag": True, "size": 0.5}]))
+    assert [tuple(one) for one in columns] == [("c0", "whole"), ("c1", "text"), ("c2", "truth"), ("c3", "real")]
+    assert columns.row({"size": 2, "part": np.int64(4)}) == [4, None, None, 2.0]
+    assert columns.wanted({"part": 3.0, "size": 2}) == [Condition("c0", "=", 3), Condition("c3", "=", 2.0)]
+    for nothing in ({"part": True}, {"part": "3"}, {"part": 3.5}, {"flag": 1}, {"other": 1}):
+        assert columns.wanted(nothing) is None
+    with pytest.raises(BadInput, match="'b': 'part' is 'x', and before it were whole numbers"):
+        columns.new(["b"], [{"part": "x"}])
+    again = Columns()
+    again.read(columns.kept())
+    assert list(again) == list(columns)
+
+
+def test_what_an_engine_says_is_repeated_without_its_secrets():
+    with (
+        pytest.raises(BackendFailed, match=r"^toy: no entry for \[redacted\]$") as caught,
+        Speaking("toy", ("s3cret",)),
+    ):
+        raise OSError("no entry\n for s3cret")
+    assert caught.value.__cause__ is None
+    with pytest.raises(BadInput, match=r"^ours$"), Speaking("toy"):
+        raise BadInput("ours")
+    with pytest.raises(KeyboardInterrupt), Speaking("toy"):
+        raise KeyboardInterrupt
+    with pytest.raises(BackendFailed, match="closed"):
+        Gone().search()
+
+
+def test_a_borrowed_folder_goes_and_a_given_one_stays(tmp_path):
+    borrowed, given = Home("toy", None), Home("toy", str(tmp_path / "given"))
+    (given.folder / "data.1").write_text("left by a killed process")
+    (given.folder / "other").write_text("not ours")
+    assert not given.place("data", fresh=True).exists()
+    assert [one.name for one in given.folder.iterdir()] == ["other"]
+    for home in (borrowed, given):
+        home.close()
+    assert not borrowed.folder.exists()
+    assert given.folder.exists()
+
+
+def test_a_dead_qdrant_server_is_told_in_its_own_words():
+    pytest.importorskip("qdrant_client")
+    from ragauge.stores.qdrant import Qdrant
+
+    with pytest.raises(BackendFailed, match=r"qdrant: .*refused"):
+        Qdrant(url="http://127.0.0.1:9")
+
+
+def test_a_qdrant_graph_is_made_and_used_however_small_the_data_are():
+    pytest.importorskip("qdrant_edge")
+    from ragauge.stores.qdrant import Qdrant
+
+    base = vectors(3000, 24)
+    right = nearest(base, base[:100] + 0.1, 10)
+    store = Qdrant(metric="l2", m=4, ef_construction=8, ef_search=10)
+    store.add(ids_of(3000), base)
+    store.build()
+    assert store.describe()["index_used"]
+    assert store.describe()["indexed"] == 3000
+    assert recall(store.search(base[:100] + 0.1, 10)[0], right) < 0.95
+    store.tune(exact=True)
+    assert not store.describe()["index_used"]
+    assert recall(store.search(base[:100] + 0.1, 10)[0], right) == 1
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["qdrant", "lancedb"])
+def test_an_index_over_a_part_is_not_called_used_until_it_is_made_whole(name):
+    pytest.importorskip({"qdrant": "qdrant_edge"}.get(name, name))
+    from ragauge.core import plugins
+
+    base = vectors(2000, 8)
+    store = plugins.find("stores", name)(metric="l2")
+    store.add(ids_of(1000), base[:1000])
+    store.build()
+    assert store.describe()["index_used"]
+    store.add(ids_of(2000)[1000:], base[1000:])
+    about = store.describe()
+    assert 0 < about["indexed"] < 2000
+    assert not about["index_used"]
+    store.build()
+    about = store.describe()
+    assert (about["indexed"], about["index_used"]) == (2000, True)
+    store.close()
+
+
+def test_a_duckdb_search_that_compares_everything_is_counted():
+    pytest.importorskip("duckdb")
+    from ragauge.stores.duckdb import DuckDB
+
+    base = vectors(300, 8)
+    store = DuckDB(metric="l2")
+    store.add(ids_of(300), base)
+    store.search(base[:4], 10)
+    assert store.describe()["exact_fallbacks"] == 0
+    store.delete([name for name in ids_of(300) if name not in ("d7", "d9")])
+    assert set(store.search(base[:3], 2)[0].ravel()) == {"d7", "d9"}
+    assert 0 < store.describe()["exact_fallbacks"] <= 3
+    store.close()
+
+
+def test_duckdb_lays_a_filter_over_what_its_index_gives():
+    pytest.importorskip("duckdb")
+    from ragauge.stores.duckdb import DuckDB
+
+    base = vectors(2000, 16)
+    store = DuckDB(metric="l2", ef_search=50)
+    store.add(ids_of(2000), base, [{"part": i % 50} for i in range(2000)])
+    store.build()
+    assert store.describe()["index_used"]
+    ids, _ = store.search(base[:20], 10, where={"part": 3})
+    assert all(int(one[1:]) % 50 == 3 for one in ids.ravel() if one is not None)
+    assert np.mean(ids == None) > 0.5  # noqa: E711 - an array of objects
+    store.tune(filtered="scan")
+    assert not store.index_used(base[0], 10, {"part": 3})
+    assert None not in store.search(base[:20], 10, where={"part": 3})[0]
+    store.close()
+
+
+def test_two_processes_can_read_a_duckdb_file_that_none_of_them_changes(tmp_path):
+    pytest.importorskip("duckdb")
+    from ragauge.stores.duckdb import DuckDB
+
+    store = DuckDB(metric="l2", path=str(tmp_path))
+    store.add(ids_of(50), vectors(50, 4))
+    store.save()
+    code = (
+        "import sys, numpy as np\nfrom ragauge.stores.duckdb import DuckDB\n"
+        "print(DuckDB(metric='l2', path=sys.argv[1]).search(np.zeros((1, 4)), 3)[0].tolist())"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == str(store.search(np.zeros((1, 4)), 3)[0].tolist()), done.stderr
+    store.add(["new"], np.zeros((1, 4)))
+    assert store.search(np.zeros((1, 4)), 1)[0].tolist() == [["new"]]
+    store.close()
+
+
+def test_milvus_lite_builds_with_the_numbers_that_were_asked_for():
+    pytest.importorskip("milvus_lite")
+    from ragauge.stores.milvus_lite import MilvusLite
+
+    base = vectors(1000, 16)
+    right = nearest(base, base[:30] + 0.1, 10)
+    for nlist, least, most in ((8, 1, 1), (200, 0, 0.8)):
+        store = MilvusLite(metric="l2", index="ivf_flat", nlist=nlist, nprobe=8)
+        store.add(ids_of(1000), base)
+        assert least <= recall(store.search(base[:30] + 0.1, 10)[0], right) <= most
+        store.close()
+
+
+def test_sqlite_vec_and_memvid_have_no_inner_product():
+    for module, name, library in (
+        ("sqlite_vec_store", "SqliteVec", "sqlite_vec"),
+        ("memvid_store", "Memvid", "memvid_sdk"),
+    ):
+        pytest.importorskip(library)
+        store = getattr(__import__(f"ragauge.stores.{module}", fromlist=[name]), name)
+        with pytest.raises(BadInput, match="cannot rank by inner product"):
+            store(metric="ip")
+
+
+@pytest.mark.parametrize("metric", ["cosine", "l2"])
+def test_memvid_keeps_a_few_vectors_and_says_what_it_cannot(metric, tmp_path):
+    pytest.importorskip("memvid_sdk")
+    from ragauge.stores.memvid import Memvid
+
+    base = vectors(60, 8)
+    scaled = base / np.linalg.norm(base, axis=1, keepdims=True) if metric == "cosine" else base
+    store = Memvid(metric=metric, path=str(tmp_path))
+    store.add(["a'b", *ids_of(60)[1:]], base)
+    ids, distances = store.search(base[:5], 70)
+    assert ids[0, 0] == "a'b"
+    assert ids[:, 60:].tolist() == [[None] * 10] * 5
+    wanted = np.sort(np.linalg.norm(scaled[:5, None] - scaled[None], axis=2), axis=1)
+    np.testing.assert_allclose(distances[:, :60], wanted**2 / 2 if metric == "cosine" else wanted, atol=1e-3)
+    store.delete(["d3"])
+    store.add(["new"], base[3:4])
+    assert store.search(base[3:4], 1)[0].tolist() == [["new"]]
+    for refused in (lambda: store.update(["new"], base[:1]), lambda: store.search(base[:1], 1, where={"part": 1})):
+        with pytest.raises(BadInput, match="memvid cannot"):
+            refused()
+    store.save()
+    store.close()
+    again = Memvid(metric=metric, path=str(tmp_path))
+    assert again.search(base[3:4], 1)[0].tolist() == [["new"]]
+    again.close()
+
+
+def test_a_memvid_that_has_lost_vectors_says_so_instead_of_being_searched():
+    pytest.importorskip("memvid_sdk")
+    from ragauge.stores.memvid import Memvid
+
+    store = Memvid(metric="l2")
+    store.add(ids_of(5000), vectors(5000, 32))
+    with pytest.raises(BackendFailed, match=r"of 5000 documents that it took it has \d+, and its index"):
+        store.build()
+    store.close()
+
+
+def test_pgvector_tells_its_processes_its_disk_and_its_folder(dsn, tmp_path):
+    import psutil
+
+    from ragauge.stores.pgvector import PgVector
+
+    with PgVector(dsn=dsn, metric="l2", path=str(tmp_path / "kept")) as store:
+        assert store.disk_bytes() is None
+        store.add(ids_of(500), vectors(500, 16))
+        store.build()
+        assert store.disk_bytes() > 500 * 16 * 4
+        pids = store.pids()
+        assert os.getpid() not in pids
+        assert psutil.Process(pids[0]).name().startswith("postgres")
+        assert {psutil.Process(pid).ppid() for pid in pids[1:]} == {pids[0]}
+        store.save()
+    assert "password" not in (tmp_path / "kept" / "intake.json").read_text()
+    with PgVector(dsn=dsn, metric="l2", path=str(tmp_path / "kept")) as again:
+        assert len(again) == 500
+        assert again.search(vectors(500, 16)[:1], 1)[0].tolist() == [["d0"]]
+
+
+@pytest.mark.parametrize("options", [{}, {"table": "a name of its own", "keep": True}])
+def test_a_pgvector_table_goes_with_remove_though_it_was_kept(dsn, tmp_path, options):
+    import psycopg
+
+    from ragauge.stores.pgvector import PgVector
+
+    there = "SELECT to_regclass(quote_ident(%s)) IS NOT NULL"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for opened_again in (False, True):
+            folder = str(tmp_path / f"{opened_again}")
+            store = PgVector(dsn=dsn, metric="l2", path=folder, **options)
+            store.add(ids_of(50), vectors(50, 4))
+            store.save()
+            if opened_again:
+                store.close()
+                store = PgVector(dsn=dsn, metric="l2", path=folder, **options)
+            assert connection.execute(there, [store.table]).fetchone() == (True,)
+            store.remove()
+            assert connection.execute(there, [store.table]).fetchone() == (False,)
+            store.close()
+            store.remove()
+        # What was there before is somebody else's.
+        connection.execute("CREATE TABLE theirs (x int)")
+        store = PgVector(dsn=dsn, metric="l2", table="theirs")
+        with pytest.raises(BadInput, match="'theirs' already"):
+            store.add(ids_of(5), vectors(5, 4))
+        store.remove()
+        store.close()
+        assert connection.execute(there, ["theirs"]).fetchone() == (True,)
+        connection.execute("DROP TABLE theirs")
+
+
+def test_lists_that_pgvector_chose_stay_what_the_index_has(dsn, tmp_path):
+    from ragauge.stores.pgvector import PgVector
+
+    with PgVector(dsn=dsn, metric="l2", index="ivfflat", path=str(tmp_path)) as store:
+        store.add(ids_of(3000), vectors(3000, 4))
+        store.build()
+        store.add([f"more{i}" for i in range(2000)], vectors(2000, 4, 1))
+        store.save()
+        assert store.describe()["lists"] == 3
+    with PgVector(dsn=dsn, metric="l2", index="ivfflat", path=str(tmp_path)) as again:
+        assert again.describe()["lists"] == 3
+        again.remove()
+    with pytest.raises(BadInput, match="whose lists is None, not 7"):
+        PgVector(dsn=dsn, metric="l2", index="ivfflat", lists=7, path=str(tmp_path))
+
+
+def test_a_pgvector_search_that_compares_everything_is_counted(dsn):
+    from ragauge.stores.pgvector import PgVector
+
+    base = vectors(500, 8)
+    with PgVector(dsn=dsn, metric="l2", force=True) as store:
+        store.add(ids_of(500), base, [{"part": i // 5} for i in range(500)])
+        store.search(base[:4], 10)
+        assert store.describe()["exact_fallbacks"] == 0
+        store.search(base[:4], 10, where={"part": 3})  # only five are there, so none of the four is enough
+        assert store.describe()["exact_fallbacks"] == 4
+    with PgVector(dsn=dsn, metric="l2", index="none") as store:
+        assert "exact_fallbacks" not in store.describe()
+
+
+class Requests:
+    """Stands at the other end of a Qdrant client, and writes down what is asked of it."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                path = self.path.partition("?")[0]
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                outer.asked.append((self.command, path))
+                special = {"exists": {"exists": False}, "points": {"operation_id": 1, "status": "completed"}}
+                result = special.get(path.rpartition("/")[2], True)
+                body = json.dumps({"result": result, "status": "ok", "time": 0.0}).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_PUT = do_POST = do_DELETE = answer  # noqa: N815 - their names
+
+            def log_message(self, *words: object) -> None:
+                """Quietly."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def __enter__(self) -> Requests:
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def test_a_collection_of_a_qdrant_server_goes_with_remove_though_it_was_kept(tmp_path):
+    pytest.importorskip("qdrant_client")
+    from ragauge.stores.qdrant import Qdrant
+
+    with Requests() as server:
+        store = Qdrant(metric="l2", url=server.url, collection="mine", path=str(tmp_path))
+        store.remove()
+        assert ("DELETE", "/collections/mine") not in server.asked
+        store.add(ids_of(3), vectors(3, 4))
+        store.remove()
+        assert server.asked[-1] == ("DELETE", "/collections/mine")
+        store.close()
+    assert server.asked.count(("DELETE", "/collections/mine")) == 1
+
+
+def test_a_pgvector_folder_without_its_table_is_refused(dsn, tmp_path):
+    import psycopg
+
+    from ragauge.stores.pgvector import PgVector
+
+    with PgVector(dsn=dsn, metric="l2", path=str(tmp_path), table="soon gone") as store:
+        store.add(ids_of(5), vectors(5, 4))
+        store.save()
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute('DROP TABLE "soon gone"')
+    with pytest.raises(BadInput, match="no table 'soon gone'"):
+        PgVector(dsn=dsn, metric="l2", path=str(tmp_path))
+
+
+def test_the_table_of_a_folder_that_is_gone_is_forsaken(dsn, tmp_path):
+    import psycopg
+
+    from ragauge.stores.pgvector import PgVector
+    from ragauge.stores.postgres_server import TEMPORARY, forsaken
+
+    says = "SELECT obj_description(to_regclass(%s), 'pg_class')"
+    with PgVector(dsn=dsn, metric="l2", path=str(tmp_path / "kept")) as store, psycopg.connect(dsn) as connection:
+        store.add(ids_of(5), vectors(5, 4))
+        assert connection.execute(says, [store.table]).fetchone() == (TEMPORARY,)
+        store.save()
+        (comment,) = connection.execute(says, [store.table]).fetchone()
+    assert not forsaken(comment)
+    assert not forsaken("somebody's own words")
+    assert forsaken(TEMPORARY)
+    shutil.rmtree(tmp_path / "kept")
+    assert forsaken(comment)

@@ -1,0 +1,872 @@
+"""Every store keeps the same contract, and the same truth: distances in double precision, computed here.
+
+`-k qdrant` runs it for one store; a new store is a row of `store_cases.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from command import forked
+from ragauge.compute.resources import environment
+from ragauge.core import plugins
+from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, UnknownName
+from ragauge.core.protocols import ABILITIES, FullStore, Store
+from ragauge.core.stages import Stopwatch
+from ragauge.store_benchmarks.plan import Opening, search_options
+from ragauge.stores.reference import Exact
+from store_cases import APPROXIMATE, CASES, EXACT, METRICS
+
+every_store = pytest.mark.parametrize("name", CASES)
+LONE = """
+import json, sys
+import numpy as np
+from ragauge.store_benchmarks.plan import Opening
+
+told = json.loads(sys.argv[1])
+store = Opening(told["store"], told["options"], told["metric"], told["path"]).open()
+ids, distances = store.search(np.array(told["queries"], dtype=np.float32), told["k"])
+print(json.dumps([len(store), ids.tolist(), distances.tolist()]))
+store.close()
+"""
+"""What another process does with a store that was kept."""
+LOADED = """
+import json, sys
+import numpy as np
+from ragauge.store_benchmarks.plan import Opening
+
+told = json.loads(sys.argv[1])
+base = np.random.default_rng(0).normal(size=(300, 16)).astype(np.float32)
+store = Opening(told["store"], told["options"], told["metric"], None).open()
+before = set(sys.modules)
+store.add([str(row) for row in range(300)], base, [{"part": row % 3} for row in range(300)])
+store.build()
+store.search(base[:1], 5)
+if told["filter"]:
+    store.search(base[:1], 5, where={"part": 1})
+heavy = {"faiss", "numpy", "pandas", "polars", "pyarrow", "scipy", "sklearn", "torch", told["store"]}
+late = sorted({name for name in set(sys.modules) - before if name.partition(".")[0] in heavy})
+store.close()
+print(json.dumps(late))
+"""
+"""Which libraries a store loads though it was opened already."""
+BATCHES = """
+import json, sys
+import numpy as np
+from ragauge.stores.lancedb import LanceDB
+
+base = np.random.default_rng(0).normal(size=(9000, 8)).astype(np.float32)
+store = LanceDB(metric="l2", path=sys.argv[1], index="ivf_flat", partitions=4, nprobes=4)
+for start in (0, 4500):
+    store.add([f"d{row}" for row in range(start, start + 4500)], base[start : start + 4500])
+store.save()
+print(json.dumps([len(store), store.search(base[[0, 8999]], 1)[0][:, 0].tolist()]))
+store.close()
+"""
+"""More at once than LanceDB writes in one go, twice."""
+
+
+@pytest.fixture
+def make(request):
+    """A function from the name of a case to a new store; all are closed at the end."""
+    made = []
+
+    def build(name: str, *, metric: str = "cosine", path=None, n: int = 2000, **options):
+        store = opening(request, name, metric, path, n=n, **options).open()
+        made.append(store)
+        return store
+
+    yield build
+    for store in made:
+        store.close()
+
+
+def opening(request, name: str, metric: str, path=None, *, n: int = 2000, **options) -> Opening:
+    """How a case is opened for so many vectors."""
+    case = CASES[name]
+    if metric not in case.metrics:
+        pytest.skip(f"{name} has no metric {metric}")
+    if case.library:
+        pytest.importorskip(case.library)
+    given = {option: request.getfixturevalue(fixture) for option, fixture in case.fixtures.items()}
+    told = {**case.options, **given, **(case.few if n < 100 else case.some if n < 400 else {}), **options}
+    return Opening(case.store, told, metric, None if path is None else str(path))
+
+
+def vectors(n: int, d: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
+
+
+def truth(base: np.ndarray, queries: np.ndarray, metric: str) -> np.ndarray:
+    """All distances, in double precision and without any trick."""
+    a, b = queries.astype(np.float64)[:, None, :], base.astype(np.float64)[None, :, :]
+    if metric == "l2":
+        return np.sqrt(((a - b) ** 2).sum(axis=2))
+    products = (a * b).sum(axis=2)
+    if metric == "ip":
+        return -products
+    return 1 - products / np.sqrt((a**2).sum(axis=2) * (b**2).sum(axis=2))
+
+
+def ids_of(n: int) -> list[str]:
+    return [f"d{i}" for i in range(n)]
+
+
+def recall(ids: np.ndarray, all_distances: np.ndarray, k: int = 10) -> float:
+    best = np.argsort(all_distances, axis=1, kind="stable")[:, :k]
+    return float(np.mean([len(set(row) & {f"d{i}" for i in good}) / k for row, good in zip(ids, best, strict=True)]))
+
+
+def able(store, ability: str):
+    """The store, if it says that it can; its refusals are tested apart."""
+    if ability not in store.abilities:
+        pytest.skip(f"it does not say that it can {ability}")
+    return store
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_stores_give_the_truth(make, name, metric):
+    base, queries = vectors(500, 16, 1), vectors(20, 16, 2)
+    store = make(name, metric=metric)
+    store.add(ids_of(500), base)
+    ids, distances = store.search(queries, 10)
+    assert ids.shape == distances.shape == (20, 10)
+    assert distances.dtype == np.float32
+    all_distances = truth(base, queries, metric)
+    order = np.argsort(all_distances, axis=1, kind="stable")[:, :10]
+    assert ids.tolist() == [[f"d{i}" for i in row] for row in order]
+    np.testing.assert_allclose(distances, np.take_along_axis(all_distances, order, axis=1), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("name", APPROXIMATE)
+def test_approximate_stores_come_near_the_truth(make, name, metric):
+    base, queries = vectors(2000, 32, 3), vectors(50, 32, 4)
+    store = make(name, metric=metric)
+    store.add(ids_of(2000), base)
+    ids, distances = store.search(queries, 10)
+    assert distances.dtype == np.float32
+    all_distances = truth(base, queries, metric)
+    assert recall(ids, all_distances) >= CASES[name].recall
+    assert (np.diff(distances, axis=1) >= 0).all()
+    claimed = [[all_distances[row, int(name[1:])] for name in line] for row, line in enumerate(ids)]
+    # The error of a product grows with the length of the query.
+    slack = CASES[name].atol * (6 if metric == "ip" else 1)
+    np.testing.assert_allclose(distances, claimed, rtol=CASES[name].rtol, atol=slack)
+    alone = [store.search(query[None], 10) for query in queries[:5]]
+    assert [one[0].tolist()[0] for one in alone] == ids[:5].tolist()
+    assert [one[1].dtype for one in alone] == [np.float32] * 5
+    np.testing.assert_allclose(np.concatenate([one[1] for one in alone]), distances[:5], rtol=1e-4, atol=1e-5)
+
+
+@every_store
+def test_what_is_not_there_is_none_and_infinitely_far(make, name):
+    store = make(name, metric=CASES[name].metrics[-1], n=60)
+    ids, distances = store.search(np.zeros((0, 4), np.float32), 3)
+    assert ids.shape == distances.shape == (0, 3)
+    assert store.search(np.ones((2, 4), np.float32), 3)[0].tolist() == [[None] * 3] * 2
+    store.add([], np.zeros((0, 4), np.float32))
+    store.add(ids_of(5), vectors(5, 4, 5))
+    for many in (1, 3):
+        ids, distances = store.search(vectors(many, 4, 6), 9)
+        assert ids.shape == (many, 9)
+        for row, line in zip(ids.tolist(), distances.tolist(), strict=True):
+            assert sorted(row[:5]) == ids_of(5)
+            assert row[5:] == [None] * 4
+            assert line[5:] == [np.inf] * 4
+            assert all(np.isfinite(line[:5]))
+
+
+@every_store
+def test_equal_vectors_under_different_ids_are_all_found(make, name):
+    metric = CASES[name].metrics[-1]
+    row = vectors(1, 16, 50)
+    base = np.concatenate([np.repeat(3 * row, 12, axis=0), vectors(300, 16, 51)])
+    store = make(name, metric=metric, n=300)
+    store.add(ids_of(312), base)
+    for queries in (3 * row, np.repeat(3 * row, 3, axis=0)):
+        ids, distances = store.search(queries, 12)
+        for line in ids.tolist():
+            assert len(set(line) & set(ids_of(12))) >= 12 * CASES[name].recall
+            assert len(set(line)) == 12
+        assert np.ptp(distances[:, :6]) <= 2 * CASES[name].atol + 1e-4 * abs(float(distances[0, 0]))
+
+
+@every_store
+def test_adding_in_parts_is_adding_at_once(make, name):
+    base = vectors(300, 8, 7)
+    store = make(name, n=300)
+    for start in (0, 100, 200):
+        store.add(ids_of(300)[start : start + 100], base[start : start + 100])
+    assert len(store) == 300
+    ids, _ = store.search(base, 1)
+    assert np.mean(ids[:, 0] == np.array(ids_of(300), dtype=object)) >= CASES[name].recall
+
+
+@every_store
+def test_what_is_added_after_a_search_is_found(make, name):
+    base = vectors(300, 8, 7)
+    store = able(make(name, n=300), "insert")
+    store.add(ids_of(260), base[:260])
+    store.search(base[:1], 1)
+    store.add(ids_of(261)[260:], base[260:261])
+    store.add(ids_of(300)[261:], base[261:])
+    assert len(store) == 300
+    ids, _ = store.search(base[260:], 1)
+    assert np.mean(ids[:, 0] == np.array(ids_of(300)[260:], dtype=object)) >= CASES[name].recall
+
+
+@every_store
+def test_what_is_deleted_never_comes_back_unless_it_is_added_again(make, name):
+    base = vectors(300, 8, 30)
+    store = able(make(name, n=300), "delete")
+    store.add(ids_of(300), base)
+    gone = ids_of(60)
+    store.delete(gone[:30])
+    store.delete([])
+    for one in gone[30:]:
+        store.delete([one])
+    assert len(store) == 240
+    ids, distances = store.search(base[:60], 240)
+    for line, far in zip(ids.tolist(), distances.tolist(), strict=True):
+        found = [one for one in line if one is not None]
+        assert not set(found) & set(gone)
+        assert len(found) >= 240 * CASES[name].recall
+        assert all(np.isfinite(far[: len(found)]))
+    with pytest.raises(BadInput, match="'d3' is not in the store"):
+        store.delete(["d299", "d3"])
+    assert len(store) == 240
+    if "insert" in store.abilities:
+        store.add(ids_of(6)[3:], base[3:6])
+        assert store.search(base[3:6], 1)[0][:, 0].tolist() == ids_of(6)[3:]
+        assert len(store) == 243
+    store.delete(ids_of(300)[60:])
+    left = ids_of(6)[3:] if "insert" in store.abilities else []
+    assert sorted(one for one in store.search(base[:1], 9)[0][0] if one is not None) == left
+
+
+@every_store
+def test_what_is_updated_is_found_at_its_new_place_only(make, name):
+    base = vectors(300, 8, 31)
+    # Between two others: what lies outside of what a quantizer has learnt is cut off.
+    other = (base + np.roll(base, 1, axis=0)) / 2
+    metric = CASES[name].metrics[-1]
+    store = able(make(name, metric=metric, n=300), "update")
+    store.add(ids_of(300), base)
+    store.search(base[:1], 1)
+    store.update(ids_of(20), other[:20])
+    for row in range(20, 25):
+        store.update([f"d{row}"], other[row : row + 1])
+    store.update([], np.zeros((0, 8), np.float32))
+    now = np.concatenate([other[:25], base[25:]])
+    assert len(store) == 300
+    ids, distances = store.search(now, 10)
+    all_distances = truth(now, now, metric)
+    assert recall(ids, all_distances) >= CASES[name].recall - 0.05
+    claimed = [[all_distances[row, int(one[1:])] for one in line] for row, line in enumerate(ids)]
+    np.testing.assert_allclose(distances, claimed, rtol=CASES[name].rtol, atol=CASES[name].atol)
+    for wrong, given, word in (
+        (["d1", "x"], base[:2], "'x' is not in the store"),
+        (["d1", "d1"], base[:2], "given twice"),
+        (["d1"], base[:2], "1 ids for 2 vectors"),
+        (["d1"], base[:1, :5], "5 dimensions"),
+        (["d1"], np.full((1, 8), np.nan, np.float32), "NaN"),
+    ):
+        with pytest.raises(BadInput, match=word):
+            store.update(wrong, given)
+    assert store.search(now[1:2], 10)[0].tolist() == ids[1:2].tolist()
+
+
+@every_store
+def test_many_changes_in_any_order_leave_what_should_be_there(make, name):
+    store = make(name, metric=CASES[name].metrics[0], n=300)
+    for ability in ("insert", "update", "delete"):
+        able(store, ability)
+    random = np.random.default_rng(42)
+    base = random.uniform(-1, 1, size=(300, 8)).astype(np.float32)
+    there = dict(zip(ids_of(300), base, strict=True))
+    store.add(ids_of(300), base)
+    store.build()
+    for step, change in enumerate(random.integers(3, size=90).tolist()):
+        vector = random.uniform(-0.9, 0.9, size=(1, 8)).astype(np.float32)
+        chosen = f"new{step}" if change == 0 else str(random.choice(list(there)))
+        if change == 0:
+            store.add([chosen], vector)
+        elif change == 1:
+            store.update([chosen], vector)
+        else:
+            store.delete([chosen])
+            del there[chosen]
+        if change < 2:
+            there[chosen] = vector[0]
+    assert len(store) == len(there)
+    ids, _ = store.search(np.array(list(there.values())), 5)
+    assert {one for line in ids for one in line} <= set(there)
+    found = [name in line for name, line in zip(there, ids.tolist(), strict=True)]
+    assert np.mean(found) >= CASES[name].recall
+
+
+@every_store
+def test_a_filter_lets_through_what_matches_and_all_of_it(make, name):
+    base = vectors(300, 8, 33)
+    about = [{"part": i % 10, "word": "even" if i % 2 == 0 else "odd", "flag": i % 3 == 0} for i in range(300)]
+    about[7] |= {"size": 0.5}
+    store = able(make(name, n=300), "filter")
+    store.add(ids_of(300), base, about)
+    for where in ({"part": 3}, {"word": "even"}, {"flag": True}, {"part": 4, "flag": True}, {"size": 0.5}):
+        right = {f"d{i}" for i, one in enumerate(about) if where.items() <= one.items()}
+        for queries in (base[:1], base[:5]):
+            ids, distances = store.search(queries, 200, where=where)
+            for line, far in zip(ids.tolist(), distances.tolist(), strict=True):
+                found = [one for one in line if one is not None]
+                assert set(found) <= right
+                assert len(set(found)) == len(found) >= len(right) * CASES[name].recall
+                assert far == sorted(far)
+                assert np.isfinite(far).sum() == len(found)
+    for nothing in ({"part": 99}, {"nobody": 1}, {"part": "3"}, {"flag": 1}, {"word": "even", "part": 3}):
+        assert store.search(base[:2], 5, where=nothing)[0].tolist() == [[None] * 5] * 2
+    assert store.search(base[:5], 1, where={})[0].tolist() == store.search(base[:5], 1)[0].tolist()
+    if "insert" in store.abilities:
+        store.search(base[:1], 5, where={"part": 3})
+        store.add(["new"], base[:1], [{"part": 3}])
+        assert store.search(base[:1], 1, where={"part": 3})[0].tolist() == [["new"]]
+        assert None not in store.search(base[:1], 5)[0]
+        if "delete" in store.abilities:
+            store.delete(["new"])
+            assert "new" not in store.search(base[:1], 50, where={"part": 3})[0]
+
+
+@every_store
+def test_store_filter_by_sets_ranges_and_several_conditions(make, name):
+    base = vectors(300, 8, 33)
+    about = [{"part": i % 10, "word": "abc"[i % 3], "size": i / 4, "flag": i % 2 == 0} for i in range(300)]
+    store = able(make(name, n=300), "filter")
+    store.add(ids_of(300), base, about)
+    filters = {
+        '{"part": {"$in": [2, 5, 77]}}': lambda one: one["part"] in (2, 5),
+        '{"word": {"$in": ["a", "c"]}}': lambda one: one["word"] in ("a", "c"),
+        '{"size": {"$in": [0.25, 12.0]}}': lambda one: one["size"] in (0.25, 12.0),
+        '{"flag": {"$in": [true]}}': lambda one: one["flag"],
+        '{"part": {"$gte": 3, "$lt": 6}}': lambda one: 3 <= one["part"] < 6,
+        '{"part": {"$gt": 2.5, "$lte": 4.5}}': lambda one: one["part"] in (3, 4),
+        '{"size": {"$gt": 10, "$lte": 20.25}}': lambda one: 10 < one["size"] <= 20.25,
+        '{"part": {"$eq": 4}}': lambda one: one["part"] == 4,
+        '{"word": "a", "part": {"$lt": 5}, "flag": true}': lambda one: (
+            one["word"] == "a" and one["part"] < 5 and one["flag"]
+        ),
+    }
+    if name == "sqlite-vec":
+        with pytest.raises(BadInput, match="cannot filter by several fractions"):
+            store.search(base[:1], 5, where={"size": {"$in": [0.25, 12.0]}})
+        filters = {text: matching for text, matching in filters.items() if "0.25, 12" not in text}
+    for text, matching in filters.items():
+        right = {f"d{i}" for i, one in enumerate(about) if matching(one)}
+        for line in store.search(base[:3], 300, where=json.loads(text))[0].tolist():
+            found = [one for one in line if one is not None]
+            assert set(found) <= right, text
+            assert len(set(found)) == len(found) >= len(right) * CASES[name].recall, text
+    for nothing in ({"part": {"$in": [77, "2"]}}, {"part": {"$gt": 9}}, {"word": {"$gte": 1}}, {"nobody": {"$lt": 3}}):
+        assert store.search(base[:2], 5, where=nothing)[0].tolist() == [[None] * 5] * 2
+
+
+@every_store
+def test_store_refuses_conditions_that_no_engine_has(make, name):
+    store = able(make(name, n=60), "filter")
+    store.add(ids_of(60), vectors(60, 8, 1), [{"part": i} for i in range(60)])
+    for wrong in ({"part": {"$near": 3}}, {"part": {"$in": []}}, {"part": {"$gt": "x"}}, {"part": [1]}, {"part": {}}):
+        with pytest.raises(BadInput, match="the filter"):
+            store.search(vectors(1, 8, 2), 5, where=wrong)
+
+
+@every_store
+def test_metadata_are_names_with_plain_values(make, name):
+    store = able(make(name, n=60), "filter")
+    good = vectors(2, 4, 34)
+    for about, word in (
+        ([{"a": 1}], "1 metadata for 2 ids"),
+        ([{"a": 1}, {"a": [1]}], "'a' is"),
+        ([{"a": 1}, {"a": None}], "'a' is"),
+        ([{"a": 1}, {"a": float("nan")}], "'a' is nan"),
+    ):
+        with pytest.raises(BadInput, match=word):
+            store.add(["a", "b"], good, about)
+    assert len(store) == 0
+
+
+@pytest.mark.parametrize("metric", ["cosine", "ip"])
+@every_store
+def test_what_was_kept_is_found_by_another_process(request, make, name, metric, tmp_path):
+    base = vectors(300, 8, 35)
+    names = [*ids_of(298), "an odd one: 'ü'\n\t 🙂", ""]
+    told = opening(request, name, metric, tmp_path / "kept", n=300)
+    store = able(told.open(), "save")
+    store.add(names[:200], base[:200])
+    store.add(names[200:], base[200:], [{"part": 1}] * 100)
+    store.build()
+    if "delete" in store.abilities:
+        store.delete(["d5", "d6"])
+    if "update" in store.abilities:
+        store.update(["d7"], 2 * base[:1])
+    ids, distances = store.search(base[:20], 10)
+    store.save()
+    size = len(store)
+    store.close()
+    asked = json.dumps({**vars(told), "queries": base[:20].tolist(), "k": 10})
+    (tmp_path / "lone.py").write_text(LONE)
+    done = forked(["lone.py", asked], tmp_path)
+    assert done.returncode == 0, done.stderr
+    there, again, same = json.loads(done.stdout)
+    assert there == size
+    assert again == ids.tolist()
+    np.testing.assert_allclose(same, distances, rtol=1e-4, atol=1e-5)
+    if metric == "ip":
+        return
+    for other in set(CASES[name].metrics) - {metric}:
+        with pytest.raises(BadInput, match="metric"):
+            opening(request, name, other, tmp_path / "kept", n=300).open()
+    store = make(name, metric=metric, path=tmp_path / "kept", n=300)
+    if "filter" in store.abilities:
+        assert set(store.search(base[:1], 10, where={"part": 1})[0][0]) <= set(names[200:])
+    if "insert" in store.abilities:
+        store.add(["new"], base[:1] * 3)
+        assert "new" in store.search(base[:1], 3)[0]
+        store.save()
+        store.close()
+        assert len(make(name, metric=metric, path=tmp_path / "kept", n=300)) == size + 1
+
+
+@every_store
+def test_what_was_left_to_the_store_is_left_to_it_when_it_is_opened_again(request, name, tmp_path):
+    told = opening(request, name, CASES[name].metrics[0], tmp_path / "kept", n=300)
+    sizes = inspect.signature(plugins.find("stores", told.store)).parameters
+    own = {option: value for option, value in told.options.items() if sizes[option].default is not None}
+    own |= {option: told.options[option] for option in CASES[name].fixtures}
+    told = Opening(told.store, own, told.metric, told.path)
+    base = vectors(300, 16, 43)
+    store = able(told.open(), "save")
+    store.add(ids_of(300), base)
+    store.save()
+    ids, _ = store.search(base[:5], 10)
+    left = {option for option, one in sizes.items() if one.default is None and option in store.describe()}
+    built = {key: value for key, value in store.describe().items() if key in left}
+    store.close()
+    again = told.open()
+    assert again.describe().items() >= built.items()
+    assert again.search(base[:5], 10)[0].tolist() == ids.tolist()
+    again.save()
+    again.close()
+    if not left:
+        return  # the same options in another process: that is tested above
+    asked = json.dumps({**vars(told), "queries": base[:5].tolist(), "k": 10})
+    (tmp_path / "lone.py").write_text(LONE)
+    done = forked(["lone.py", asked], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[:2] == [300, ids.tolist()]
+
+
+@pytest.mark.parametrize("name", list({case.store: name for name, case in CASES.items()}.values()))
+def test_libraries_are_loaded_when_a_store_is_opened_and_not_while_it_is_measured(request, make, name):
+    told = opening(request, name, CASES[name].metrics[0], n=300)
+    abilities = make(name, metric=told.metric, n=300).abilities
+    asked = json.dumps({**vars(told), "filter": "filter" in abilities})
+    done = subprocess.run([sys.executable, "-c", LOADED, asked], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == []
+
+
+def test_lancedb_takes_several_batches_on_one_thread(tmp_path):
+    pytest.importorskip("lancedb")
+    # With too few threads it does not fail: it waits for itself.
+    done = subprocess.run(
+        [sys.executable, "-c", BATCHES, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **environment(1)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [9000, ["d0", "d8999"]]
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.poor])
+def test_tuning_changes_searches_without_building_again(make, name):
+    case = CASES[name]
+    base, queries = vectors(2000, 32, 3), vectors(50, 32, 4)
+    metric = case.metrics[-1]
+    all_distances = truth(base, queries, metric)
+    store = make(name, metric=metric)
+    store.add(ids_of(2000), base)
+    store.build()
+    generous = {option: case.options[option] for option in case.poor}
+    before = store.search(queries, 10)[0]
+    store.tune(**case.poor)
+    little = recall(store.search(queries, 10)[0], all_distances)
+    assert store.describe().items() >= case.poor.items()
+    store.tune(**generous)
+    after = store.search(queries, 10)[0]
+    assert little < recall(after, all_distances)
+    assert after.tolist() == before.tolist()
+    store.tune()
+    with pytest.raises(BadInput):
+        store.tune(**{next(iter(case.poor)): 0})
+    with pytest.raises(TypeError):
+        store.tune(nothing_of_this_name=3)
+
+
+@every_store
+def test_abilities_are_honest_and_what_is_not_said_is_refused(make, name, tmp_path):
+    store = make(name, path=tmp_path / "kept", n=60)
+    base = vectors(20, 4, 36)
+    assert isinstance(store, Store)
+    assert isinstance(store, FullStore)
+    assert store.abilities <= set(ABILITIES)
+    store.add(ids_of(20), base)
+    store.build()
+    for ability, attempt in {
+        "insert": lambda: store.add(["new"], base[:1]),
+        "update": lambda: store.update(["d1"], base[:1]),
+        "delete": lambda: store.delete(["d1"]),
+        "filter": lambda: store.search(base[:1], 1, where={"part": 1}),
+        "save": store.save,
+    }.items():
+        if ability not in store.abilities:
+            with pytest.raises(BadInput, match=r"cannot .*: "):
+                attempt()
+    assert len(store) == 20
+    assert sorted(store.search(base[:1], 20)[0][0]) == sorted(ids_of(20))
+
+
+@every_store
+def test_options_of_a_search_are_options_of_the_store(name):
+    case = CASES[name]
+    if case.library:
+        pytest.importorskip(case.library)
+    options = inspect.signature(plugins.find("stores", case.store)).parameters
+    assert {"metric", "path"} | search_options(case.store) <= set(options)
+    assert all(one.kind is one.KEYWORD_ONLY for one in options.values())
+
+
+@every_store
+def test_what_cannot_be_right_is_refused_and_leaves_no_trace(make, name):
+    store = make(name, n=60)
+    good = vectors(3, 4, 8)
+    store.add(["a", "b", "c"], good)
+    with_nan, with_zero = good.copy(), good.copy()
+    with_nan[1, 2], with_zero[2] = np.nan, 0
+    for ids, wrong, word in (
+        (["d", "a", "e"], good, "'a' is added twice"),
+        (["d", "d", "e"], good, "'d' is added twice"),
+        (["d", "e", "f"], vectors(3, 5, 9), "5 dimensions"),
+        (["d", "e"], good, "2 ids for 3 vectors"),
+        (["d", 7, "f"], good, "not a text"),
+        (["d", "e", "f"], with_nan, "'e' has a NaN"),
+        (["d", "e", "f"], with_zero, "'f' is all zeros"),
+        (["d"], good[0], "shape"),
+        (["d"], [["x", "y", "z", "w"]], "numbers"),
+    ):
+        with pytest.raises(BadInput, match=word):
+            store.add(ids, wrong)
+    for query, k, word in (
+        (good[:, :2], 3, "2 dimensions"),
+        (with_nan, 3, "query vector 1 has a NaN"),
+        (with_zero, 3, "query vector 2 is all zeros"),
+        (with_nan[1:2], 3, "query vector 0 has a NaN"),
+        (with_zero[2:3], 3, "query vector 0 is all zeros"),
+        (np.full((1, 4), np.inf, np.float32), 3, "query vector 0 has a NaN or an infinity"),
+        (good, 0, "k is 0"),
+        (good, 2.5, "whole number"),
+        (good, True, "whole number"),
+    ):
+        with pytest.raises(BadInput, match=word):
+            store.search(query, k)
+    assert len(store) == 3
+    assert sorted(store.search(good[:1], 3)[0][0]) == ["a", "b", "c"]
+
+
+@every_store
+def test_ids_are_any_text(make, name):
+    odd = ["a'b\"; DROP TABLE x; --", "", "%s %(k)s", "naïve 文档 🙂", "tab\tline\n\\backslash", "{braces}", "NULL"]
+    store = make(name, metric=CASES[name].metrics[0], n=60)
+    base = np.eye(7, dtype=np.float32)
+    store.add(odd, base)
+    assert store.search(base, 1)[0][:, 0].tolist() == odd
+
+
+@every_store
+def test_a_store_says_what_it_is_and_its_time_is_a_stage(make, name):
+    metric = CASES[name].metrics[-1]
+    store = make(name, metric=metric, n=60)
+    store.add(ids_of(60), vectors(60, 4, 11))
+    with Stopwatch() as watch:
+        store.search(vectors(1, 4, 12), 5)
+    assert list(watch.nanoseconds) == ["retrieve"]
+    about = store.describe()
+    assert about["metric"] == metric
+    assert about["size"] == 60
+    assert about["dimension"] == 4
+    assert about["store"] == CASES[name].store
+    assert about["version"]
+    json.dumps(about, allow_nan=False)
+
+
+@every_store
+def test_an_array_may_be_used_again_by_its_owner(make, name):
+    base = vectors(50, 4, 13)
+    store = make(name, metric=CASES[name].metrics[0], n=60)
+    given = base.copy()
+    store.add(ids_of(50), given)
+    given[:] = 0
+    ids, distances = store.search(base[:5], 50)
+    assert set(ids[:, 0]) <= set(ids_of(50))
+    claimed = truth(base, base[:5], CASES[name].metrics[0])
+    there = [[claimed[row, int(one[1:])] for one in line] for row, line in enumerate(ids)]
+    np.testing.assert_allclose(distances, there, rtol=CASES[name].rtol, atol=CASES[name].atol)
+
+
+@every_store
+def test_closing_twice_is_closing_once(make, name):
+    store = make(name, n=60)
+    store.add(ids_of(20), vectors(20, 4, 37))
+    store.close()
+    store.close()
+
+
+def test_exact_ties_stand_in_order_of_arrival_over_all_blocks(monkeypatch):
+    from ragauge.stores import nearest_neighbours
+
+    monkeypatch.setattr(nearest_neighbours, "FEW", 2)
+    monkeypatch.setattr(nearest_neighbours, "SCORES_AT_ONCE", 21)
+    monkeypatch.setattr(nearest_neighbours, "QUERIES_AT_ONCE", 3)
+    row = vectors(1, 33, 14)
+    base = np.concatenate([np.repeat(row, 20, axis=0), vectors(15, 33, 15), np.repeat(row, 20, axis=0)])
+    for metric in METRICS:
+        store = Exact(metric=metric)
+        store.add(ids_of(len(base)), base)
+        same = [i for i in range(len(base)) if (base[i] == row[0]).all()]
+        ids, distances = store.search(np.repeat(row, 8, axis=0), 30)
+        for line in ids.tolist():
+            assert line == [f"d{i}" for i in same[:30]]
+        if metric != "ip":
+            assert distances.max() <= 1e-7
+        assert store.search(row * 2, 50)[0].tolist()[0][:40] == [f"d{i}" for i in same]
+
+
+def test_exact_is_the_same_whatever_the_blocks(monkeypatch):
+    from ragauge.stores import nearest_neighbours
+
+    base, queries = vectors(400, 24, 16), vectors(30, 24, 17)
+    for metric in METRICS:
+        store = Exact(metric=metric)
+        store.add(ids_of(400), base)
+        ids, distances = store.search(queries, 25)
+        with monkeypatch.context() as patch:
+            patch.setattr(nearest_neighbours, "SCORES_AT_ONCE", 44)
+            patch.setattr(nearest_neighbours, "QUERIES_AT_ONCE", 4)
+            again, same = store.search(queries, 25)
+        assert ids.tolist() == again.tolist()
+        assert distances.tolist() == same.tolist()
+
+
+@pytest.mark.parametrize("store", list(dict.fromkeys(case.store for case in CASES.values() if case.library)))
+def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch, store):
+    case = next(case for case in CASES.values() if case.store == store)
+    pytest.importorskip(case.library)
+    factory = plugins.find("stores", store)
+    for module in [name for name in sys.modules if name.partition(".")[0] == case.library]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, case.library, None)
+    with pytest.raises(MissingExtra, match=rf"pip install .*\[{case.extra or store}\]'"):
+        factory()
+
+
+@pytest.mark.parametrize("store", ["faiss", "usearch", "hnswlib", "voyager", "annoy", "scann"])
+def test_libraries_keep_nothing_without_a_folder_and_know_what_they_were_built_with(store, tmp_path):
+    case = next(case for case in CASES.values() if case.store == store)
+    pytest.importorskip(case.library)
+    made = Opening(store, {}, "l2").open()
+    made.add(ids_of(50), vectors(50, 4, 38))
+    with pytest.raises(BadInput, match="no folder to be kept in"):
+        made.save()
+    kept = Opening(store, {}, "l2", str(tmp_path)).open()
+    kept.add(ids_of(50), vectors(50, 4, 38))
+    kept.save()
+    option, value = {"faiss": ("kind", "hnsw"), "annoy": ("n_trees", 3), "scann": ("num_leaves", 3)}.get(
+        store, ("m", 7)
+    )
+    with pytest.raises(BadInput, match=f"whose {option} is"):
+        Opening(store, {option: value}, "l2", str(tmp_path)).open()
+    (tmp_path / "intake.json").write_text("{}")
+    with pytest.raises(BadInput, match=r"intake\.json: this is not"):
+        Opening(store, {}, "l2", str(tmp_path)).open()
+
+
+def test_a_file_of_usearch_can_be_looked_at_without_reading_it(tmp_path):
+    pytest.importorskip("usearch")
+    base = vectors(100, 8, 39)
+    store = Opening("usearch", {}, "l2", str(tmp_path)).open()
+    store.add(ids_of(100), base)
+    store.save()
+    seen = Opening("usearch", {"view": True}, "l2", str(tmp_path)).open()
+    assert seen.search(base[:9], 3)[0].tolist() == store.search(base[:9], 3)[0].tolist()
+    assert seen.abilities == {"save", "share"}
+    for change in (
+        lambda: seen.add(["x"], base[:1]),
+        lambda: seen.update(["d1"], base[:1]),
+        lambda: seen.delete(["d1"]),
+    ):
+        with pytest.raises(BadInput, match="only looks at"):
+            change()
+    seen.close()
+
+
+def test_eight_bits_refuse_numbers_that_they_cannot_hold():
+    pytest.importorskip("voyager")
+    for dtype, most in (("float8", 1), ("e4m3", 448)):
+        store = Opening("voyager", {"dtype": dtype}, "l2").open()
+        store.add(["a"], np.full((1, 4), most, np.float32))
+        for attempt in (
+            lambda store=store, most=most: store.add(["b"], np.full((1, 4), 1.5 * most, np.float32)),
+            lambda store=store, most=most: store.search(np.full((1, 4), -1.5 * most, np.float32), 1),
+            lambda store=store, most=most: store.update(["a"], np.full((1, 4), 2 * most, np.float32)),
+        ):
+            with pytest.raises(BadInput, match=f"{dtype} holds numbers from"):
+                attempt()
+        assert len(store) == 1
+
+
+def test_a_refined_index_gives_exact_distances_where_its_codes_do_not():
+    pytest.importorskip("faiss")
+    base, queries = vectors(1000, 16, 40), vectors(20, 16, 41)
+    true = truth(base, queries, "l2")
+    gaps = {}
+    for refine in (False, True):
+        store = Opening("faiss", {"kind": "sq", "bits": 4, "refine": refine}, "l2").open()
+        store.add(ids_of(1000), base)
+        ids, distances = store.search(queries, 10)
+        claimed = np.array([[true[row, int(one[1:])] for one in line] for row, line in enumerate(ids)])
+        gaps[refine] = float(np.abs(distances - claimed).max())
+    assert gaps[True] < 1e-4
+    assert gaps[False] > 0.01
+
+
+def test_options_are_checked_before_anything_is_built(make):
+    with pytest.raises(UnknownName, match="did you mean `cosine`"):
+        Exact(metric="cosin")
+    for wrong in ({"kind": "flt"}, {"kind": "hnsw", "metric": "manhattan"}):
+        with pytest.raises(UnknownName):
+            _faiss(**wrong)
+    for wrong in (
+        {"m": 0},
+        {"ef_search": 0},
+        {"nprobe": 1.5},
+        {"bits": 5},
+        {"pq_bits": 13},
+        {"threads": -1},
+        {"refine": True},
+        {"kind": "hnsw", "rerank": 3},
+        {"kind": "sq", "rerank": 3},
+    ):
+        with pytest.raises(BadInput):
+            _faiss(**wrong)
+    store = _faiss(kind="ivf", nlist=50)
+    store.add(ids_of(10), vectors(10, 4, 18))
+    with pytest.raises(BadInput, match="more than the 10 vectors"):
+        store.search(vectors(1, 4, 19), 1)
+    store = _faiss(kind="ivfpq", nlist=1, pq_m=3)
+    with pytest.raises(BadInput, match="does not divide the 4 dimensions"):
+        store.add(ids_of(10), vectors(10, 4, 18))
+    assert len(store) == 0
+    store = _faiss(kind="ivfpq", nlist=1)
+    store.add(ids_of(10), vectors(10, 4, 18))
+    with pytest.raises(BadInput, match="at least 256 vectors to learn from, not 10"):
+        store.search(vectors(1, 4, 19), 1)
+    with pytest.raises(BadInput, match="faiss flat has no nprobe"):
+        _faiss(kind="flat").tune(nprobe=3)
+
+
+def _faiss(**options):
+    pytest.importorskip("faiss")
+    from ragauge.stores.faiss import Faiss
+
+    return Faiss(**options)
+
+
+def test_options_of_the_other_libraries_are_checked_too():
+    for store, wrong in (
+        ("usearch", {"dtype": "f12"}),
+        ("voyager", {"dtype": "f32"}),
+        ("scann", {"kind": "leaf"}),
+        ("hnswlib", {"metric": "manhattan"}),
+    ):
+        pytest.importorskip(store)
+        with pytest.raises(UnknownName):
+            plugins.find("stores", store)(**wrong)
+    for store, wrong in (
+        ("usearch", {"m": 1}),
+        ("usearch", {"dtype": "i8", "metric": "l2"}),
+        ("hnswlib", {"ef_construction": 0}),
+        ("hnswlib", {"ef_search": 2.5}),
+        ("voyager", {"threads": -2}),
+        ("annoy", {"n_trees": 0}),
+        ("annoy", {"search_k": 0}),
+        ("scann", {"num_leaves": 0}),
+        ("scann", {"reorder": True}),
+    ):
+        pytest.importorskip(store)
+        with pytest.raises((BadInput, UnknownName)):
+            plugins.find("stores", store)(**wrong)
+
+
+def test_pgvector_options_are_checked_too(make):
+    pytest.importorskip("psycopg")
+    for wrong in ({"m": 101}, {"ef_search": 1001}, {"m": 40, "ef_construction": 64}, {"lists": 0}, {"probes": -1}):
+        with pytest.raises(BadInput):
+            make("pgvector-hnsw", **wrong)
+    for wrong in ("btree", "HNSW; DROP TABLE x"):
+        with pytest.raises(UnknownName):
+            make("pgvector-hnsw", index=wrong)
+    store = make("pgvector-hnsw")
+    with pytest.raises(BadInput, match=r"up to 2000 dimensions, not 2001[\s\S]*half=True"):
+        store.add(["a"], vectors(1, 2001, 20))
+
+
+def test_pgvector_filters_explains_and_cleans_up(make, dsn):
+    import psycopg
+
+    base = vectors(1500, 16, 21)
+    about = [{"part": i % 100} for i in range(1500)]
+    for kind in ("none", "hnsw", "half", "ivfflat"):
+        store = make(f"pgvector-{kind}", ef_search=20)
+        store.add(ids_of(1500), base, about)
+        ids, distances = store.search(base[:10], 10, where={"part": 3})
+        assert all(int(name[1:]) % 100 == 3 for name in ids.ravel())
+        assert (np.diff(distances, axis=1) >= 0).all()
+        ids, _ = store.search(base[:1], 40, where={"part": 3})
+        assert [name is not None for name in ids[0]] == [True] * 15 + [False] * 25
+        assert store.index_used(base[0], 10) is (kind != "none")
+        assert "Plan" in store.explain(base[0], 10)
+        table = store.table
+        store.close()
+        store.close()
+        with psycopg.connect(dsn) as connection:
+            assert connection.execute("SELECT to_regclass(%s)", [table]).fetchone() == (None,)
+        with pytest.raises(BackendFailed, match="closed"):
+            store.search(base[:1], 1)
+
+
+def test_pgvector_reaches_beyond_what_one_scan_of_the_graph_gives(make):
+    base = vectors(1500, 8, 22)
+    store = make("pgvector-hnsw", ef_search=10)
+    store.add(ids_of(1500), base)
+    for k in (50, 1000, 1400):
+        ids, _ = store.search(base[:1], k)
+        assert sum(name is not None for name in ids[0]) >= 0.95 * k

@@ -1,0 +1,548 @@
+"""The edge: what callables and the frameworks' own retrievers return becomes hits, and services over HTTP do too."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import json
+import math
+import socket
+import uuid
+from collections import namedtuple
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragauge.core.documents import Hit
+from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.core.protocols import Retriever, is_async
+from ragauge.systems.adapters import as_retriever, hits_of
+from servers import serving
+
+Row = namedtuple("Row", ["id", "text"])
+
+
+def places(found) -> list[tuple[str, float]]:
+    return [(hit.id, hit.score) for hit in hits_of(found)]
+
+
+def one_sentence(error: pytest.ExceptionInfo) -> str:
+    assert "\n" not in error.value.message
+    return error.value.message
+
+
+# what a callable may return ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        ["a", "b"],
+        ("a", "b"),
+        iter(["a", "b"]),
+        [{"id": "a"}, {"_id": "b"}],
+        [{"doc_id": "a", "score": None}, {"docid": "b"}],
+        [SimpleNamespace(id="a"), SimpleNamespace(document_id="b")],
+        [Row("a", "text of a"), Row("b", "text of b")],
+        [{"document": {"id": "a"}}, {"document": {"id": "b"}}],
+        {"documents": ["a", "b"]},
+        {"hits": [{"id": "a"}, {"id": "b"}], "took": 3},
+    ],
+    ids=lambda found: str(found).partition(" object at ")[0][:40],
+)
+def test_without_scores_the_places_are_the_scores(found):
+    assert places(found) == [("a", 1.0), ("b", 0.5)]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [("a", 0.9), ("b", 0.25)],
+        [["a", 0.9], ["b", 0.25]],
+        [(0.9, "a"), (0.25, "b")],
+        {"a": 0.9, "b": 0.25},
+        [{"id": "a", "score": 0.9}, {"id": "b", "score": 0.25}],
+        [{"_id": "a", "_score": 0.9, "_source": {}}, {"_id": "b", "_score": 0.25}],
+        [SimpleNamespace(id="a", score=0.9), SimpleNamespace(id="b", similarity=0.25)],
+        [(SimpleNamespace(id="a"), 0.9), ({"id": "b"}, 0.25)],
+        [(0.9, SimpleNamespace(id="a")), (0.25, {"id": "b"})],
+        [Hit("a", 0.9), Hit("b", 0.25)],
+        [Hit("a", 0.9), ("b", 0.25)],
+        [("a", np.float64(0.9)), ("b", np.float64(0.25))],
+    ],
+    ids=lambda found: str(found).partition(" object at ")[0][:40],
+)
+def test_scores_that_fall_are_kept(found):
+    assert places(found) == [("a", 0.9), ("b", 0.25)]
+
+
+def test_numbers_are_ids_whoever_counted_them():
+    assert places([7, 3]) == places(np.array([7, 3])) == [("7", 1.0), ("3", 0.5)]
+    assert places([(7, 0.5)]) == places([(0.5, 7)]) == [("7", 0.5)]
+    assert places([(np.int64(7), np.float32(0.5))]) == places([(np.float32(0.5), np.int64(7))]) == [("7", 0.5)]
+    assert places([(7, 3)]) == [("7", 3.0)], "of two whole numbers the first is the id"
+    assert places([(3, "a")]) == [("a", 3.0)]
+    name = uuid.uuid4()
+    assert places([(name, 0.5)]) == [(str(name), 0.5)]
+
+
+def test_scores_that_rise_are_distances_and_keep_the_order_of_return():
+    assert places([("near", 0.1), ("far", 0.7), ("farther", 0.9)]) == [("near", 1.0), ("far", 0.5), ("farther", 1 / 3)]
+    assert places([("a", 0.9), ("b", 0.2), ("c", 0.3)]) == [("a", 1.0), ("b", 0.5), ("c", 1 / 3)]
+
+
+def test_a_score_that_is_no_number_at_all_makes_all_scores_places():
+    assert places([("a", math.nan), ("b", 0.5)]) == [("a", 1.0), ("b", 0.5)]
+    assert places([("a", 0.9), ("b", math.nan), ("c", 0.1)]) == [("a", 1.0), ("b", 0.5), ("c", 1 / 3)]
+
+
+@given(st.lists(st.tuples(st.text(min_size=1), st.floats()), max_size=8))
+def test_the_order_of_return_is_the_ranking_whatever_the_scores(found):
+    hits = hits_of(found)
+    assert [hit.id for hit in hits] == [name for name, _ in found]
+    assert all(one.score >= other.score for one, other in pairwise(hits))
+
+
+@pytest.mark.parametrize("found", [None, [], (), {}, iter([]), np.array([]), {"hits": []}, {"documents": []}])
+def test_nothing_is_no_hits(found):
+    assert hits_of(found) == []
+
+
+def test_text_and_metadata_come_along():
+    (hit,) = hits_of([{"id": 1, "content": "words", "meta": {"module": "json"}, "score": 2}])
+    assert hit == Hit("1", 2.0, "words", {"module": "json"})
+    (hit,) = hits_of([{"id": "chunk", "document": {"id": "whole"}, "text": "part"}])
+    assert (hit.id, hit.text) == ("chunk", "part"), "a mapping's own id comes before that of its document"
+
+
+@pytest.mark.parametrize(
+    ("found", "word"),
+    [
+        ("a string", "returned str"),
+        (b"bytes", "returned bytes"),
+        (3, "returned int"),
+        (object(), "returned object"),
+        ([object()], "type object has no id"),
+        ([None], "type NoneType has no id"),
+        ([0.5], "type float has no id"),
+        ([("a", 1, 2)], "type tuple has no id"),
+        ([{"text": "no id"}], "type dict has no id"),
+        ([("a", "b")], "score 'b'"),
+        ([("a", None)], "score None"),
+        ([("a", np.ones(100))], "score array"),
+        ([(0.5, 0.25)], "type float has no id"),
+        ({"hits": None}, "score None"),
+        ({"error": "no such index"}, "score 'no such index'"),
+        ({"ids": [["a"]], "distances": [[0.1]]}, "score [['a']]"),
+    ],
+    ids=lambda value: str(value).partition(" object at ")[0][:30],
+)
+def test_garbage_is_refused_in_one_sentence(found, word):
+    with pytest.raises(BadInput) as error:
+        hits_of(found)
+    assert word in one_sentence(error)
+
+
+def test_what_cannot_search_is_refused_in_one_sentence():
+    for thing in (3, "bm25", None, {"a": 1}):
+        with pytest.raises(BadInput) as error:
+            as_retriever(thing)
+        assert "cannot search" in one_sentence(error)
+
+
+# sync or async ----------------------------------------------------------------------------------------------------
+
+
+async def later(query, k):
+    return [f"{query}{i}" for i in range(k + 5)]
+
+
+class AsyncCallable:
+    async def __call__(self, query, k):
+        return await later(query, k)
+
+
+class AsyncMethod:
+    async def find(self, query, k):
+        return await later(query, k)
+
+
+class AsyncSearch:
+    async def search(self, query, k):
+        return await later(query, k)
+
+
+class SaysSo:
+    asynchronous = True
+
+    def search(self, query, k):
+        return later(query, k)
+
+
+async def with_depth(depth, query, k):
+    return await later(query, k)
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        later,
+        functools.partial(later),
+        functools.partial(with_depth, 7),
+        functools.partial(functools.partial(with_depth), 7),
+        functools.partial(AsyncCallable()),
+        AsyncCallable(),
+        AsyncMethod().find,
+        AsyncSearch(),
+        SaysSo(),
+        as_retriever(later),
+    ],
+)
+def test_what_is_async_is_known_to_be_and_gives_at_most_k(thing):
+    retriever = as_retriever(thing)
+    assert is_async(retriever)
+    assert isinstance(retriever, Retriever)
+    assert [hit.id for hit in asyncio.run(retriever.search("q", 2))] == ["q0", "q1"]
+
+
+class SyncCallable:
+    def __call__(self, query, k):
+        return ["a", "b", "c"]
+
+
+class SyncSearch:
+    def search(self, query, k):
+        return ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "thing", [lambda query, k: ["a", "b", "c"], SyncCallable(), functools.partial(SyncCallable()), SyncSearch()]
+)
+def test_what_is_not_async_is_not_taken_for_it(thing):
+    retriever = as_retriever(thing)
+    assert not is_async(retriever)
+    assert [hit.id for hit in retriever.search("q", 2)] == ["a", "b"]
+
+
+def test_a_plain_function_around_an_async_one_still_gives_what_can_be_awaited():
+    @functools.wraps(later)
+    def wrapper(query, k):
+        return later(query, k)
+
+    retriever = as_retriever(wrapper)
+    assert not is_async(retriever), "nothing in the wrapper says so"
+    found = retriever.search("q", 1)
+    assert inspect.isawaitable(found)
+
+    async def waited():
+        return await found
+
+    assert [hit.id for hit in asyncio.run(waited())] == ["q0"]
+    retriever.search("q", 1).close()  # nobody awaits it, and nothing is left over that warns of that
+
+
+def test_a_class_is_no_system():
+    class Search:
+        def search(self, query, k):
+            return []
+
+    with pytest.raises(BadInput, match="Search is a class"):
+        as_retriever(Search)
+
+
+# LangChain --------------------------------------------------------------------------------------------------------
+
+
+def test_langchain_documents_have_their_id_in_one_of_two_places():
+    documents = pytest.importorskip("langchain_core.documents")
+    found = [
+        documents.Document(page_content="first", id="a", metadata={"module": "json"}),
+        documents.Document(page_content="second", metadata={"id": "b"}),
+        documents.Document(page_content="third", metadata={"source": "c.txt"}),
+    ]
+    assert hits_of(found) == [
+        Hit("a", 1.0, "first", {"module": "json"}),
+        Hit("b", 0.5, "second", {"id": "b"}),
+        Hit("c.txt", 1 / 3, "third", {"source": "c.txt"}),
+    ]
+    assert places([(found[0], 0.9), (found[1], 0.1)]) == [("a", 0.9), ("b", 0.1)]
+    with pytest.raises(BadInput, match="type Document has no id"):
+        hits_of([documents.Document(page_content="nameless")])
+
+
+def test_a_langchain_retriever_is_asked_in_its_own_way():
+    retrievers = pytest.importorskip("langchain_core.retrievers")
+    from langchain_core.documents import Document
+
+    class Plain(retrievers.BaseRetriever):
+        k: int = 4
+
+        def _get_relevant_documents(self, query, *, run_manager):
+            return [Document(page_content=query, id=f"d{i}") for i in range(self.k)]
+
+    class Waiting(Plain):
+        async def _aget_relevant_documents(self, query, *, run_manager):
+            await asyncio.sleep(0)
+            return [Document(page_content=query, id=f"a{i}") for i in range(self.k)]
+
+    plain = Plain()
+    adapted = as_retriever(plain)
+    assert not is_async(adapted), "LangChain's own async way only calls the other in a thread"
+    assert [hit.id for hit in adapted.search("q", 6)] == [f"d{i}" for i in range(6)]
+    assert plain.k == 4, "the caller's retriever is left as it was"
+    waiting = as_retriever(Waiting())
+    assert is_async(waiting)
+    assert [hit.id for hit in asyncio.run(waiting.search("q", 2))] == ["a0", "a1"]
+
+
+def test_a_langchain_vector_store_gets_the_k_of_each_call_also_when_calls_overlap():
+    vectorstores = pytest.importorskip("langchain_core.vectorstores")
+    pytest.importorskip("numpy")
+    from langchain_core.embeddings import DeterministicFakeEmbedding
+
+    store = vectorstores.InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
+    texts = [f"text {i}" for i in range(30)]
+    store.add_texts(texts, ids=[f"d{i}" for i in range(30)])
+    own = store.as_retriever(search_kwargs={"k": 3})
+    adapted = as_retriever(own)
+    assert is_async(adapted)
+
+    async def together():
+        return await asyncio.gather(*(adapted.search("text 7", k) for k in (1, 20, 5)))
+
+    found = asyncio.run(together())
+    assert [len(hits) for hits in found] == [1, 20, 5]
+    expected = [document.id for document in store.similarity_search("text 7", k=20)]
+    assert [hit.id for hit in found[1]] == expected
+    assert found[0][0] == Hit("d7", 1.0, "text 7", {})
+    assert own.search_kwargs == {"k": 3}
+
+
+def test_any_langchain_runnable_is_a_retriever():
+    runnables = pytest.importorskip("langchain_core.runnables")
+    adapted = as_retriever(runnables.RunnableLambda(lambda query: [query, "b"]))
+    assert [hit.id for hit in adapted.search("a", 5)] == ["a", "b"]
+
+
+# LlamaIndex -------------------------------------------------------------------------------------------------------
+
+
+def test_a_llama_index_retriever_is_asked_in_its_own_way():
+    pytest.importorskip("llama_index.core")
+    from llama_index.core.retrievers import BaseRetriever
+    from llama_index.core.schema import NodeWithScore, TextNode
+
+    def node(name, score):
+        return NodeWithScore(node=TextNode(text=f"text of {name}", id_=name, metadata={"x": 1}), score=score)
+
+    class Plain(BaseRetriever):
+        def _retrieve(self, query_bundle):
+            return [node("a", 0.75), node("b", 0.5), node("c", 0.25)]
+
+    class Waiting(Plain):
+        async def _aretrieve(self, query_bundle):
+            await asyncio.sleep(0)
+            return [node(query_bundle.query_str, None), node("d", None)]
+
+    plain = as_retriever(Plain())
+    assert not is_async(plain), "LlamaIndex's own async way only calls the other"
+    assert plain.search("q", 2) == [Hit("a", 0.75, "text of a", {"x": 1}), Hit("b", 0.5, "text of b", {"x": 1})]
+    waiting = as_retriever(Waiting())
+    assert is_async(waiting)
+    assert [(hit.id, hit.score) for hit in asyncio.run(waiting.search("q", 5))] == [("q", 1.0), ("d", 0.5)]
+
+
+def test_a_llama_index_vector_index_gets_the_k_of_each_call():
+    pytest.importorskip("llama_index.core")
+    from llama_index.core import VectorStoreIndex
+    from llama_index.core.embeddings import MockEmbedding
+    from llama_index.core.schema import TextNode
+
+    class Letters(MockEmbedding):
+        def _vector(self, text):
+            return [float(text.count(letter)) + 0.01 for letter in "abcd"]
+
+        def _get_text_embedding(self, text):
+            return self._vector(text)
+
+        def _get_query_embedding(self, query):
+            return self._vector(query)
+
+        async def _aget_query_embedding(self, query):
+            return self._vector(query)
+
+    nodes = [TextNode(text=text, id_=f"n{i}") for i, text in enumerate(["aaa", "aab", "abb", "abbbb", "ccc"])]
+    own = VectorStoreIndex(nodes, embed_model=Letters(embed_dim=4)).as_retriever(similarity_top_k=2)
+    adapted = as_retriever(own)
+    found = adapted.search("aaa", 4)
+    hits = asyncio.run(found) if inspect.isawaitable(found) else found
+    assert [hit.id for hit in hits] == ["n0", "n1", "n2", "n3"]
+    assert own.similarity_top_k == 2
+
+
+# Haystack ---------------------------------------------------------------------------------------------------------
+
+
+def haystack_store():
+    haystack = pytest.importorskip("haystack")
+    from haystack.document_stores.in_memory import InMemoryDocumentStore
+
+    store = InMemoryDocumentStore()
+    texts = ["cats sleep", "dogs and cats play in the garden", "fish swim"]
+    store.write_documents([haystack.Document(id=f"h{i}", content=text, meta={"n": i}) for i, text in enumerate(texts)])
+    return store
+
+
+def test_a_haystack_retriever_is_asked_in_its_own_way():
+    store = haystack_store()
+    from haystack.components.retrievers import InMemoryBM25Retriever
+
+    own = InMemoryBM25Retriever(store)
+    adapted = as_retriever(own)
+    found = adapted.search("cats", 2)
+    hits = asyncio.run(found) if inspect.isawaitable(found) else found
+    expected = own.run(query="cats", top_k=2)["documents"]
+    assert [hit.id for hit in hits] == [one.id for one in expected] == ["h0", "h1"]
+    assert [hit.score for hit in hits] == [one.score for one in expected]
+    assert hits[0].text == "cats sleep"
+    assert hits[0].metadata["n"] == 0
+    assert len(asyncio.run(as_retriever(own).search("cats", 1))) == 1
+    assert hits_of(own.run(query="cats", top_k=2)) == hits
+
+
+def test_a_haystack_component_that_takes_no_query_is_refused_before_any_search():
+    store = haystack_store()
+    from haystack.components.retrievers import InMemoryEmbeddingRetriever
+
+    with pytest.raises(BadInput, match="does not take `query`") as error:
+        as_retriever(InMemoryEmbeddingRetriever(store))
+    one_sentence(error)
+
+
+def test_a_haystack_like_component_without_an_async_way_is_sync():
+    class Component:
+        def run(self, query, top_k=10):
+            return {"documents": [{"id": query, "score": 0.5}] * top_k}
+
+    adapted = as_retriever(Component())
+    assert not is_async(adapted)
+    assert places(adapted.search("a", 2)) == [("a", 0.5), ("a", 0.5)]
+
+
+# HTTP -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def service():
+    """A real server: `answer` is what it says next, `bodies` what it was asked."""
+    state = SimpleNamespace(status=200, answer=b"[]", bodies=[])
+
+    def answer(body, headers):
+        state.bodies.append(body)
+        state.headers = headers
+        return state.status, state.answer
+
+    with serving(answer) as url:
+        state.url = f"{url}/search"
+        yield state
+
+
+def asked(url, many=2, **options):
+    pytest.importorskip("httpx")
+    from ragauge.systems.adapters import HTTP
+
+    async def whole():
+        retriever = HTTP(url, **options)
+        try:
+            assert is_async(retriever)
+            return await retriever.search("how to sort", many)
+        finally:
+            await retriever.close()
+
+    return asyncio.run(whole())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ["a", "b", "c"],
+        [{"id": "a", "score": 1.0}, {"id": "b", "score": 0.5}, {"id": "c", "score": 0.1}],
+        [["a", 1.0], ["b", 0.5]],
+        {"hits": ["a", "b"], "took": 3},
+        {"results": [{"_id": "a", "_score": 1.0}, {"_id": "b", "_score": 0.5}]},
+        {"documents": [{"id": "a"}, {"id": "b"}]},
+        {"matches": [{"id": "a"}, {"id": "b"}], "namespace": ""},
+    ],
+    ids=str,
+)
+def test_hits_are_read_from_the_usual_shapes_of_json(service, answer):
+    service.answer = answer
+    assert [(hit.id, hit.score) for hit in asked(service.url)] == [("a", 1.0), ("b", 0.5)]
+    assert service.bodies == [{"query": "how to sort", "k": 2}]
+
+
+def test_path_extra_and_the_names_of_the_fields_are_the_services_own(service):
+    service.answer = {"data": {"items": [{"id": "a", "text": "words", "metadata": {"n": 1}}]}}
+    options = {"query": "q", "k": "limit", "path": "data.items", "extra": {"index": "docs", "limit": 99}}
+    assert asked(service.url, many=5, **options) == [Hit("a", 1.0, "words", {"n": 1})]
+    assert service.bodies == [{"index": "docs", "q": "how to sort", "limit": 5}]
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "options", "word"),
+    [
+        (500, b"the index is broken", {}, "answered 500: the index is broken"),
+        (404, b"", {}, "answered 404"),
+        (302, b"", {}, "answered 302"),
+        (200, b"<html>hello</html>", {}, "no JSON: '<html>hello</html>'"),
+        (200, b"\xff\xfe", {}, "no JSON"),
+        (200, {"data": []}, {"path": "data.items"}, "has no `data.items`"),
+        (200, [], {"path": "data"}, "has no `data`"),
+        (200, {"error": 17}, {}, "no list of hits"),
+        (200, {"hits": {"hits": []}}, {}, "no list of hits"),
+        (200, "text", {}, "no list of hits"),
+        (200, b"null", {}, "no list of hits"),
+    ],
+)
+def test_what_a_service_does_wrong_is_said_in_its_own_words(service, status, answer, options, word):
+    service.status = status
+    service.answer = json.dumps(answer).encode() if isinstance(answer, str) else answer
+    with pytest.raises(BackendFailed) as error:
+        asked(service.url, **options)
+    assert word in one_sentence(error)
+    assert service.url in error.value.message
+
+
+def test_a_service_that_is_not_there_is_a_failure_with_its_name_and_without_passwords():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound but not listening: a connection is refused
+        port = taken.getsockname()[1]
+        with pytest.raises(BackendFailed) as error:
+            asked(f"http://me:secret@127.0.0.1:{port}/search?token=hidden")
+    message = one_sentence(error)
+    assert f"127.0.0.1:{port}/search: ConnectError" in message
+    assert "secret" not in message
+    assert "hidden" not in message
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://host/x", "", "http://", "http://[::1"])
+def test_what_is_no_address_is_refused_at_once(url):
+    pytest.importorskip("httpx")
+    from ragauge.systems.adapters import HTTP
+
+    with pytest.raises(BadInput, match="is not an http or https address"):
+        HTTP(url)
+
+
+def test_a_token_comes_from_the_environment_and_headers_go_along(service, monkeypatch):
+    service.answer = ["a"]
+    monkeypatch.setenv("MY_TOKEN", "s3cret")
+    assert [hit.id for hit in asked(service.url, bearer="MY_TOKEN", headers={"X-Tenant": "me"})] == ["a"]
+    assert (service.headers["Authorization"], service.headers["X-Tenant"]) == ("Bearer s3cret", "me")
+    with pytest.raises(BadInput, match="no environment variable `NOT_THERE`"):
+        asked(service.url, bearer="NOT_THERE")

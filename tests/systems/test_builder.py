@@ -1,0 +1,620 @@
+"""Systems in words: reading descriptions, and building what they say."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import inspect
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ragauge
+from ragauge.core import plugins
+from ragauge.core.composition import parts_of
+from ragauge.core.documents import Document, Hit
+from ragauge.core.errors import BadInput, MissingExtra, RagaugeError, UnknownName
+from ragauge.core.protocols import is_async
+from ragauge.core.specs import Spec, from_table, parse
+from ragauge.files.workspace import cache_folder
+from ragauge.models.embedders import Cached
+from ragauge.systems.builder import Workshop
+
+# reading ----------------------------------------------------------------------------------------------------------
+
+plain = st.from_regex(r"[a-z][a-z0-9_.:/-]{0,8}", fullmatch=True)
+numbers = st.integers(-(10**9), 10**9) | st.floats(allow_nan=False, allow_infinity=False)
+singles = numbers | st.booleans() | st.text(max_size=10)
+
+
+def with_options(values):
+    one = singles | values
+    several = st.lists(one, min_size=2, max_size=3)
+    return st.builds(Spec, plain, st.dictionaries(plain, one | several, max_size=3))
+
+
+specs = st.recursive(st.builds(Spec, plain), with_options, max_leaves=6)
+
+
+@given(specs)
+def test_a_description_prints_as_it_is_read(spec):
+    assert str(parse(str(spec))) == str(spec)
+
+
+@given(st.dictionaries(plain, numbers | st.booleans() | st.text(max_size=10).filter(lambda text: '"' not in text)))
+def test_options_come_back_as_they_went_in_to_the_last_digit(options):
+    found = parse(str(Spec("system", options)))
+    if not options:
+        assert found == Spec("system")
+    assert found.options == options
+    assert [type(one) for one in found.options.values()] == [type(one) for one in options.values()]
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_read_or_refused_in_one_way(text):
+    with contextlib.suppress(BadInput):
+        assert isinstance(parse(text), Spec)
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("bm25", {}),
+        ("bm25()", {}),
+        ("bm25(k1=1.2, b=.75)", {"k1": 1.2, "b": 0.75}),
+        ("a(x=3, y=-4, z=1e3, w=true, v=false)", {"x": 3, "y": -4, "z": 1000.0, "w": True, "v": False}),
+        ("a(x='3', y=\"true\", z='')", {"x": "3", "y": "true", "z": ""}),
+        ("http(url=http://localhost:8000/search)", {"url": "http://localhost:8000/search"}),
+        ("hybrid(of=dense+bm25, weights=0.7+0.3)", {"of": ["dense", "bm25"], "weights": [0.7, 0.3]}),
+        ("a(of=b(c=1)+d)", {"of": [Spec("b", {"c": 1}), "d"]}),
+        ("a(store=faiss(kind=hnsw, m=32))", {"store": Spec("faiss", {"kind": "hnsw", "m": 32})}),
+        (" a ( x = 1 , ) ", {"x": 1}),
+        ('bm25(method="bm25+")', {"method": "bm25+"}),
+        ("a(x=v2, y=1.2.3, z=3d)", {"x": "v2", "y": "1.2.3", "z": "3d"}),
+    ],
+)
+def test_descriptions_are_read(text, options):
+    assert parse(text).options == options
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("", "expected a name or a value, got the end"),
+        ("dense(", "expected a name or a value, got the end"),
+        ("dense(embedder", "expected `=`, got the end"),
+        ("dense(embedder=)", "expected a name, got `)`"),
+        ("dense(embedder=minilm", "expected `,`, got the end"),
+        ("dense(=minilm)", "expected a name, got `=`"),
+        ("dense(a=1 b=2)", "expected `,`, got `b`"),
+        ("dense bm25", "expected the end, got `bm25`"),
+        ("dense)", "expected the end, got `)`"),
+        ("bm25+dense", "expected the end, got `+`"),
+        ("(bm25)", "expected a name, got `(`"),
+        ("a(b='c)", "expected a closing quote, got the end"),
+        ("a(of=b+)", "expected a name, got `)`"),
+        ("a(b=1, b=2)", "duplicate option `b`"),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_one_sentence_with_a_hint(text, word):
+    with pytest.raises(BadInput) as error:
+        parse(text)
+    assert word in error.value.message
+    assert f"`{text}`" in error.value.message
+    assert "\n" not in error.value.message
+    assert error.value.hint
+
+
+def test_numbers_that_differ_in_a_late_digit_are_two_systems():
+    assert str(Spec("bm25", {"k1": 0.12345678})) != str(Spec("bm25", {"k1": 0.12345679}))
+    assert str(Spec("a", {"x": 1e20, "y": np.float64(0.1)})) == "a(x=1e20, y=0.1)"
+
+
+def test_tables_of_a_toml_file_are_descriptions_too():
+    tables = tomllib.loads(
+        """
+        [bm25]
+        [strong]
+        kind = "bm25"
+        k1 = 1.2
+        [short]
+        kind = "dense(embedder=minilm)"
+        store = {kind = "faiss", m = 32}
+        [both]
+        kind = "hybrid"
+        of = ["strong", {kind = "dense", embedder = "minilm"}]
+        weights = [0.7, 0.3]
+        [json]
+        kind = "filtered"
+        where = {module = "json"}
+        """
+    )
+    found = {name: from_table(name, table) for name, table in tables.items()}
+    assert found["bm25"] == Spec("bm25")
+    assert found["strong"] == Spec("bm25", {"k1": 1.2})
+    assert str(found["short"]) == "dense(embedder=minilm, store=faiss(m=32))"
+    assert str(found["both"]) == "hybrid(of=strong+dense(embedder=minilm), weights=0.7+0.3)"
+    assert found["json"].options == {"where": {"module": "json"}}
+
+
+@pytest.mark.parametrize("kind", [3, ["bm25"], "bm25(", ""])
+def test_a_kind_that_is_no_description_is_refused(kind):
+    with pytest.raises(BadInput) as error:
+        from_table("mine", {"kind": kind})
+    assert "\n" not in error.value.message
+
+
+# building ---------------------------------------------------------------------------------------------------------
+
+DOCUMENTS = [
+    Document("a", "sort a list of tuples", metadata={"module": "builtins"}),
+    Document("b", "open a file and read lines", metadata={"module": "io"}),
+    Document("c", "parse json from a file", metadata={"module": "json"}),
+    Document("d", "a list of json objects", metadata={"module": "json"}),
+]
+
+
+def searched(workshop, system, query="json list", k=3):
+    async def whole():
+        async with workshop.opened(system) as retriever:
+            found = retriever.search(query, k)
+            return await found if is_async(retriever) else found
+
+    return asyncio.run(whole())
+
+
+def ids(hits) -> list[str]:
+    return [hit.id for hit in hits]
+
+
+@pytest.fixture
+def workshop():
+    for name in ("bm25s", "Stemmer", "wordllama"):
+        pytest.importorskip(name)
+    made = []
+
+    def make(systems=None, **options):
+        made.append(Workshop(DOCUMENTS, systems, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+class Vowels:
+    """An embedder that remembers whom it served."""
+
+    name = "vowels"
+
+    def __init__(self):
+        self.asked = []
+
+    def embed(self, texts):
+        self.asked.append(list(texts))
+        return np.array([[text.count(letter) + 0.1 for letter in "aeiou"] for text in texts], np.float32)
+
+
+def mine(query, k):
+    return ["c", "a"]
+
+
+async def awaited(query, k):
+    return ["d", "b"]
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        "bm25",
+        "dense",
+        "hybrid",
+        "hybrid(of=bm25+dense, weights=0.7+0.3)",
+        "pipeline(reranker=mmr(weight=0.7))",
+        "pipeline(of=dense, reranker=embedding+mmr, depth=4)",
+        "filtered(of=bm25, module=json)",
+        "dense(embedder=wordllama(dimensions=64), store=exact(metric=ip))",
+    ],
+)
+def test_every_kind_of_system_can_be_built_and_searched(workshop, description):
+    shop = workshop()
+    hits = searched(shop, description)
+    assert hits
+    assert hits[0].id == "d"
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert shop.seconds(description) > 0
+    assert searched(shop, parse(description)) == hits
+
+
+def test_names_of_the_experiment_stand_for_their_systems(workshop):
+    systems = {
+        "strong": "bm25(k1=1.5)",
+        "alias": "strong",
+        "both": "hybrid(of=strong+meaning)",
+        "meaning": Spec("dense", {"store": Spec("exact", {"metric": "ip"})}),
+        "bm25": "bm25",
+        "late": "pipeline(of=both, reranker=mmr)",
+    }
+    shop = workshop(systems)
+    assert shop.identity("alias")["description"] == shop.identity("strong")["description"] == "bm25(k1=1.5)"
+    assert shop.identity("bm25")["description"] == "bm25"
+    both = "hybrid(of=bm25(k1=1.5)+dense(store=exact(metric=ip)))"
+    assert shop.identity("both")["description"] == both
+    assert shop.identity("late")["description"] == f"pipeline(of={both}, reranker=mmr)"
+    assert searched(shop, "both") == searched(shop, both)
+    assert ids(searched(shop, "late"))
+
+
+def test_what_a_system_is_made_of_by_default_stands_in_its_description(workshop):
+    shop = workshop({"dense": "dense(embedder=wordllama(dimensions=64))"})
+    assert shop.identity("hybrid")["description"] == "hybrid(of=dense+bm25)"
+    assert shop.identity("pipeline(reranker=mmr)")["description"] == "pipeline(of=bm25, reranker=mmr)"
+
+
+@pytest.mark.parametrize(
+    "systems",
+    [
+        {"x": "pipeline(of=x, reranker=mmr)"},
+        {"x": "hybrid(of=y+bm25)", "y": "pipeline(of=x, reranker=mmr)"},
+        {"x": "y", "y": "x"},
+        {"x": "bm25", "bm25": "hybrid(of=bm25+dense)"},
+    ],
+    ids=str,
+)
+def test_a_system_made_of_itself_is_refused(workshop, systems):
+    shop = workshop(systems)
+    for ask in (shop.identity, shop.seconds, lambda system: searched(shop, system)):
+        with pytest.raises(BadInput, match="made of itself") as error:
+            ask("x")
+        assert "\n" not in error.value.message
+
+
+def test_objects_of_the_caller_are_systems_and_parts_of_systems_by_their_name(workshop):
+    shop = workshop(
+        {"mine": mine, "awaited": awaited, "both": "hybrid(of=mine+bm25)", "all": "hybrid(of=mine+awaited)"}
+    )
+    assert ids(searched(shop, mine)) == ids(searched(shop, "mine")) == ["c", "a"]
+    assert ids(searched(shop, "awaited")) == ["d", "b"]
+    assert set(ids(searched(shop, "both"))) == {"a", "c", "d"}
+    assert set(ids(searched(shop, "all", k=9))) == {"a", "b", "c", "d"}
+    assert shop.identity(mine)["description"].endswith(".mine")
+    assert shop.identity("both")["description"].endswith(".mine+bm25)")
+    assert " at 0x" not in shop.identity("both")["description"], "the same in the next process"
+    assert shop.seconds("mine") == 0
+
+
+def test_rerankers_and_embedders_may_be_objects_too(workshop):
+    def by_name(query, hits):
+        return sorted(hits, key=lambda hit: hit.id)
+
+    embedder = Vowels()
+    shop = workshop()
+    assert ids(searched(shop, Spec("pipeline", {"reranker": by_name}))) == ["a", "c", "d"]
+    assert len(searched(shop, Spec("dense", {"embedder": embedder}))) == 3
+    assert embedder.asked[-1] == ["json list"]
+    for options, word in (({"embedder": 3}, "no embedder"), ({"store": 3}, "no store")):
+        with pytest.raises(BadInput, match=word):
+            searched(shop, Spec("dense", options))
+    with pytest.raises(BadInput, match="no reranker"):
+        searched(shop, "pipeline(reranker=3)")
+
+
+@pytest.mark.parametrize(
+    ("description", "word", "hint"),
+    [
+        ("bm25(k=1)", "has no option `k`", "options: k1, b, method, language"),
+        ("bm25(of=dense)", "has no option `of`", "k1"),
+        ("dense(embeder=minilm)", "no option `embeder`", "options: embedder, store"),
+        ("hybrid(of=bm25+dense, weights=1)", "2 retrievers has 1 weights", ""),
+        ("hybrid(of=bm25)", "at least two", "of="),
+        ("pipeline(reranker=mmr, dept=3)", "no option `dept`", "options: of, reranker, depth"),
+        ("pipeline(reranker=mmr(wait=1))", "no option `wait`", "options: embedder, weight"),
+        ("pipeline", "needs a reranker", "reranker=mmr"),
+        ("pipeline(of=bm25+dense, reranker=mmr)", "one system, not of 2", ""),
+        ("filtered(of=bm25+dense, module=json)", "one system, not of 2", ""),
+        ("dense(store=exact(metrik=ip))", "no option `metrik`", "options: metric"),
+        ("bm25(k1=high)", "k1 is high, not a number", ""),
+        ("bm25(k1=true)", "k1 is True, not a number", ""),
+        ("bm25(language=3)", "language is 3, not a word", ""),
+        ("pipeline(reranker=mmr, depth=deep)", "depth is deep, not a number", ""),
+        ("http", "missing a required argument: 'url'", "options: url"),
+    ],
+)
+def test_options_that_are_not_known_are_named_with_those_that_are(workshop, description, word, hint):
+    with pytest.raises(BadInput) as error:
+        searched(workshop(), description)
+    assert word in error.value.message
+    assert "\n" not in error.value.message
+    assert hint in (error.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("description", "message", "hint"),
+    [
+        ("bm26", "no retriever is named `bm26`", "did you mean `bm25`?"),
+        ("dense(embedder=minilmm)", "no embedder is named `minilmm`", "minilm"),
+        ("dense(store=fais)", "no store is named `fais`", "faiss"),
+        ("pipeline(reranker=mmrr)", "no reranker is named `mmrr`", "mmr"),
+        ("hybrid(of=bm25+dens)", "no retriever is named `dens`", "dense"),
+    ],
+)
+def test_names_that_are_not_known_are_answered_with_the_nearest(workshop, description, message, hint):
+    with pytest.raises(UnknownName) as error:
+        searched(workshop(), description)
+    assert error.value.message == message
+    assert hint in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("library", "description", "extra"),
+    [
+        ("bm25s", "bm25", "bm25"),
+        ("wordllama", "dense", "wordllama"),
+        ("httpx", "http(url=http://localhost/)", "http"),
+        ("openai", "pipeline(of=bm25, reranker=llm(model=m))", "openai"),
+    ],
+)
+def test_a_missing_library_is_answered_with_the_command_that_installs_it(
+    workshop, monkeypatch, library, description, extra
+):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtra) as error:
+        searched(workshop(), description)
+    assert f"[{extra}]'" in error.value.hint
+
+
+def test_a_filter_on_the_command_line_and_in_a_table_is_the_same(workshop):
+    shop = workshop()
+    table = from_table("json", {"kind": "filtered", "of": "bm25", "where": {"module": "json"}})
+    assert searched(shop, table) == searched(shop, "filtered(of=bm25, module=json)")
+    assert ids(searched(shop, "filtered(of=bm25, module=json)")) == ["d", "c"]
+    assert ids(searched(shop, "filtered(of=bm25, module=json, most=1)")) == ["d"]
+
+
+def test_a_part_that_two_systems_share_is_built_once(workshop, installed):
+    made = installed["made"]
+    shop = workshop({"base": "counted", "one": "pipeline(of=base, reranker=mmr)", "other": "hybrid(of=base+bm25)"})
+    searched(shop, "one")
+    searched(shop, "other")
+    searched(shop, "base")
+    assert len(made) == 1
+    assert shop.seconds("one") >= shop.seconds("base") > 0
+    assert shop.seconds("other") >= shop.seconds("base")
+    shop.close()
+    assert made[0].closed == 1
+    searched(shop, "base")
+    assert len(made) == 2
+
+
+def test_embedders_and_rerankers_are_shared_and_stores_are_not(workshop):
+    shop = workshop()
+    parts = [shop._part("embedders", "wordllama") for _ in range(2)]
+    assert parts[0] is parts[1]
+    assert shop._reranker("mmr") is shop._reranker("mmr")
+    assert shop._reranker("mmr") is not shop._reranker("mmr(weight=0.1)")
+    assert shop._part("stores", "exact") is not shop._part("stores", "exact")
+
+
+# entry points -----------------------------------------------------------------------------------------------------
+
+
+class Counted:
+    """A system of another package."""
+
+    def __init__(self, documents, *, first: int = 0, of=()):
+        self.documents, self.first, self.of, self.closed = documents, first, of, 0
+
+    def search(self, query, k):
+        inner = [hit for one in self.of for hit in one.search(query, k)]
+        return inner or [Hit(one.id, 1.0, one.text) for one in self.documents[self.first :][:k]]
+
+    def close(self):
+        self.closed += 1
+
+
+class Waited(Counted):
+    asynchronous = True
+
+    async def search(self, query, k):
+        return super().search(query, k)
+
+    async def close(self):
+        await asyncio.sleep(0)
+        self.closed += 1
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Entry points of a package that is not there; what they make is kept in a list."""
+    made = []
+
+    class Point:
+        def __init__(self, group, name, factory):
+            self.group, self.name, self.factory = group, name, factory
+
+        def load(self):
+            def make(documents, *, first: int = 0, of=()):
+                made.append(self.factory(documents, first=first, of=of))
+                return made[-1]
+
+            return make if self.group == "ragauge.retrievers" else self.factory
+
+    points = [
+        Point("ragauge.retrievers", "counted", Counted),
+        Point("ragauge.retrievers", "waited", Waited),
+        Point("ragauge.embedders", "vowels", Vowels),
+        Point("ragauge.retrievers", "bm25", Counted),
+    ]
+
+    def entry_points(*, group, name=None):
+        return [point for point in points if point.group == group and name in (None, point.name)]
+
+    monkeypatch.setattr(plugins, "entry_points", entry_points)
+    return {"made": made}
+
+
+def test_entry_points_of_installed_packages_are_names_too(workshop, installed):
+    shop = workshop()
+    assert plugins.names("retrievers")[-3:] == ["counted", "waited", "bm25"]
+    assert ids(searched(shop, "counted(first=1)", k=2)) == ["b", "c"]
+    assert ids(searched(shop, "counted(of=bm25)", k=1)) == ["d"], "made of others, where it takes them"
+    assert len(searched(shop, "dense(embedder=vowels)")) == 3
+    with pytest.raises(BadInput, match="no option `last`") as error:
+        searched(shop, "counted(last=1)")
+    assert "first" in error.value.hint
+    with pytest.raises(UnknownName) as unknown:
+        plugins.find("retrievers", "countet")
+    assert "`counted`" in unknown.value.hint
+
+
+def test_a_name_of_our_own_cannot_be_taken_over(installed):
+    from ragauge.systems.bm25 import BM25
+
+    assert plugins.find("retrievers", "bm25") is BM25
+
+
+def test_real_entry_points_are_loaded(monkeypatch):
+    point = importlib.metadata.EntryPoint("echo", "ragauge.systems.dense:Dense", "ragauge.retrievers")
+    found = importlib.metadata.EntryPoints([point])
+    monkeypatch.setattr(plugins, "entry_points", found.select)
+    from ragauge.systems.dense import Dense
+
+    assert plugins.find("retrievers", "echo") is Dense
+    assert plugins.names("embedders") == list(plugins.TABLE["embedders"])
+
+
+@pytest.mark.parametrize(
+    ("family", "name"), [(family, name) for family in plugins.TABLE for name in plugins.TABLE[family]]
+)
+def test_every_name_in_the_table_leads_somewhere(family, name):
+    assert callable(plugins.find(family, name))
+
+
+# async systems ----------------------------------------------------------------------------------------------------
+
+
+def test_what_must_be_awaited_is_built_for_each_use_and_closed_after_it(workshop, installed):
+    made = installed["made"]
+    shop = workshop()
+    for _ in range(2):
+        assert ids(searched(shop, "pipeline(of=hybrid(of=waited+bm25), reranker=mmr)", k=9))
+    assert [one.closed for one in made] == [1, 1]
+
+
+def test_one_that_is_open_stays_open_when_another_is_closed(workshop, installed):
+    made = installed["made"]
+    shop = workshop()
+
+    async def nested():
+        async with shop.opened("waited"):
+            async with shop.opened("waited(first=1)") as inner:
+                assert ids(await inner.search("q", 1)) == ["b"]
+            return [one.closed for one in made]
+
+    assert asyncio.run(nested()) == [0, 1]
+    assert [one.closed for one in made] == [1, 1]
+
+
+def test_what_was_opened_is_closed_when_a_later_part_fails(workshop, installed):
+    shop = workshop()
+    with pytest.raises(RagaugeError):
+        searched(shop, "hybrid(of=waited+nothing)")
+    assert [one.closed for one in installed["made"]] == [1]
+
+
+# the cache --------------------------------------------------------------------------------------------------------
+
+
+def test_documents_are_remembered_and_queries_never(workshop, tmp_path):
+    embedder = Vowels()
+    shop = workshop(cache=tmp_path)
+    system = Spec(
+        "pipeline", {"of": Spec("dense", {"embedder": embedder}), "reranker": Spec("mmr", {"embedder": embedder})}
+    )
+    for _ in range(3):
+        searched(shop, system, query="json list")
+    texts = [document.text for document in DOCUMENTS]
+    assert embedder.asked[0] == texts
+    assert embedder.asked[1:] == [["json list"]] * 6, "twice a query: for the search, and for the reranker"
+    other = Vowels()
+    searched(workshop(cache=tmp_path), Spec("dense", {"embedder": other}), query=texts[0])
+    assert other.asked == [texts, [texts[0]]], (
+        "an object may have changed under the same name: its vectors are not kept"
+    )
+    query_side, document_side = shop._embedders(embedder)
+    assert query_side is embedder
+    assert isinstance(document_side, Cached)
+
+
+def test_without_a_cache_nothing_is_remembered(workshop):
+    embedder = Vowels()
+    shop = workshop()
+    assert shop._embedders(embedder) == (embedder, embedder)
+
+
+def test_the_cache_lies_where_the_environment_says(monkeypatch, tmp_path):
+    monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path / "own"))
+    assert cache_folder() == tmp_path / "own"
+    monkeypatch.delenv("RAGAUGE_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "ragauge"
+
+
+def test_a_description_has_no_password_in_it(workshop):
+    shop = workshop()
+    text = shop.identity('http(url="http://me:secret@localhost:8000/search")')["description"]
+    assert "secret" not in text
+    assert "localhost:8000/search" in text
+
+
+# Requirements
+
+
+def test_parts_of_names_every_plugin_of_a_description():
+    found = set(parts_of("retrievers", "hybrid(of=bm25+dense(store=faiss), weights=0.5+0.5)"))
+    assert found == {
+        *(("retrievers", "hybrid"), ("retrievers", "bm25"), ("retrievers", "dense")),
+        *(("embedders", "wordllama"), ("stores", "faiss")),
+    }
+    assert ("rerankers", "mmr") in set(parts_of("retrievers", "pipeline(of=bm25, rerankers=mmr(embedder=words))"))
+
+
+def test_missing_libraries_are_named_together_before_any_work(monkeypatch, tmp_path):
+    for family, name in (("stores", "faiss"), ("stores", "usearch"), ("retrievers", "bm25"), ("keepers", "duckdb")):
+        extra = plugins.LIBRARIES[family][name][0]
+        monkeypatch.setitem(plugins.LIBRARIES[family], name, (extra, "no_such_module"))
+    absent = str(tmp_path / "absent.fvecs")
+    with pytest.raises(MissingExtra) as caught:
+        ragauge.bench(absent, ["exact", "faiss:kind=flat", "usearch"])
+    assert caught.value.message == "the store `faiss` and the store `usearch` need optional libraries"
+    assert "[faiss,usearch]" in str(caught.value.hint)
+    with pytest.raises(MissingExtra, match="the retriever `bm25` and the store `faiss` need"):
+        ragauge.run(
+            "synthetic:needles(documents=20, queries=2)",
+            {"a": "dense(embedder=words)", "b": "bm25", "c": "dense(embedder=words, store=faiss)"},
+            out=tmp_path / "runs",
+        )
+    assert not (tmp_path / "runs").exists()
+    with pytest.raises(MissingExtra, match="the keeper `duckdb` needs"):
+        ragauge.stress("duckdb", absent)
+
+
+def test_every_plugin_that_needs_a_library_says_which():
+    """A plug-in whose module raises MissingExtra is in the table, with an extra and modules that exist."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    for family, needs in plugins.LIBRARIES.items():
+        for name, (extra, *modules) in needs.items():
+            assert extra in extras, (family, name)
+            assert modules
+    for family, table in plugins.TABLE.items():
+        for name, path in table.items():
+            source = inspect.getsource(importlib.import_module(path.partition(":")[0]))
+            if "raise MissingExtra" in source:
+                assert name in plugins.LIBRARIES[family], (family, name)

@@ -1,0 +1,364 @@
+"""Walkers: their table of links, their draws against exact probabilities, and trajectories by visit."""
+
+from __future__ import annotations
+
+from itertools import product
+from zlib import crc32
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragauge import run
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput
+from ragauge.core.graphs import Graph, Links
+from ragauge.core.randomness import trial
+from ragauge.systems.builder import Workshop
+from ragauge.systems.graph_corpus import Terrain, Ways, drawn, drawn_from, once, points, preference, ranked, spread
+from ragauge.systems.graph_swarm import Swarm
+from ragauge.systems.graph_walkers import GraphFlow
+from small_graphs import QUERY, Points, Said, fits, ground, ids
+
+MANY = 20_000
+"""Draws of a test of frequencies: a probability that is wrong by 0.02 is found out."""
+
+
+# the table of links -----------------------------------------------------------------------------------------------
+
+
+@given(
+    st.integers(1, 8).flatmap(
+        lambda n: st.tuples(
+            st.just(n),
+            st.lists(
+                st.tuples(st.integers(0, n - 1), st.integers(0, n - 1), st.sampled_from([0.5, 1.0, 2.0, 3.0])),
+                max_size=20,
+            ),
+            st.integers(1, 5),
+        )
+    )
+)
+def test_the_table_has_the_heaviest_links_of_every_node(case):
+    n, links, most = case
+    columns = (np.array([link[i] for link in links], kind) for i, kind in enumerate((np.int64, np.int64, float)))
+    graph = Graph.of([str(i) for i in range(n)], {"some": Links(*columns)})
+    weights = {}
+    for one, other, weight in links:
+        if one != other:
+            pair = (min(one, other), max(one, other))
+            weights[pair] = max(weight, weights.get(pair, 0.0))
+    numbers = {pair: number for number, pair in enumerate(sorted(weights))}
+    ways = Ways.of(graph, most)
+    assert ways.links == len(weights)
+    for node in range(n):
+        every = (
+            (-weight, crc32(str(sum(pair) - node).encode()), pair) for pair, weight in weights.items() if node in pair
+        )
+        mine = sorted(every)[:most]
+        some = ways.weights[node] > 0
+        assert ways.ends[node][some].tolist() == [sum(pair) - node for *_, pair in mine]
+        assert ways.numbers[node][some].tolist() == [numbers[pair] for *_, pair in mine]
+        heaviest = max(weights.values(), default=1.0)
+        np.testing.assert_allclose(ways.weights[node][some], [-weight / heaviest for weight, *_ in mine])
+
+
+def test_the_links_among_some_nodes_are_those_of_the_subgraph():
+    rng = np.random.default_rng(4)
+    pairs = np.unique(np.sort(rng.integers(0, 30, (90, 2)), axis=1), axis=0)
+    graph = Graph.of(
+        [str(i) for i in range(30)], {"some": Links(pairs[:, 0], pairs[:, 1], rng.integers(1, 9, len(pairs)) / 8)}
+    )
+    rows = rng.permutation(30)[:12]
+    part = Ways.of(graph, 64).within(rows)
+    expected = graph.to_networkx().subgraph([str(row) for row in rows])
+    heaviest = graph.weights.max()
+    seen = {}
+    for node, place in zip(*np.nonzero(part.weights), strict=True):
+        pair = (str(rows[node]), str(rows[part.ends[node, place]]))
+        assert part.weights[node, place] == expected.edges[pair]["weight"] / heaviest
+        seen.setdefault(int(part.numbers[node, place]), set()).add(frozenset(pair))
+    assert {one for found in seen.values() for one in found} == {frozenset(pair) for pair in expected.edges}
+    assert sorted(seen) == list(range(part.links)) == list(range(expected.number_of_edges()))
+    assert all(len(found) == 1 for found in seen.values())
+
+
+# draws ------------------------------------------------------------------------------------------------------------
+
+
+def test_draws_are_in_proportion_to_what_stands_there():
+    rng = np.random.default_rng(0)
+    rows = np.array([[3.0, 0.0, 1.0, 6.0], [0.0, 1e-9, 3e-9, 0.0]])
+    places, some = drawn(np.repeat(rows, MANY, axis=0), rng.random(2 * MANY))
+    assert some.all()
+    first, second = (np.bincount(half, minlength=4) for half in (places[:MANY], places[MANY:]))
+    assert first[1] == 0
+    assert fits(first[[0, 2, 3]], [0.3, 0.1, 0.6]) > 0.001
+    assert second[[0, 3]].tolist() == [0, 0]
+    assert fits(second[[1, 2]], [0.25, 0.75]) > 0.001
+    shared = np.bincount(drawn_from(np.array([7, 2, 5]), np.array([1.0, 0.0, 3.0]), rng.random(MANY)), minlength=8)
+    assert shared.sum() == shared[7] + shared[5]
+    assert fits(shared[[7, 5]], [0.25, 0.75]) > 0.001
+
+
+@pytest.mark.parametrize("chance", [0.0, np.nextafter(1.0, 0.0)])
+def test_the_ends_of_chance_never_draw_what_is_worth_nothing(chance):
+    worth = np.array([[0.0, 0.1, 0.2, 0.0], [0.0, 0.0, 0.0, 0.0]])
+    places, some = drawn(worth, np.full(2, chance))
+    assert places[0] in (1, 2)
+    assert some.tolist() == [True, False]
+    assert drawn_from(np.array([4, 5, 6]), np.array([0.0, 0.7, 0.0]), np.array([chance])).tolist() == [5]
+
+
+def test_a_path_counts_each_node_once():
+    rows, paths = once(np.array([[3, 1, 3, 1], [2, -1, -1, -1], [0, 0, 5, -1]]))
+    assert list(zip(rows.tolist(), paths.tolist(), strict=True)) == [(1, 0), (3, 0), (2, 1), (0, 2), (5, 2)]
+
+
+def test_a_spread_is_from_nothing_to_one():
+    assert spread(np.array([2.0, 4.0, 3.0])).tolist() == [0, 1, 0.5]
+    assert spread(np.array([2.0, 2.0])).tolist() == [0, 0]
+
+
+# the ranking ------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_visited_comes_first_then_likeness_and_every_score_is_lower_than_the_one_before():
+    terrain = ground([0.9, 0.5, 0.7, 0.2, 0.7])
+    likeness = terrain.likeness(QUERY)
+    visited = np.array([1, 2, 3])
+    scores = points(np.array([0.25, 0.25, 0.5]), likeness[visited], np.ones(3))
+    found = ranked(terrain, 9, likeness, visited, scores)
+    assert ids(found) == ["d", "c", "b", "a", "e"]
+    reached = [hit.score for hit in found]
+    assert all(np.isfinite(reached))
+    assert reached == sorted(set(reached), reverse=True)
+    assert ids(ranked(terrain, 2, likeness, visited, scores)) == ["d", "c"]
+    assert ranked(terrain, 0, likeness, np.array([1]), np.array([0.5])) == []
+
+
+def test_of_equal_documents_the_earlier_comes_first():
+    terrain = ground([0.5, 0.5, 0.5, 0.5])
+    likeness = terrain.likeness(QUERY)
+    assert ids(ranked(terrain, 4, likeness, np.array([2, 3]), np.array([0.5, 0.5]))) == ["c", "d", "a", "b"]
+
+
+# trajectories -----------------------------------------------------------------------------------------------------
+
+
+def counts(found, names, walks):
+    return [round((hit.score - 1e-6 * hit_likeness(hit)) * walks) for name in names for hit in found if hit.id == name]
+
+
+def hit_likeness(hit):
+    return float(hit.text.split()[0])
+
+
+def test_a_trajectory_begins_in_proportion_to_the_exponential_of_likeness():
+    terrain = ground([0.6, 0.5, 0.4, 0.3])
+    found = GraphFlow(terrain, seeds=3, trajectories=MANY, temperature=0.2).search(QUERY, 3)
+    weights = np.exp(np.array([0.6, 0.5, 0.4]) / 0.2)
+    assert ids(found) == ["a", "b", "c"]
+    assert fits(counts(found, "abc", MANY), weights / weights.sum()) > 0.001
+
+
+def test_a_step_is_in_proportion_to_weight_and_the_exponential_of_likeness():
+    terrain = ground([0.8, 0.5, 0.4, 0.1], (0, 1, 1.0), (0, 2, 3.0), (0, 3, 2.0))
+    found = GraphFlow(terrain, seeds=1, trajectories=MANY, steps=1, temperature=0.3).search(QUERY, 4)
+    weights = np.array([1.0, 3.0, 2.0]) * np.exp(np.array([0.5, 0.4, 0.1]) / 0.3)
+    assert counts(found, "a", MANY) == [MANY]
+    assert fits(counts(found, "bcd", MANY), weights / weights.sum()) > 0.001
+
+
+def test_the_share_that_visits_a_node_is_that_of_all_possible_trajectories():
+    likeness = [0.8, 0.5, 0.4, 0.1, 0.6]
+    links = [(0, 1, 1.0), (1, 2, 2.0), (0, 2, 0.5), (2, 3, 1.0), (3, 4, 3.0)]
+    steps, walks = 4, 4000
+    weight = np.zeros((5, 5))
+    for one, other, heavy in links:
+        weight[one, other] = weight[other, one] = heavy
+    odds = weight * np.exp(np.array(likeness) / 0.5)
+    odds /= odds.sum(axis=1, keepdims=True)
+    exact = np.zeros(5)
+    for path in product(range(5), repeat=steps):
+        whole = (0, *path)
+        chance = np.prod([odds[one, other] for one, other in zip(whole, path, strict=False)])
+        exact[list(set(whole))] += chance
+    walker = GraphFlow(ground(likeness, *links), seeds=1, trajectories=walks, steps=steps, temperature=0.5)
+    found = {hit.id: hit.score for hit in walker.search(QUERY, 5)}
+    shares = np.array([found[name] for name in "abcde"])
+    assert exact[0] == pytest.approx(1)
+    # Five standard errors of a share.
+    assert np.all(np.abs(shares - exact) < 5 * np.sqrt(exact * np.abs(1 - exact) / walks) + 1e-5)
+
+
+def test_a_trajectory_stops_before_a_move_with_the_probability_that_it_is_told():
+    terrain = ground([0.8, 0.5], (0, 1, 1.0))
+    assert ids(GraphFlow(terrain, seeds=1, stop=1.0).search(QUERY, 2)) == ["a", "b"]
+    assert GraphFlow(terrain, seeds=1, stop=1.0).search(QUERY, 2)[1].score < 0
+    found = GraphFlow(terrain, seeds=1, trajectories=MANY, steps=3, stop=0.3).search(QUERY, 2)
+    stayed = MANY - counts(found, "b", MANY)[0]
+    assert fits([stayed, MANY - stayed], [0.3, 0.7]) > 0.001
+
+
+@pytest.mark.parametrize("make", [GraphFlow, Swarm])
+def test_a_walk_never_leaves_its_component(make):
+    # Two squares with a seed in the first only; half of that is less like the query than all of the second.
+    square = [(0, 1, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 0, 1.0)]
+    other = [(one + 4, two + 4, weight) for one, two, weight in square]
+    terrain = ground([0.9, 0.8, 0.6, 0.62, 0.7, 0.68, 0.66, 0.64], *square, *other)
+    found = make(terrain, seeds=2).search(QUERY, 8)
+    assert set(ids(found)[:4]) == {"a", "b", "c", "d"}
+    assert ids(found)[4:] == ["e", "f", "g", "h"]
+    assert all(hit.score < 0 for hit in found[4:])
+
+
+@pytest.mark.parametrize("make", [GraphFlow, Swarm])
+def test_the_same_trial_is_the_same_ranking_and_another_is_another(make):
+    rng = np.random.default_rng(1)
+    terrain = ground(rng.uniform(0.2, 0.9, 26), *((one, other, 1.0) for one, other in rng.integers(0, 26, (60, 2))))
+
+    def ranking(number, seed=0):
+        with trial(number):
+            return make(terrain, seed=seed).search(QUERY, 26)
+
+    assert ranking(1) == ranking(1)
+    assert len({tuple(ids(ranking(number))) for number in range(4)}) > 1
+    assert ids(ranking(0, seed=7)) != ids(ranking(0))
+    assert {*ids(ranking(1))} == {*ids(ranking(2))} == set("abcdefghijklmnopqrstuvwxyz")
+
+
+@pytest.mark.parametrize("make", [GraphFlow, Swarm])
+def test_the_order_of_the_documents_does_not_matter(make):
+    rng = np.random.default_rng(3)
+    likeness = rng.permutation(np.linspace(0.2, 0.9, 12))
+    pairs, weights = rng.integers(0, 12, (20, 2)).tolist(), (rng.random(20) + 0.1).tolist()
+    links = [(one, other, weight) for (one, other), weight in zip(pairs, weights, strict=True)]
+    order = rng.permutation(12)
+    place = np.argsort(order)
+    moved = ground(likeness[order], *((int(place[one]), int(place[other]), weight) for one, other, weight in links))
+    plain = ground(likeness, *links)
+    values = []
+    for terrain, key in ((plain, list("abcdefghijkl")), (moved, ["abcdefghijkl"[i] for i in place])):
+        walker = make(terrain, seeds=3)
+        rows = []
+        for number in range(150):
+            with trial(number):
+                found = {hit.id: hit.score for hit in walker.search(QUERY, 12)}
+            rows.append([max(found[name], 0.0) for name in key])
+        values.append(np.array(rows))
+    one, other = values
+    error = np.sqrt(one.var(axis=0) / 150 + other.var(axis=0) / 150)
+    assert np.all(np.abs(one.mean(axis=0) - other.mean(axis=0)) < 4.5 * error + 1e-6)
+    assert one.mean(axis=0).max() > 0.5
+
+
+@pytest.mark.parametrize("make", [GraphFlow, Swarm])
+def test_small_and_empty_grounds_do_no_harm(make):
+    assert make(Terrain([], Points(), [Said()])).search(QUERY, 5) == []
+    assert ids(make(ground([0.5])).search(QUERY, 5)) == ["a"]
+    assert ids(make(ground([0.1, 0.9, 0.5])).search(QUERY, 2)) == ["b", "c"]
+    assert ids(make(ground([0.1, 0.9, 0.5], (0, 1, 1.0))).search(QUERY, 9))[0] == "b"
+    assert make(ground([0.1, 0.9])).search("0 0", 5) == []
+    assert make(ground([0.1, 0.9])).search(QUERY, 0) == []
+    negative = make(ground([-0.9, -0.5, -0.7], (0, 1, 1.0), (1, 2, 1.0))).search(QUERY, 3)
+    assert set(ids(negative)) == {"a", "b", "c"}
+    assert all(np.isfinite(hit.score) for hit in negative)
+
+
+@given(st.data())
+def test_any_ground_gives_every_document_once_and_scores_that_fall(data):
+    n = data.draw(st.integers(1, 9))
+    likeness = data.draw(st.lists(st.floats(-1, 1), min_size=n, max_size=n).filter(any))
+    node, weight = st.integers(0, n - 1), st.floats(1e-6, 1e6)
+    terrain = ground(likeness, *data.draw(st.lists(st.tuples(node, node, weight), max_size=15)))
+    k = data.draw(st.integers(1, 12))
+    extremes = {"temperature": 0.01}, {"alpha": 10.0, "beta": 10.0, "deposit": 1000.0}, {"leap": 1.0}, {"decay": 1.0}
+    for make, options in zip((GraphFlow, Swarm, Swarm, Swarm), extremes, strict=True):
+        found = make(terrain, seeds=3, **options).search(QUERY, k)
+        scores = [hit.score for hit in found]
+        assert len(set(ids(found))) == len(found) == (min(k, n) if terrain.likeness(QUERY).any() else 0)
+        assert np.isfinite(scores).all()
+        assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize("make", [GraphFlow, Swarm])
+def test_a_prior_prefers_what_has_more_of_it(make):
+    # Two neighbours that are alike in all but a number; a third has none, which counts as the least.
+    held = [{}, {"cited": 10}, {"cited": 30}, {}]
+    terrain = ground([0.9, 0.5, 0.5, 0.5], (0, 1, 1.0), (0, 2, 1.0), (0, 3, 1.0), metadata=held)
+    np.testing.assert_allclose(preference(terrain, "cited", 2.0), np.exp([-2, -2, 0, -2]))
+    assert preference(terrain, "", 2.0).tolist() == [1, 1, 1, 1]
+    walker = make(terrain, seeds=1, prior="cited", prior_weight=10.0)
+    assert ids(walker.search(QUERY, 4))[0] == "c"
+    with pytest.raises(BadInput, match="`stars`"):
+        make(terrain, prior="stars")
+
+
+def test_a_prior_multiplies_the_odds_of_a_step_and_the_score():
+    held = [{"cited": 0}, {"cited": 0}, {"cited": 4}]
+    terrain = ground([0.9, 0.5, 0.5], (0, 1, 1.0), (0, 2, 1.0), metadata=held)
+    found = GraphFlow(
+        terrain, seeds=1, trajectories=MANY, steps=1, prior="cited", prior_weight=float(np.log(4))
+    ).search(QUERY, 3)
+    # One of the two is drawn four times as often, and each of its visits counts four times: 4/4 here, 1/4 there.
+    fourth, full = counts(found, "bc", MANY)
+    assert 4 * fourth + full == pytest.approx(MANY, abs=4)
+    assert fits([4 * fourth, full], [0.2, 0.8]) > 0.001
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"seeds": 0},
+        {"trajectories": 0},
+        {"steps": 1.5},
+        {"temperature": 0.0},
+        {"temperature": float("nan")},
+        {"stop": 1.5},
+        {"prior_weight": -1.0},
+        {"prior_weight": 21.0},
+        {"seed": -1},
+        {"most_links": 0},
+    ],
+)
+def test_options_that_say_nothing_are_refused(options):
+    with pytest.raises(BadInput, match=f"graphflow: {next(iter(options))}"):
+        GraphFlow(ground([0.5]), **options)
+
+
+def test_walkers_have_the_same_budget_where_nothing_is_said():
+    terrain = ground([0.5, 0.4], (0, 1, 1.0))
+    flow, swarm = GraphFlow(terrain).evidence(QUERY, 5), Swarm(terrain).evidence(QUERY, 5)
+    assert flow["steps"] == swarm["steps"] == 200 * 4 == 20 * 10 * 4
+    for shared in ("embedder", "graph", "seeds", "length", "most_links", "prior", "seed"):
+        assert flow[shared] == swarm[shared]
+    assert flow["graph"]["nodes"] == 2
+    assert flow["embedder"] == "points"
+
+
+def test_threads_give_the_same_rankings_as_one():
+    systems = {
+        "flow": "graphflow(graph=knn(neighbours=5))",
+        "swarm": "swarm(graph=knn(neighbours=5), leap=0.1, router=true)",
+        "again": "pipeline(of=dense, reranker=swarm(graph=knn(neighbours=5)))",
+    }
+    found = [
+        run("synthetic:multihop(documents=80, queries=12)", systems, workers=workers, repeats=2, warmup=0, k=20)
+        for workers in (1, 4)
+    ]
+    for name in systems:
+        alone, together = (result.runs[name] for result in found)
+        assert len(alone.trials()) == 2
+        for one, other in zip(alone.trials(), together.trials(), strict=True):
+            assert one.nested == other.nested
+            assert len(one.nested) == 12
+        assert alone.differing()
+
+
+def test_an_unknown_option_of_a_description_is_refused_with_those_that_there_are():
+    documents = [Document("a", "one"), Document("b", "two")]
+    with pytest.raises(BadInput) as refused:
+        Workshop(documents).check("graphflow(agents=5)")
+    assert "trajectories" in (refused.value.hint or "")

@@ -1,0 +1,222 @@
+"""Personalised PageRank: against networkx and rustworkx on random graphs, and by hand."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+import rustworkx as rx
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ragauge
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput
+from ragauge.core.graphs import Links
+from ragauge.core.stages import Stopwatch
+from ragauge.systems.graph_corpus import Terrain
+from ragauge.systems.graph_walkers import PageRank
+
+
+class Points:
+    """Texts that are numbers: documents are unit vectors of their own, a query says its cosine to each, or nearly."""
+
+    name = "points"
+
+    def __init__(self, size):
+        self.size = size
+
+    def embed(self, texts):
+        return np.array([self._vector(text) for text in texts], np.float32)
+
+    def _vector(self, text):
+        numbers = [float(word) for word in text.split()]
+        return np.eye(self.size)[int(numbers[0])] if len(numbers) == 1 else np.array(numbers)
+
+
+class Given:
+    name = "given"
+
+    def __init__(self, rows):
+        self._rows = rows
+
+    def link(self, documents, vectors):
+        ones, others, weights = zip(*self._rows, strict=True) if self._rows else ((), (), ())
+        return Links(np.array(ones, np.int64), np.array(others, np.int64), np.array(weights, float))
+
+
+def terrain(size, rows) -> Terrain:
+    documents = [Document(f"d{number}", str(number), metadata={"n": number}) for number in range(size)]
+    return Terrain(documents, Points(size), [Given(rows)])
+
+
+def starts(likeness, seeds, temperature):
+    """The probability of each seed, worked one by one."""
+    chosen = sorted(range(len(likeness)), key=lambda row: (-likeness[row], row))[:seeds]
+    weights = {row: float(np.exp(likeness[row] / temperature)) for row in chosen}
+    return {row: weight / sum(weights.values()) for row, weight in weights.items()}
+
+
+SIZE = 9
+node = st.integers(0, SIZE - 1)
+edges = st.lists(st.tuples(node, node, st.integers(1, 16).map(lambda n: n / 8)), max_size=24)
+queries = st.lists(st.integers(-4, 9), min_size=SIZE, max_size=SIZE).filter(any)
+
+
+@given(edges, queries, st.integers(1, SIZE), st.sampled_from([0.0, 0.5, 0.85, 0.95]), st.sampled_from([0.05, 0.5]))
+def test_shares_are_those_of_networkx_and_rustworkx(rows, query, seeds, damping, temperature):
+    """Isolated nodes come often: links are few."""
+    ground = terrain(SIZE, rows)
+    text = " ".join(map(str, query))
+    likeness = ground.likeness(text)
+    ranker = PageRank(ground, seeds=seeds, damping=damping, temperature=temperature, tolerance=1e-10, rounds=2000)
+    hits = ranker.search(text, SIZE)
+    personal = starts(likeness, seeds, temperature)
+    exact = nx.pagerank(
+        ground.graph.to_networkx(),
+        alpha=damping,
+        personalization={f"d{row}": share for row, share in personal.items()},
+        tol=1e-12,
+        max_iter=5000,
+    )
+    total = sum(hit.score for hit in hits)
+    assert {hit.id: pytest.approx(hit.score / total, abs=1e-6) for hit in hits} == exact
+    other = rx.pagerank(
+        ground.graph.to_rustworkx().to_directed(),
+        alpha=damping,
+        weight_fn=float,
+        personalization=personal,
+        tol=1e-12,
+        max_iter=5000,
+    )
+    assert {hit.id: pytest.approx(hit.score / total, abs=1e-6) for hit in hits} == {
+        f"d{row}": share for row, share in other.items()
+    }
+
+
+def test_a_larger_random_graph_agrees_with_networkx():
+    rng = np.random.default_rng(3)
+    size = 400
+    rows = list(zip(rng.integers(0, size, 700), rng.integers(0, size, 700), rng.random(700) + 0.01, strict=True))
+    ground = terrain(size, rows)
+    assert (ground.graph.degrees == 0).any()
+    text = " ".join(map(str, rng.normal(size=size)))
+    personal = starts(ground.likeness(text), 10, 0.05)
+    exact = nx.pagerank(
+        ground.graph.to_networkx(), personalization={f"d{row}": share for row, share in personal.items()}, tol=1e-12
+    )
+    hits = PageRank(ground, damping=0.85, temperature=0.05).search(text, size)
+    total = sum(hit.score for hit in hits)
+    assert len(hits) == size
+    np.testing.assert_allclose([hit.score / total for hit in hits], [exact[hit.id] for hit in hits], atol=1e-6)
+
+
+def test_two_linked_documents_share_as_worked_by_hand():
+    """From d0 alone: x0 = 0.5 · x1 + 0.5 and x1 = 0.5 · x0, so that 2/3 is at the seed and 1/3 at the other."""
+    found = PageRank(terrain(3, [(0, 1, 1.0)]), seeds=1, damping=0.5).search("1 0.5 0.2", 3)
+    assert [hit.id for hit in found] == ["d0", "d1", "d2"]
+    np.testing.assert_allclose([hit.score for hit in found], [1.0, 0.5, 0.0], atol=1e-7)
+    assert (found[1].text, found[1].metadata) == ("1", {"n": 1})
+
+
+def test_blend_adds_the_cosine_as_it_is_written():
+    ground = terrain(3, [(0, 1, 1.0)])
+    found = PageRank(ground, seeds=1, damping=0.5, blend=0.25).search("1 -0.5 0.2", 3)
+    scores = {hit.id: hit.score for hit in found}
+    assert scores == {
+        "d0": pytest.approx(1.0),
+        "d1": pytest.approx(0.75 * 0.5),
+        "d2": pytest.approx(0.25 * 0.2),
+    }
+    only = PageRank(ground, blend=1.0).search("1 0.5 0.2", 3)
+    np.testing.assert_allclose([hit.score for hit in only], [1.0, 0.5, 0.2], atol=1e-6)
+
+
+def test_documents_at_the_same_place_are_ordered_by_likeness_then_as_they_stand():
+    """d1 to d4 hang on the seed alike; d5 and d6 are reached by nothing."""
+    rows = [(0, leaf, 0.1) for leaf in (1, 2, 3, 4)]
+    found = PageRank(terrain(7, rows), seeds=1).search("9 1 2 2 1 3 4", 10)
+    assert [hit.id for hit in found] == ["d0", "d2", "d3", "d1", "d4", "d6", "d5"]
+    assert len({hit.score for hit in found[1:5]}) == 1
+
+
+def test_fewer_are_given_where_fewer_are_wanted():
+    ground = terrain(4, [(0, 1, 1.0)])
+    assert [hit.id for hit in PageRank(ground, seeds=1).search("9 1 2 3", 2)] == ["d0", "d1"]
+    assert PageRank(ground).search("9 1 2 3", 0) == []
+
+
+def test_a_query_without_a_direction_finds_nothing():
+    ground = terrain(3, [(0, 1, 1.0)])
+    assert PageRank(ground).search("0 0 0", 3) == []
+    assert PageRank(ground).evidence("0 0 0", 3)["rounds_needed"] == 0
+
+
+def test_an_empty_corpus_gives_nothing_and_a_lone_document_itself():
+    empty = Terrain([], Points(3), [Given([])])
+    assert PageRank(empty).search("1 0 0", 3) == []
+    assert PageRank(empty).evidence("1 0 0", 3)["graph"]["nodes"] == 0
+    ground = Terrain([Document("only", "1 0")], Points(2), [Given([])])
+    assert [(hit.id, hit.score) for hit in PageRank(ground).search("3 4", 5)] == [("only", 1.0)]
+
+
+def test_evidence_tells_the_graph_the_parameters_and_the_rounds():
+    ground = terrain(3, [(0, 1, 1.0)])
+    told = PageRank(ground, seeds=1, damping=0.5, tolerance=1e-3).evidence("1 0.5 0.2", 3)
+    # The change halves each round, from 1 on: 2 ** -10 is the first below a thousandth.
+    assert told["rounds_needed"] == 11
+    assert told["graph"] == ground.graph.about()
+    assert (told["embedder"], told["seeds"], told["damping"], told["blend"]) == ("points", 1, 0.5, 0.0)
+    assert PageRank(ground, seeds=1, damping=0.5, rounds=2).evidence("1 0.5 0.2", 3)["rounds_needed"] == 2
+
+
+def test_the_walk_is_a_stage_of_its_own():
+    ranker = PageRank(terrain(3, [(0, 1, 1.0)]))
+    with Stopwatch() as watch:
+        ranker.search("1 0.5 0.2", 3)
+    assert list(watch.nanoseconds) == ["embed", "retrieve", "walk"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("damping", 1.0, "damping is 1.0, not a number from 0 to below 1"),
+        ("damping", -0.1, "damping is -0.1"),
+        ("temperature", 0.0, "temperature is 0.0, not a number above 0"),
+        ("blend", 1.5, "blend is 1.5, not a number from 0 to 1"),
+        ("tolerance", 0.0, "tolerance is 0.0, not a number between 0 and 1"),
+        ("damping", float("nan"), "damping is nan"),
+        ("seeds", 0, "seeds is 0; it must be at least 1"),
+        ("rounds", 0, "rounds is 0; it must be at least 1"),
+        ("seeds", 2.5, "seeds must be a whole number"),
+    ],
+)
+def test_options_out_of_bounds_are_refused(option, value, message):
+    with pytest.raises(BadInput, match=message):
+        PageRank(terrain(2, []), **{option: value})
+
+
+def test_it_runs_from_a_description_and_every_trial_is_the_same():
+    described = "pagerank(embedder=words, graph=knn(neighbours=5)+entities, seeds=5)"
+    run = ragauge.run("synthetic:multihop(documents=60, queries=10)", {"pr": described}, repeats=2).runs["pr"]
+    told = run.manifest["evidence"]
+    assert told["graph"]["nodes"] == 60
+    assert set(told["graph"]["kinds"]) == {"knn(neighbours=5)", "entities"}
+    assert told["rounds_needed"] > 1
+    assert run.table["query"].n_unique() == 10
+    assert run.repeats.drop("repeat").sort("query", "rank").equals(run.table.sort("query", "rank"))
+
+
+def test_ids_that_no_document_has_are_told_in_the_manifest():
+    documents = [Document("a", "one", metadata={"links": ["b", "gone"]}), Document("b", "two")]
+    dataset = ragauge.Dataset("mine", documents, {"q": "one"}, ragauge.Judgments({"q": {"b": 1}}))
+    run = ragauge.run(dataset, {"pr": "pagerank(embedder=words, graph=links)"}).runs["pr"]
+    assert run.manifest["evidence"]["graph"]["skipped"] == {"links": {"unknown ids": 1}}
+    assert run.table["doc"].to_list() == ["a", "b"]
+
+
+def test_a_coarse_tolerance_ends_early_and_still_finds():
+    ground = terrain(3, [(0, 1, 1.0), (1, 2, 1.0)])
+    found = PageRank(ground, tolerance=0.5, temperature=1.0).search("1 0.5 0.2", 3)
+    assert [hit.id for hit in found] == ["d1", "d0", "d2"]
+    assert all(hit.score > 0 for hit in found)

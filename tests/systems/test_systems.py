@@ -1,0 +1,548 @@
+"""Systems that are built here: BM25 against its formula, vector search against NumPy, and what is made of others."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import threading
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragauge.core.documents import Document, Hit
+from ragauge.core.errors import BadInput, RagaugeError
+from ragauge.core.protocols import Retriever, is_async
+from ragauge.core.stages import Stopwatch, stage
+from ragauge.fusion.query_fusion import fuse_query
+from ragauge.stores.reference import Exact
+from ragauge.systems.bm25 import best
+from ragauge.systems.dense import Dense
+from ragauge.systems.pipelines import Filtered, Hybrid, Pipeline
+
+WORDS = ["apple", "banana", "cherry", "grape", "lemon", "mango", "olive", "peach"]
+
+
+def documents(*texts: str) -> list[Document]:
+    return [Document(f"d{i}", text) for i, text in enumerate(texts)]
+
+
+def bm25(docs, **options):
+    pytest.importorskip("bm25s")
+    pytest.importorskip("Stemmer")
+    from ragauge.systems.bm25 import BM25
+
+    return BM25(docs, **options)
+
+
+def ids(hits) -> list[str]:
+    return [hit.id for hit in hits]
+
+
+class Hashing:
+    """Counts of words by their letters: few dimensions, no library, the same everywhere."""
+
+    name = "hashing"
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    def embed(self, texts):
+        self.asked.append(list(texts))
+        vectors = np.zeros((len(texts), 16), np.float32)
+        for row, text in enumerate(texts):
+            for word in text.split():
+                vectors[row, sum(word.encode()) % 16] += 1
+        return vectors
+
+
+class Fixed:
+    """A retriever that always finds the same; async where it is told to wait."""
+
+    def __init__(self, hits, *, asynchronous: bool = False) -> None:
+        self.hits = hits
+        self.asynchronous = asynchronous
+        self.depths: list[int] = []
+
+    def search(self, query, k):
+        self.depths.append(k)
+        return self._later(k) if self.asynchronous else self.hits[:k]
+
+    async def _later(self, k):
+        with stage("retrieve"):
+            await asyncio.sleep(0)
+        return self.hits[:k]
+
+
+class Broken:
+    def search(self, query, k):
+        raise RuntimeError("the index is gone")
+
+
+class BrokenLater:
+    async def search(self, query, k):
+        raise RuntimeError("the server is gone")
+
+
+# BM25 -------------------------------------------------------------------------------------------------------------
+
+
+def lucene(texts: list[str], query: str, k1: float, b: float) -> list[float]:
+    """Lucene's BM25 as written down, ln(1 + (N - n + 0.5) / (n + 0.5)) * tf / (tf + norm), in double precision."""
+    split = [text.split() for text in texts]
+    mean = sum(map(len, split)) / len(split)
+    scores = []
+    for words in split:
+        counts, score = Counter(words), 0.0
+        for word in query.split():
+            having = sum(word in other for other in split)
+            if counts[word]:
+                idf = math.log(1 + (len(split) - having + 0.5) / (having + 0.5))
+                score += idf * counts[word] / (counts[word] + k1 * (1 - b + b * len(words) / mean))
+        scores.append(score)
+    return scores
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(" ".join), min_size=1, max_size=8),
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join),
+    st.sampled_from([(0.9, 0.4), (1.2, 0.75), (2.0, 0.0), (0.5, 1.0)]),
+)
+def test_bm25_is_lucenes_formula(texts, query, parameters):
+    k1, b = parameters
+    found = bm25([Document(str(i), text) for i, text in enumerate(texts)], k1=k1, b=b).search(query, len(texts))
+    expected = lucene(texts, query, k1, b)
+    assert {hit.id for hit in found} == {str(i) for i, score in enumerate(expected) if score > 0}
+    for hit in found:
+        assert hit.score == pytest.approx(expected[int(hit.id)], rel=1e-5)
+    assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+
+
+def test_a_word_that_is_asked_twice_counts_twice():
+    system = bm25(documents("apple lemon", "lemon", "mango"))
+    (once,), (twice,) = system.search("apple", 1), system.search("apple apple", 1)
+    assert twice.score == pytest.approx(2 * once.score)
+
+
+def test_equal_scores_stand_in_the_order_of_the_documents_also_at_the_cut():
+    system = bm25(documents("apple", "mango", "apple", "apple", "lemon", "apple"))
+    assert ids(system.search("apple", 10)) == ["d0", "d2", "d3", "d5"]
+    assert ids(system.search("apple", 2)) == ["d0", "d2"]
+
+
+@given(st.lists(st.integers(0, 4), max_size=12), st.integers(0, 14))
+def test_best_is_a_stable_sort_cut_off(scores, k):
+    expected = sorted(range(len(scores)), key=lambda i: -scores[i])[:k]
+    assert best(np.array(scores, np.float32), k).tolist() == expected
+
+
+@pytest.mark.parametrize("query", ["", "   ", "?!", "the of and", "zebra", "zebra unicorn"])
+def test_a_query_without_known_words_finds_nothing(query):
+    assert bm25(documents("apple lemon", "the mango")).search(query, 5) == []
+
+
+@pytest.mark.parametrize("docs", [[], documents(""), documents("", "the of", "?!")])
+def test_a_corpus_without_words_can_be_searched_and_has_nothing(docs):
+    system = bm25(docs)
+    assert system.search("apple", 5) == []
+    assert system.search("nothing", 5) == []
+
+
+def test_words_are_stemmed_and_case_does_not_matter():
+    system = bm25(documents("Running quickly", "a run", "runs", "lemon"))
+    assert ids(system.search("RUNNING", 5)) == ["d1", "d2", "d0"], "the short ones first"
+    french = bm25(documents("les chats dorment", "the dogs"), language="french")
+    assert ids(french.search("chat", 5)) == ["d0"]
+    assert ids(french.search("the", 5)) == ["d1"], "no English stop words there"
+
+
+def test_single_letters_and_digits_are_words():
+    system = bm25(documents("the C language", "python 3", "java"))
+    assert ids(system.search("c", 5)) == ["d0"]
+    assert ids(system.search("3", 5)) == ["d1"]
+
+
+def test_titles_are_searched_and_not_counted_twice():
+    titled = [Document("a", "about files", "pathlib"), Document("b", "pathlib about files", "pathlib")]
+    one, other = bm25(titled).search("pathlib", 5)
+    assert (one.id, one.score) == ("a", other.score)
+    assert one.text == "about files"
+
+
+@pytest.mark.parametrize("method", ["lucene", "robertson", "atire", "bm25l", "bm25+"])
+def test_documents_without_any_word_of_the_query_are_not_found_by_any_method(method):
+    system = bm25(documents("apple lemon", "lemon", "mango", "olive", "peach"), method=method)
+    assert ids(system.search("apple lemon", 10)) == ["d0", "d1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"method": "tf"}, "no method `tf`"),
+        ({"language": "elvish"}, "stemmer"),
+        ({"k1": -1}, "k1"),
+        ({"b": 2}, "b = 2"),
+    ],
+)
+def test_options_that_bm25_does_not_have_are_refused(options, word):
+    with pytest.raises(BadInput) as error:
+        bm25(documents("apple"), **options)
+    assert word in error.value.message
+    assert error.value.hint
+
+
+def test_many_threads_get_what_one_gets():
+    texts = [" ".join(f"{word}{n}ing" for word in WORDS) for n in range(50)]
+    queries = [f"{WORDS[n % 8]}{n}ing {WORDS[n % 5]}{n + 1}ed" for n in range(40)]
+    alone = [bm25(documents(*texts)).search(query, 5) for query in queries]
+    shared, found = bm25(documents(*texts)), {}
+
+    def ask(at):
+        found[at] = [shared.search(query, 5) for query in queries]
+
+    threads = [threading.Thread(target=ask, args=(at,)) for at in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(found[at] == alone for at in range(4))
+
+
+# vector search ----------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join), min_size=1, max_size=9),
+    st.sampled_from(WORDS),
+    st.integers(1, 12),
+)
+def test_dense_search_is_the_cosine_of_numpy(texts, query, k):
+    docs = documents(*texts)
+    hits = Dense(docs, Hashing(), Exact()).search(query, k)
+    vectors = Hashing().embed([*texts, query]).astype(np.float64)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = vectors[:-1] @ vectors[-1]
+    assert len(hits) == min(k, len(texts))
+    for hit in hits:
+        assert hit.score == pytest.approx(cosines[int(hit.id[1:])], abs=1e-6)
+        assert hit.text == texts[int(hit.id[1:])]
+    assert [hit.score for hit in hits] == pytest.approx(sorted(cosines, reverse=True)[:k], abs=1e-6)
+
+
+def test_queries_go_to_the_embedder_itself_and_documents_to_theirs():
+    of_queries, of_documents = Hashing(), Hashing()
+    system = Dense(documents("apple", "lemon"), of_queries, Exact(), document_embedder=of_documents)
+    assert isinstance(system, Retriever)
+    assert ids(system.search("lemon", 1)) == ["d1"]
+    assert (of_queries.asked, of_documents.asked) == ([["lemon"]], [["apple", "lemon"]])
+
+
+def test_texts_without_a_direction_neither_stop_the_building_nor_are_found():
+    system = Dense(documents("apple", "", "lemon"), Hashing(), Exact())
+    assert ids(system.search("lemon", 5)) == ["d2", "d0"]
+    assert system.search("", 5) == []
+    assert Dense(documents("", ""), Hashing(), Exact()).search("apple", 5) == []
+
+
+def test_titles_are_embedded_with_their_texts():
+    embedder = Hashing()
+    Dense([Document("a", "apple", "lemon"), Document("b", "mango pie", "mango")], embedder, Exact())
+    assert embedder.asked == [["lemon apple", "mango pie"]]
+
+
+def test_dense_search_over_nothing_finds_nothing():
+    assert Dense([], Hashing(), Exact()).search("apple", 5) == []
+
+
+def test_an_embedder_that_miscounts_is_refused():
+    class Short(Hashing):
+        def embed(self, texts):
+            return super().embed(texts)[:-1]
+
+    with pytest.raises(BadInput, match="`hashing` gave 1 vectors for 2 texts"):
+        Dense(documents("apple", "lemon"), Short(), Exact())
+
+
+# hybrid -----------------------------------------------------------------------------------------------------------
+
+LEFT = [Hit("a", 12.0, "text of a"), Hit("b", 9.5, "text of b"), Hit("c", 3.0, "text of c")]
+RIGHT = [Hit("c", 0.9, "text of c"), Hit("d", 0.8, "text of d", {"n": 1}), Hit("a", 0.1, "text of a")]
+OPTIONS = [
+    {},
+    {"weights": (0.7, 0.3)},
+    {"method": "rrf", "k": 10},
+    {"method": "sum", "norm": "zmuv"},
+    {"method": "mnz"},
+    {"weights": [2, 1], "method": "wsum", "norm": "rank"},
+]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_a_hybrid_is_the_fusion_of_its_lists(options, asynchronous):
+    system = Hybrid([Fixed(LEFT, asynchronous=asynchronous), Fixed(RIGHT)], **options)
+    assert is_async(system) is asynchronous
+    found = system.search("q", 10)
+    hits = asyncio.run(found) if asynchronous else found
+    method = options.get("method", "wsum" if "weights" in options else "rrf")
+    parameters = {name: value for name, value in options.items() if name not in ("method", "norm")}
+    lists = [{hit.id: hit.score for hit in one} for one in (LEFT, RIGHT)]
+    expected = fuse_query(lists, method, options.get("norm"), **parameters)
+    assert [(hit.id, hit.score) for hit in hits] == list(expected.items())
+    assert {hit.id: hit.text for hit in hits} == {name: f"text of {name}" for name in "abcd"}
+    assert next(hit for hit in hits if hit.id == "d").metadata == {"n": 1}
+
+
+def test_a_hybrid_asks_deep_and_returns_k():
+    left, right = Fixed(LEFT), Fixed(RIGHT)
+    assert len(Hybrid([left, right], depth=50).search("q", 2)) == 2
+    Hybrid([left, right], depth=50).search("q", 70)
+    assert left.depths == right.depths == [50, 70]
+
+
+def test_of_a_document_that_a_retriever_has_twice_the_first_place_counts():
+    twice = Hybrid([Fixed([*LEFT, Hit("a", 0.5, "again")]), Fixed(RIGHT)], weights=(1, 1)).search("q", 9)
+    assert twice == Hybrid([Fixed(LEFT), Fixed(RIGHT)], weights=(1, 1)).search("q", 9)
+
+
+def test_a_retriever_that_finds_nothing_leaves_the_other():
+    assert ids(Hybrid([Fixed([]), Fixed(RIGHT)]).search("q", 9)) == ["c", "d", "a"]
+    assert Hybrid([Fixed([]), Fixed([])]).search("q", 9) == []
+
+
+@pytest.mark.parametrize(
+    "retrievers",
+    [
+        [Fixed(LEFT, asynchronous=True), Broken()],
+        [Broken(), Fixed(LEFT, asynchronous=True)],
+        [BrokenLater(), Fixed(LEFT)],
+        [Fixed(LEFT, asynchronous=True), BrokenLater()],
+    ],
+)
+def test_a_part_that_fails_fails_the_query_and_leaves_nothing_unawaited(retrievers):
+    with pytest.raises(RuntimeError, match="is gone"):
+        asyncio.run(Hybrid(retrievers).search("q", 3))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"weights": (1, 2, 3)},
+        {"method": "magic"},
+        {"norm": "magic"},
+        {"sigma": 3},
+        {"weights": ("a", "b")},
+    ],
+    ids=str,
+)
+def test_a_hybrid_that_cannot_work_is_refused_when_it_is_made(wrong):
+    with pytest.raises(RagaugeError) as error:
+        Hybrid([Fixed(LEFT), Fixed(RIGHT)], **wrong)
+    assert "\n" not in error.value.message
+
+
+def test_a_hybrid_of_one_is_refused():
+    with pytest.raises(BadInput, match="at least two"):
+        Hybrid([Fixed(LEFT)])
+
+
+# pipelines and filters --------------------------------------------------------------------------------------------
+
+
+def by_name(query, hits):
+    return sorted(hits, key=lambda hit: hit.id, reverse=True)
+
+
+class Halved:
+    def rerank(self, query, hits):
+        return [hit._replace(score=hit.score / 2) for hit in hits[:2]]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_plain_function_is_a_reranker_and_its_order_is_the_ranking(asynchronous):
+    system = Pipeline(Fixed(LEFT, asynchronous=asynchronous), [by_name])
+    assert is_async(system) is asynchronous
+    found = system.search("q", 3)
+    hits = asyncio.run(found) if asynchronous else found
+    assert ids(hits) == ["c", "b", "a"]
+    scores = [hit.score for hit in hits]
+    assert scores == sorted(scores, reverse=True), "old scores would turn the ranking round"
+    assert hits[0].text == "text of c"
+
+
+def test_rerankers_work_one_after_the_other_on_what_is_left():
+    retriever = Fixed(LEFT)
+    hits = Pipeline(retriever, [Halved(), by_name, Halved()], depth=20).search("q", 1)
+    assert ids(hits) == ["b"]
+    assert retriever.depths == [20]
+    assert [(hit.id, hit.score) for hit in Pipeline(retriever, [Halved()]).search("q", 9)] == [("a", 6.0), ("b", 4.75)]
+
+
+def test_a_pipeline_without_a_reranker_is_refused():
+    with pytest.raises(BadInput, match="needs a reranker"):
+        Pipeline(Fixed(LEFT), [])
+
+
+MANY = [Hit(f"d{i}", 1000.0 - i, "", {"module": "json" if i % 97 == 96 else "os", "n": i}) for i in range(1000)]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_filter_finds_k_however_deep_they_are(asynchronous):
+    retriever = Fixed(MANY, asynchronous=asynchronous)
+    found = Filtered(retriever, {"module": "json"}).search("q", 5)
+    hits = asyncio.run(found) if asynchronous else found
+    assert ids(hits) == ["d96", "d193", "d290", "d387", "d484"]
+    assert retriever.depths == [10, 40, 160, 640], "and no deeper than it must"
+
+
+def test_a_filter_returns_what_there_is_and_stops_at_the_end():
+    retriever = Fixed(MANY)
+    assert ids(Filtered(retriever, {"module": "json", "n": 96}).search("q", 5)) == ["d96"]
+    assert Filtered(retriever, {"missing": 1}).search("q", 5) == []
+    assert max(retriever.depths) < 4000
+    assert len(Filtered(retriever, {}).search("q", 5)) == 5
+    assert len(Filtered(retriever, {"module": "json"}, most=200).search("q", 5)) == 2
+
+
+# time -------------------------------------------------------------------------------------------------------------
+
+
+class Slowly(Hashing):
+    def embed(self, texts):
+        time.sleep(0.002)
+        return super().embed(texts)
+
+
+def slow_reranker(query, hits):
+    time.sleep(0.002)
+    return hits
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_stages_are_marked_and_add_up_to_no_more_than_the_total(waiting):
+    dense = Dense(documents("apple", "lemon"), Slowly(), Exact())
+    other = Fixed(LEFT, asynchronous=waiting)
+    system = Pipeline(Hybrid([dense, other]), [slow_reranker])
+
+    async def whole():
+        with Stopwatch() as watch:
+            hits = await system.search("apple", 5)
+        return watch, hits
+
+    if waiting:
+        watch, hits = asyncio.run(whole())
+    else:
+        with Stopwatch() as watch:
+            hits = system.search("apple", 5)
+    assert len(hits) == 5
+    assert set(watch.nanoseconds) == {"embed", "retrieve", "rerank"}
+    assert sum(watch.nanoseconds.values()) <= watch.total
+
+
+def test_bm25_marks_its_stage_also_when_it_finds_nothing():
+    system = bm25(documents("apple"))
+    for query in ("apple", "zebra"):
+        with Stopwatch() as watch:
+            system.search(query, 3)
+        assert set(watch.nanoseconds) == {"retrieve"}
+
+
+def test_names_of_documents_are_never_looked_into():
+    odd = ["", "a b", 'quote"', "ümlaut", "../x", "1"]
+    docs = [Document(name, f"apple {re.sub(r'[^a-z]', '', name)}") for name in odd]
+    assert set(ids(bm25(docs).search("apple", 10))) == set(odd)
+    assert set(ids(Dense(docs, Hashing(), Exact()).search("apple", 10))) == set(odd)
+
+
+def test_a_lone_hit_of_one_retriever_counts_in_a_weighted_hybrid():
+    vectors = Fixed([Hit("x", 0.31), Hit("y", 0.30), Hit("exact", 0.05)])
+    words = Fixed([Hit("exact", 12.0)])
+    found = Hybrid([vectors, words], weights=(0.7, 0.3)).search("q", 3)
+    assert {hit.id: round(hit.score, 4) for hit in found} == {"x": 0.7, "y": 0.6731, "exact": 0.3}
+
+
+def test_plain_parts_of_an_async_system_do_not_hold_up_the_loop():
+    gate = threading.Event()
+
+    def waits(query, hits):
+        assert gate.wait(30)
+        return hits
+
+    class Waits:
+        def search(self, query, k):
+            assert gate.wait(30)
+            return [Hit("b", 1.0)]
+
+    later = Fixed([Hit("a", 1.0)], asynchronous=True)
+
+    async def whole(system):
+        async def opens():
+            await asyncio.sleep(0)
+            gate.set()  # never reached if the loop stood still
+
+        found, _ = await asyncio.gather(system.search("q", 2), opens())
+        return ids(found)
+
+    assert asyncio.run(whole(Pipeline(later, [waits]))) == ["a"]
+    gate.clear()
+    assert set(asyncio.run(whole(Hybrid([later, Waits()])))) == {"a", "b"}
+
+
+class Told:
+    def __init__(self, used, *, asynchronous=False):
+        self.used, self.asynchronous = used, asynchronous
+
+    def search(self, query, k):
+        return []
+
+    def evidence(self, query, k):
+        return self._later() if self.asynchronous else {"index_used": self.used}
+
+    async def _later(self):
+        return {"index_used": self.used}
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_what_parts_say_of_themselves_is_passed_on(asynchronous):
+    def said(system):
+        found = system.evidence("q", 5)
+
+        async def waited():
+            return await found
+
+        return asyncio.run(waited()) if asynchronous else found
+
+    unused, used = Told(False, asynchronous=asynchronous), Told(True)
+    assert said(Hybrid([used, unused]))["index_used"] is False
+    assert said(Pipeline(unused, [by_name]))["index_used"] is False
+    assert said(Filtered(unused, {"a": 1}))["index_used"] is False
+    assert Hybrid([used, used]).evidence("q", 5)["index_used"] is True
+    assert "index_used" not in Hybrid([Fixed([]), Fixed([])]).evidence("q", 5)
+
+
+def test_an_index_is_built_with_the_system_and_not_by_its_first_query():
+    pytest.importorskip("faiss")
+    from ragauge.stores.faiss import Faiss
+
+    store = Faiss(kind="hnsw")
+    system = Dense(documents(*(f"{a} {b}" for a in WORDS for b in WORDS)), Hashing(), store)
+    assert store._index.ntotal == 64
+    assert system.evidence("apple", 3)["kind"] == "hnsw"
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(ids(system.search("apple mango", 5)))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+
+
+def test_bm25_is_asked_for_a_word_whose_stem_is_empty():
+    docs = [Document("a", "new things"), Document("b", "old things")]
+    assert [hit.id for hit in bm25(docs).search("what's new", 2)] == ["a"]
+    assert bm25(docs).search("s", 3) == []
+    assert [hit.id for hit in bm25([*docs, Document("c", "it's there")]).search("s", 3)] == ["c"]

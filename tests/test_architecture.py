@@ -1,0 +1,145 @@
+"""Sizes of modules, public names, what an import loads, and that README, docs and CONVENTIONS.md are true."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ragauge
+from command import forked, typed
+from ragauge.measures.answers import ANSWERS
+from ragauge.measures.conventions import CHOICES, PRESETS
+from ragauge.measures.registry import TABLE
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "ragauge"
+
+MAX_LINES = 500
+
+
+def modules():
+    return sorted(SOURCE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_modules_are_short_and_neither_print_nor_assert(path):
+    text = path.read_text()
+    assert len(text.splitlines()) <= MAX_LINES
+    for node in ast.walk(ast.parse(text)):
+        assert not isinstance(node, ast.Assert)
+        assert not (isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print")
+
+
+def test_public_names_are_exactly_those_that_are_promised():
+    assert set(ragauge.__all__) == set(ragauge._HOMES) | {"__version__"}
+    for name in ragauge.__all__:
+        assert getattr(ragauge, name) is not None
+    with pytest.raises(AttributeError):
+        _ = ragauge.nothing
+
+
+def loaded_by(code: str) -> set[str]:
+    listing = f"{code}\nimport sys\nprint('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
+    return {name.split(".")[0] for name in done.stdout.split()}
+
+
+def test_import_does_nothing_heavy():
+    heavy = {"numpy", "polars", "scipy", "rich", "typer", "pandas", "altair"}
+    assert not heavy & loaded_by("import ragauge")
+
+
+def test_dictionaries_are_scored_without_frames():
+    code = "import ragauge; ragauge.evaluate({'q': {'a': 1}}, {'q': {'a': 1.0}}, ['ndcg@10'])"
+    assert not {"polars", "pandas", "rich", "typer"} & loaded_by(code)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_every_measure_has_its_formula_rule_paper_and_an_example(name):
+    text = inspect.getdoc(TABLE[name].function) or ""
+    for part in ("Formula:", "Rule:", "Paper:", ">>>"):
+        assert part in text, part
+    assert text.splitlines()[0].endswith((".", ":"))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_stands_in_conventions_md_with_its_departures(preset):
+    text = (ROOT / "CONVENTIONS.md").read_text()
+    row = next((line for line in text.splitlines() if line.startswith(f"| `{preset}` ")), None)
+    assert row is not None, preset
+    for option, value in PRESETS[preset].departures().items():
+        assert f"{option}={value}" in row, (preset, option)
+
+
+@pytest.mark.parametrize("option", CHOICES)
+def test_every_option_and_value_stands_in_conventions_md(option):
+    text = (ROOT / "CONVENTIONS.md").read_text()
+    row = next((line for line in text.splitlines() if line.startswith(f"| `{option}` ")), None)
+    assert row is not None, option
+    for value in CHOICES[option]:
+        assert f"`{value}`" in row, (option, value)
+
+
+VERBS = """
+run evaluate compare report bench gate audit reliability calibrate history k-range fuse validate convert
+datasets systems measures demo gain novelty stress lint freshness embedders tokenizers graph
+"""
+
+
+@pytest.mark.parametrize("verb", VERBS.split())
+def test_every_verb_is_in_the_readme_and_the_docs(verb):
+    assert f"ragauge {verb}" in (ROOT / "README.md").read_text()
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.S)
+
+
+PAGES = ["README.md", *(f"docs/{one.name}" for one in sorted((ROOT / "docs").glob("*.md")))]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_blocks_run_and_say_what_they_claim(page, tmp_path, monkeypatch):
+    """Each block is run in order; a comment `# -> text` after a print is what it prints."""
+    monkeypatch.chdir(tmp_path)
+    found = blocks(page, "python")
+    assert found
+    code = "\n".join(found)
+    (tmp_path / "block.py").write_text(code)
+    done = forked(["block.py"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    claimed = re.findall(r"# -> (.*)", code)
+    assert done.stdout.splitlines() == claimed
+
+
+DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
+"""When answers were made: another date each time."""
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")])
+def test_console_blocks_print_what_they_claim(page, tmp_path):
+    """Commands after `$ ` are run in one folder, in order; what follows is their standard output and error."""
+    environment = {"PATH": "/usr/bin:/bin", "NO_COLOR": "1", "COLUMNS": "80", "HOME": "/", "RAGAUGE_DATA": ""}
+    ran = 0
+    for block in blocks(page, "console"):
+        commands = re.split(r"^\$ ", block, flags=re.M)[1:]
+        for command in commands:
+            line, _, claimed = command.partition("\n")
+            if not line.startswith(("ragauge", "printf")):
+                continue
+            done = typed(line, tmp_path, environment)
+            assert DATE.sub("DATE", done.stdout + done.stderr).rstrip() == DATE.sub("DATE", claimed).rstrip(), line
+            ran += 1
+    assert ran
+
+
+def test_the_readme_counts_the_measures_that_there_are():
+    told = re.search(r"lists all (\d+) measures", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert told is not None
+    assert int(told[1]) == len(TABLE) + len(ANSWERS)

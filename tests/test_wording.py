@@ -1,0 +1,82 @@
+"""Names and wording: specific private names, unique class names, and no new quaint phrases."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import io
+import re
+import tokenize
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "ragauge"
+FAMILIES = {"_build_time_options", "_insert_vectors"}
+"""Private names with one meaning in many modules: a method that each vector store has."""
+MAX_MODULES = 4
+MAX_QUAINT_PHRASES = 1400
+"""Phrases of quaint_phrases.txt that are left in the sources and the documentation. Lower it, never raise it."""
+WORDING_IS_DATA = re.compile(r"rubrics/|vocabulary\.py|synthetic\w*\.py|lexical_text\.py|questions\.jsonl")
+
+
+def parse_modules() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def test_private_name_is_defined_in_few_modules():
+    modules = collections.defaultdict(set)
+    for path, tree in parse_modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and re.match(r"_(?!_)", node.name):
+                modules[node.name].add(path)
+    common = {name: len(paths) for name, paths in modules.items() if len(paths) > MAX_MODULES}
+    assert not set(common) - FAMILIES, common
+
+
+def test_class_name_is_unique():
+    classes = collections.defaultdict(list)
+    for path, tree in parse_modules().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                classes[node.name].append(str(path.relative_to(SOURCE)))
+    assert not {name: paths for name, paths in classes.items() if len(paths) > 1}
+
+
+def text_units(path: Path) -> list[str]:
+    """Paragraphs of Markdown; strings (f-string fields as {}) and comments of Python; other files as a whole."""
+    source = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return re.split(r"\n\s*\n", source)
+    if path.suffix != ".py":
+        return [source]
+    units, inside = [], set()
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            inside.update(id(child) for child in ast.walk(node) if child is not node)
+            units.append("".join(str(v.value) if isinstance(v, ast.Constant) else "{}" for v in node.values))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
+            units.append(node.value)
+    comments = tokenize.generate_tokens(io.StringIO(source).readline)
+    return units + [token.string.lstrip("# ") for token in comments if token.type == tokenize.COMMENT]
+
+
+def test_quaint_phrases_do_not_increase():
+    phrases = [
+        re.compile(line, re.I) for line in (Path(__file__).parent / "quaint_phrases.txt").read_text().splitlines()
+    ]
+    suffixes = {".py", ".md", ".html", ".js", ".json"}
+    paths = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(p for p in SOURCE.rglob("*") if p.suffix in suffixes),
+    ]
+    found = collections.Counter()
+    for path in paths:
+        if path.name == "CHANGELOG.md" or WORDING_IS_DATA.search(str(path)):
+            continue
+        for unit in text_units(path):
+            text = " ".join(unit.split())
+            found[str(path.relative_to(ROOT))] += sum(len(phrase.findall(text)) for phrase in phrases)
+    assert found.total() <= MAX_QUAINT_PHRASES, found.most_common(20)
