@@ -17,14 +17,14 @@ import numpy as np
 import scipy
 from scipy import stats
 
-from ragauge import cluster
+from ragauge import dask_cluster
 from ragauge.core.records import Floats
-from ragauge.runs.folder import circumstances
-from ragauge.stats.comparisons import Method
+from ragauge.runs.folder import provenance
+from ragauge.stats.comparisons import ComparisonSettings
 from ragauge.stats.intervals import bca_interval
 from ragauge.stats.paired_tests import randomisation_test
-from ragauge.stats.resampling import bootstrap_means, draws
-from ragauge.stats.system_pairs import Pair, compared
+from ragauge.stats.resampling import bootstrap_means, draw_indices
+from ragauge.stats.system_pairs import SystemPair, compare_pairs
 
 QUERIES, MEASURES, ROUNDS, REPEATS = 1000, 10, 10_000, 5
 MANY, COLUMNS, FEWER, WORKERS = 1_000_000, 4, 1000, 2
@@ -43,7 +43,7 @@ def elsewhere() -> str:
     """Many queries, resampled here and on worker processes."""
     gaps = np.random.default_rng(0).normal(size=(MANY, COLUMNS))
     began = time.perf_counter()
-    for _ in draws(MANY, FEWER, np.random.default_rng(0)):
+    for _ in draw_indices(MANY, FEWER, np.random.default_rng(0)):
         pass
     drawing = time.perf_counter() - began
     works: dict[str, Callable[[Executor | None], Floats]] = {
@@ -56,7 +56,7 @@ def elsewhere() -> str:
         f"| what | here, s | {WORKERS} workers, s | ratio | the same |",
         "|---|---:|---:|---:|---|",
     ]
-    with cluster(f"local:{WORKERS}") as executor:
+    with dask_cluster(f"local:{WORKERS}") as executor:
         for what, work in works.items():
             began = time.perf_counter()
             found = work(None)
@@ -74,9 +74,13 @@ def main() -> None:
     base, mine = rng.random((2, QUERIES, MEASURES))
     gaps = mine - base
     queries = [str(i) for i in range(QUERIES)]
-    pairs = [Pair(f"m{j}", "a", "b", queries, base[None, :, j], mine[None, :, j]) for j in range(MEASURES)]
+    pairs = [SystemPair(f"m{j}", "a", "b", queries, base[None, :, j], mine[None, :, j]) for j in range(MEASURES)]
     rows = [
-        ("all of `compare`: interval, four tests, effects, power", seconds(lambda: compared(pairs, Method())), None),
+        (
+            "all of `compare`: interval, four tests, effects, power",
+            seconds(lambda: compare_pairs(pairs, ComparisonSettings())),
+            None,
+        ),
         (
             "BCa intervals",
             seconds(lambda: bca_interval(gaps, bootstrap_means(gaps, ROUNDS), 0.95)),
@@ -93,7 +97,7 @@ def main() -> None:
             ),
         ),
     ]  # fmt: skip
-    machine = circumstances()["machine"]
+    machine = provenance()["machine"]
     lines = [
         "# What a comparison costs",
         "",

@@ -18,7 +18,7 @@ import numpy as np
 from ragauge.datasets import load
 from ragauge.embedder_study.measure_embedder import bits_per_byte
 from ragauge.models.embedders import open_embedder
-from ragauge.runs.folder import circumstances
+from ragauge.runs.folder import provenance
 
 HERE = Path(__file__).parent
 CONTEXT = 512
@@ -97,7 +97,7 @@ def main() -> None:
         ]
         lines.append(f"| {name} | {' | '.join('' if one == 'nan' else one for one in figures)} |")
         print(lines[-1], flush=True)
-    facts = circumstances()
+    facts = provenance()
     lines += ["", ", ".join(f"{key} {value}" for key, value in facts.items() if isinstance(value, str | int | float))]
     (given.out or HERE / ("EMBEDDERS_CARD.md" if card else "EMBEDDERS.md")).write_text("\n".join(lines) + "\n")
 

@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 
 from ragauge.core.documents import Document
-from ragauge.core.graphs import Links
+from ragauge.core.graphs import LinkArrays
 from ragauge.core.protocols import Vectors
-from ragauge.runs.folder import circumstances
-from ragauge.stores.reference import Exact
-from ragauge.systems.bm25 import best
-from ragauge.systems.dense import Dense
-from ragauge.systems.graph_corpus import Terrain
+from ragauge.runs.folder import provenance
+from ragauge.stores.reference import ExactStore
+from ragauge.systems.bm25 import find_top_k
+from ragauge.systems.dense import DenseRetriever
+from ragauge.systems.graph_corpus import LinkedCorpus
 from ragauge.systems.graph_swarm import Swarm, SwarmReranker
 from ragauge.systems.graph_walkers import GraphFlow, PageRank
-from ragauge.systems.pipelines import Pipeline
+from ragauge.systems.pipelines import RerankingPipeline
 
 HERE = Path(__file__).parent
 SIZES = (500, 5_000, 50_000)
@@ -59,26 +59,26 @@ class Drawn:
     def __init__(self, groups: Any) -> None:
         self._groups = groups
 
-    def link(self, documents: Sequence[Document], vectors: Vectors) -> Links:  # noqa: ARG002 - not by nearness
+    def link(self, documents: Sequence[Document], vectors: Vectors) -> LinkArrays:  # noqa: ARG002 - not by nearness
         rng, n = np.random.default_rng(1), len(documents)
         order = np.argsort(self._groups[:n], kind="stable")
         near = order[(np.argsort(order)[:, None] + rng.integers(1, 12, (n, 6))) % n]
         others = np.concatenate([near, rng.integers(0, n, (n, 2))], axis=1)
-        return Links(np.repeat(np.arange(n), 8), others.ravel(), rng.uniform(0.2, 1.0, 8 * n))
+        return LinkArrays(np.repeat(np.arange(n), 8), others.ravel(), rng.uniform(0.2, 1.0, 8 * n))
 
 
-def terrain(n: int) -> Terrain:
+def terrain(n: int) -> LinkedCorpus:
     """Documents by number; the queries come after them."""
     rng = np.random.default_rng(0)
     groups = rng.integers(0, n // 25, n + QUERIES)
     centres = rng.standard_normal((n // 25, DIMENSIONS), dtype=np.float32)
     vectors = centres[groups] + rng.standard_normal((n + QUERIES, DIMENSIONS), dtype=np.float32)
-    return Terrain([Document(f"d{i}", str(i)) for i in range(n)], Known(vectors), [Drawn(groups)])
+    return LinkedCorpus([Document(f"d{i}", str(i)) for i in range(n)], Known(vectors), [Drawn(groups)])
 
 
-def retrievers(ground: Terrain) -> dict[str, Callable[[str], Any]]:
+def retrievers(ground: LinkedCorpus) -> dict[str, Callable[[str], Any]]:
     """What is measured, by name."""
-    dense = Dense(ground.documents, ground.embedder, Exact())
+    dense = DenseRetriever(ground.documents, ground.embedder, ExactStore())
     ours: dict[str, Any] = {
         "dense": dense,
         "pagerank": PageRank(ground),
@@ -86,13 +86,13 @@ def retrievers(ground: Terrain) -> dict[str, Callable[[str], Any]]:
         "swarm": Swarm(ground),
         "swarm(leap=0.2)": Swarm(ground, leap=0.2),
         "swarm(router=true)": Swarm(ground, router=True),
-        "dense + swarm reranker, depth 50": Pipeline(dense, [SwarmReranker(ground)]),
-        "the same with bridges": Pipeline(dense, [SwarmReranker(ground, bridges=True)]),
+        "dense + swarm reranker, depth 50": RerankingPipeline(dense, [SwarmReranker(ground)]),
+        "the same with bridges": RerankingPipeline(dense, [SwarmReranker(ground, bridges=True)]),
     }
     return {name: partial(one.search, k=K) for name, one in ours.items()} | peers(ground)
 
 
-def peers(ground: Terrain) -> dict[str, Callable[[str], Any]]:
+def peers(ground: LinkedCorpus) -> dict[str, Callable[[str], Any]]:
     """PageRank by others, from the ten documents most like the query."""
     import networkx
     import rustworkx
@@ -101,7 +101,7 @@ def peers(ground: Terrain) -> dict[str, Callable[[str], Any]]:
 
     def seeds(query: str) -> dict[int, float]:
         likeness = ground.likeness(query)
-        rows = best(likeness, 10)
+        rows = find_top_k(likeness, 10)
         starts = np.exp((likeness[rows] - likeness[rows[0]]) / 0.05)
         return dict(zip(rows.tolist(), (starts / starts.sum()).tolist(), strict=True))
 
@@ -137,7 +137,7 @@ def timed(ask: Callable[[str], Any], n: int) -> tuple[float, float, int]:
 def main() -> None:
     """Measure, print, write."""
     sizes = [int(one) for one in sys.argv[1:]] or SIZES
-    facts = circumstances()
+    facts = provenance()
     machine = facts["machine"]
     rows: dict[str, list[str]] = {}
     links, fewer = [], False

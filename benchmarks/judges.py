@@ -25,9 +25,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ragauge.compute.dask_cluster import cluster
-from ragauge.judging import judge_only
-from ragauge.runs.folder import circumstances
+from ragauge.compute.dask_cluster import dask_cluster
+from ragauge.judging import judge_unsaved
+from ragauge.runs.folder import provenance
 
 HERE = Path(__file__).parent
 MEASURES = ["faithfulness", "context_precision", "context_recall", "answer_relevance"]
@@ -89,7 +89,7 @@ def ours(
 ) -> dict[str, Any]:
     """The four measures, with every reply kept on disk; the calls are made here, unless told."""
     began, cpu = time.perf_counter(), time.process_time()
-    found = judge_only(
+    found = judge_unsaved(
         rows,
         MEASURES,
         chat=f"openai:test@{url}",
@@ -133,7 +133,7 @@ def elsewhere(rows: list[dict[str, Any]], folder: str, concurrency: int = 64) ->
     """Calls a second of two processes of a cluster beside those of this one; both are measured once warm."""
     lines = ["| | calls | wall | calls a second |", "|---|---:|---:|---:|"]
     for address in (None, "local:2"):
-        with cluster(address) as executor:
+        with dask_cluster(address) as executor:
             with server() as url:
                 ours(url, rows[:8], concurrency, f"{folder}/warm-{address}", executor)
             place = f"{folder}/{address}"
@@ -188,7 +188,7 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory() as folder:
             print("\n".join(elsewhere(data, folder)))
         sys.exit()
-    machine = circumstances()["machine"]
+    machine = provenance()["machine"]
     lines = [
         "# What judging costs",
         "",

@@ -21,7 +21,7 @@ from typing import Any
 from ragauge.core.text import shingles
 from ragauge.datasets import load
 from ragauge.knowledge.lint import lint
-from ragauge.runs.folder import circumstances
+from ragauge.runs.folder import provenance
 
 HERE = Path(__file__).parent
 SIZES = (25_000, 50_000, 100_000)
@@ -59,7 +59,7 @@ def measured(n: int, embedder: str | None) -> dict[str, Any]:
     found = lint(texts, embedder=embedder)
     wall, cpu = time.perf_counter() - began, time.process_time() - work
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    groups = {place: i for i, one in enumerate(corpus_checks.alike(texts)) for place in one.group}
+    groups = {place: i for i, one in enumerate(corpus_checks.find_near_duplicates(texts)) for place in one.group}
     met = sum(groups.get(one, -1) == groups.get(other, -2) for one, other in pairs)
     return {
         "chunks": n,
@@ -76,7 +76,7 @@ def measured(n: int, embedder: str | None) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """All figures as Markdown."""
-    facts = circumstances()
+    facts = provenance()
     machine = facts["machine"]
     head = [f"{one['chunks']:,}" for one in rows]
     lines = [

@@ -19,7 +19,7 @@ import numpy as np
 
 from ragauge.core.documents import Hit
 from ragauge.fusion import fuse
-from ragauge.runs.execution import Job, Plan, ask, ask_async
+from ragauge.runs.execution import QueryTask, RunSettings, run_queries, run_queries_async
 from ragauge.runs.journal import Journal
 
 HERE = Path(__file__).resolve().parent
@@ -37,7 +37,7 @@ def median_seconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
 
 def harness() -> list[str]:
     rows = ["| k | plain loop, µs | 4 threads, µs | event loop, 4 at a time, µs |", "|---:|---:|---:|---:|"]
-    jobs = [Job(f"query-{i}", "a question of the usual length", 0) for i in range(5000)]
+    jobs = [QueryTask(f"query-{i}", "a question of the usual length", 0) for i in range(5000)]
     for k in (10, 100):
         hits = [Hit(f"document-{i}", 1.0 / (i + 1)) for i in range(k)]
 
@@ -60,10 +60,12 @@ def harness() -> list[str]:
 
         plain, later = Nothing(), NothingLater()
         cells = (
-            timed(lambda journal, r=plain, k=k: ask(r, jobs, Plan(k=k), journal.keep)),  # type: ignore[misc]
-            timed(lambda journal, r=plain, k=k: ask(r, jobs, Plan(k=k, workers=4), journal.keep)),  # type: ignore[misc]
+            timed(lambda journal, r=plain, k=k: run_queries(r, jobs, RunSettings(k=k), journal.keep)),  # type: ignore[misc]
+            timed(lambda journal, r=plain, k=k: run_queries(r, jobs, RunSettings(k=k, workers=4), journal.keep)),  # type: ignore[misc]
             timed(
-                lambda journal, r=later, k=k: asyncio.run(ask_async(r, jobs, Plan(k=k, workers=4), journal.keep))  # type: ignore[misc]
+                lambda journal, r=later, k=k: asyncio.run(
+                    run_queries_async(r, jobs, RunSettings(k=k, workers=4), journal.keep)
+                )  # type: ignore[misc]
             ),
         )
         rows.append(f"| {k} | {' | '.join(cells)} |")

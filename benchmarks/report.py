@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ragauge import Dataset, Document, Judgments, overview, run
-from ragauge.output.page import packed
-from ragauge.reports.page import page, ranking_data, values
-from ragauge.runs.folder import circumstances
+from ragauge.output.page import compress_json
+from ragauge.reports.page import build_rankings_payload, build_values_payload, render_overview_page
+from ragauge.runs.folder import provenance
 
 QUERIES, DOCUMENTS, SYSTEMS, DEPTH = 10_000, 50_000, 5, 10
 Search = Callable[[str, int], list[tuple[str, float]]]
@@ -75,21 +75,21 @@ def main() -> None:
         gathered = time.perf_counter() - began
         # The texts are not on disk, so that the folder does not know them; the page is to have them all the same.
         found = overview(run(data, systems, baseline="system 0", out=folder, k=DEPTH), audited=False)
-        page(found)  # Vega is bundled once
+        render_overview_page(found)  # Vega is bundled once
         began = time.perf_counter()
-        text = page(found)
+        text = render_overview_page(found)
         written = time.perf_counter() - began
         file = Path(place) / "report.html"
         file.write_text(text, encoding="utf-8")
         seen = opened(file)
         size = file.stat().st_size / 1e6
-    machine = circumstances()["machine"]
+    machine = provenance()["machine"]
     rows = [
         ("gathering: scores, intervals, tests, curves, strata", f"{gathered:.1f} s"),
         ("writing the page", f"{written:.1f} s"),
         ("the page", f"{size:.1f} MB"),
-        ("of it the values of all queries", f"{len(packed(values(found))) / 1e6:.1f} MB"),
-        ("of it rankings and texts", f"{len(packed(ranking_data(found))) / 1e6:.1f} MB"),
+        ("of it the values of all queries", f"{len(compress_json(build_values_payload(found))) / 1e6:.1f} MB"),
+        ("of it rankings and texts", f"{len(compress_json(build_rankings_payload(found))) / 1e6:.1f} MB"),
         ("opening it: queries can be searched", "no browser" if seen is None else f"{seen[0]:.1f} s"),
         ("opening it: all charts are drawn", "no browser" if seen is None else f"{seen[1]:.1f} s"),
     ]

@@ -28,10 +28,10 @@ import numpy as np
 import polars as pl
 
 import ragauge
-from ragauge.files.parquet_runs import parquet_run
-from ragauge.measures.conventions import convention
-from ragauge.measures.judged_ranks_from_frames import Counting
-from ragauge.runs.folder import circumstances
+from ragauge.files.parquet_runs import open_parquet_run
+from ragauge.measures.conventions import find_convention
+from ragauge.measures.judged_ranks_from_frames import FrameRanker
+from ragauge.runs.folder import provenance
 
 MEASURES = ["ndcg@10", "map", "mrr", "recall@100"]
 DEPTH, JUDGED, DOCUMENTS = 1_000, 20, 8_800_000
@@ -97,7 +97,7 @@ def here(qrels: str, run: str) -> dict[str, Any]:
 def there(qrels: str, run: str, workers: int, means: dict[str, float]) -> float:
     """The same by worker processes; refused where a number differs."""
     judgments = ragauge.read_judgments(qrels)
-    with ragauge.cluster(f"local:{workers}") as executor:
+    with ragauge.dask_cluster(f"local:{workers}") as executor:
         taken = []
         for _ in range(REPEATS + 1):
             began = time.perf_counter()
@@ -110,8 +110,8 @@ def there(qrels: str, run: str, workers: int, means: dict[str, float]) -> float:
 
 def travels(qrels: str, run: str) -> str:
     """What a cluster is sent for all of this."""
-    parts = [len(pickle.dumps(part)) for part in parquet_run(run).parts()]
-    work = len(pickle.dumps(Counting(ragauge.read_judgments(qrels), convention("default"))))
+    parts = [len(pickle.dumps(part)) for part in open_parquet_run(run).parts()]
+    work = len(pickle.dumps(FrameRanker(ragauge.read_judgments(qrels), find_convention("default"))))
     files = sum(file.stat().st_size for file in Path(run).glob("*.parquet"))
     return (
         f"Of the run only descriptions travel: {len(parts)} parts, {sum(parts):,} bytes in all; a part's rows are read "
@@ -141,7 +141,7 @@ def main() -> None:
         lines.append(line)
         print(line, flush=True)
 
-    machine = circumstances()["machine"]
+    machine = provenance()["machine"]
     say("# What large runs cost\n")
     say(
         f"{', '.join(MEASURES)} of runs in folders of Parquet, {DEPTH:,} documents and {JUDGED} judgments a query, on "

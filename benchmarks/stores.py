@@ -12,10 +12,10 @@ import sys
 import time
 from pathlib import Path
 
-from ragauge import Sweep, bench, report
+from ragauge import StoreBenchmark, bench, report
 from ragauge.core import plugins
-from ragauge.runs.folder import circumstances
-from ragauge.store_benchmarks.report import markdown
+from ragauge.runs.folder import provenance
+from ragauge.store_benchmarks.report import render_benchmark_markdown
 
 HERE = Path(__file__).parent
 METRICS = {"ann_bigann10k": "l2", "ann_glove50_10k": "cosine"}
@@ -42,14 +42,14 @@ def main() -> None:
         if not given.quick:
             (HERE.parent / "docs" / name).write_bytes((charts / "frontier.png").read_bytes())
         print(f"{folder.name}: {len(sweep.points)} configurations in {time.perf_counter() - began:.0f} s")
-        parts.append(f"{markdown(sweep)}\n![Recall against queries per second](../docs/{name})\n")
+        parts.append(f"{render_benchmark_markdown(sweep)}\n![Recall against queries per second](../docs/{name})\n")
     if not given.quick:
         (HERE / "STORES.md").write_text(f"{head()}\n" + "\n".join(parts), encoding="utf-8")
 
 
-def measured(folder: Path, out: Path, *, quick: bool) -> Sweep:
+def measured(folder: Path, out: Path, *, quick: bool) -> StoreBenchmark:
     """Every store but the one that does nothing."""
-    stores = [name for name in plugins.names("stores") if name != "null"]
+    stores = [name for name in plugins.plugin_names("stores") if name != "null"]
     return bench(
         str(folder),
         stores,
@@ -64,7 +64,7 @@ def measured(folder: Path, out: Path, *, quick: bool) -> Sweep:
 
 def head() -> str:
     """Where this comes from."""
-    machine = circumstances()["machine"]
+    machine = provenance()["machine"]
     return (
         f"# Vector stores\n\nMade by `benchmarks/stores.py` on {machine['cores']} cores of {machine['processor']}, "
         "one thread for each store.\n"

@@ -26,12 +26,12 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.compute.dask_cluster import cluster
-from ragauge.runs.folder import circumstances
+from ragauge.compute.dask_cluster import dask_cluster
+from ragauge.runs.folder import provenance
 from ragauge.store_benchmarks import neighbours_gpu
-from ragauge.store_benchmarks.neighbour_cache import truth
+from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours
 from ragauge.store_benchmarks.results import VectorSet
-from ragauge.stores.nearest_neighbours import nearest, pair_distances
+from ragauge.stores.nearest_neighbours import find_nearest, pair_distances
 
 DIMENSION, QUERIES, K = 128, 1000, 100
 CHECKED, FEW = 10, 3
@@ -86,16 +86,20 @@ def measured(count: int, metric: str, repeats: int, *, full: bool = True) -> lis
     rng = np.random.default_rng(0)
     base = rng.standard_normal((count, DIMENSION), dtype=np.float32)
     queries = rng.standard_normal((QUERIES, DIMENSION), dtype=np.float32)
-    ways: list[tuple[str, Callable[..., Any], Callable[[], float]]] = [("running bound", nearest, time.process_time)]
+    ways: list[tuple[str, Callable[..., Any], Callable[[], float]]] = [
+        ("running bound", find_nearest, time.process_time)
+    ]
     if metric != "cosine":
         if full:
             ways.append(("partition for each block", partitioned, time.process_time))
         if importable("faiss"):
             ways.append(("faiss IndexFlat", flat, time.process_time))
-    card = neighbours_gpu.has_card()
+    card = neighbours_gpu.has_gpu()
     if card:
-        neighbours_gpu.by_torch(base[:1000], queries[:2], K, metric)  # waking the card is not finding neighbours
-        ways.append(("torch on a card (wall clock)", neighbours_gpu.by_torch, time.perf_counter))
+        neighbours_gpu.search_with_torch(
+            base[:1000], queries[:2], K, metric
+        )  # waking the card is not finding neighbours
+        ways.append(("torch on a card (wall clock)", neighbours_gpu.search_with_torch, time.perf_counter))
     exact, rows = None, []
     for name, way, clock in ways:
         took, found = seconds(partial(way, base, queries, K, metric), repeats, clock)
@@ -136,7 +140,7 @@ def on_a_card(count: int, metric: str, *, alone: bool = False) -> list[str]:
         return places.cpu().numpy()
 
     def ours() -> Any:
-        return neighbours_gpu.Card(there, metric).candidates(queries, K)
+        return neighbours_gpu.GpuSearch(there, metric).candidates(queries, K)
 
     def product(kind: Any, tf32: bool = False) -> Any:
         torch.backends.cuda.matmul.allow_tf32 = tf32
@@ -213,10 +217,12 @@ def unusual(count: int = 300_000, dimension: int = 96, many: int = 200, k: int =
     for name, (base, queries) in sets.items():
         single, asked = np.asarray(base, np.float32), np.asarray(queries, np.float32)
         for metric in ("l2", "cosine"):
-            neighbours_gpu.by_torch(single, asked, k, metric)
-            took, found = seconds(partial(neighbours_gpu.by_torch, single, asked, k, metric), 3, time.perf_counter)
+            neighbours_gpu.search_with_torch(single, asked, k, metric)
+            took, found = seconds(
+                partial(neighbours_gpu.search_with_torch, single, asked, k, metric), 3, time.perf_counter
+            )
             some = slice(0, many, many // 10)
-            exact = nearest(single, asked[some], k, metric)
+            exact = find_nearest(single, asked[some], k, metric)
             same = all(np.array_equal(mine[some], other) for mine, other in zip(found, exact, strict=True))
             rows.append(
                 f"| {name} | {metric} | {took:.3f} | the CPU, 10 queries, distances too: "
@@ -233,23 +239,25 @@ def elsewhere(count: int = 200_000) -> list[str]:
     queries = rng.standard_normal((QUERIES, DIMENSION), dtype=np.float32)
     rows, exact, own = [], None, 0.0
     quarters = [base[start : start + count // 4] for start in range(0, count, count // 4)]
-    whole, _ = seconds(lambda: nearest(base, queries, K, "l2"), 1, time.process_time)
-    apart, _ = seconds(lambda: [nearest(some, queries, K, "l2") for some in quarters], 1, time.process_time)
+    whole, _ = seconds(lambda: find_nearest(base, queries, K, "l2"), 1, time.process_time)
+    apart, _ = seconds(lambda: [find_nearest(some, queries, K, "l2") for some in quarters], 1, time.process_time)
     for name, took in (("one piece", whole), ("four shards", apart)):
         rows.append(f"| {count:,} | l2 | here, {name} (processor time) | {took:.2f} | {took / whole:.2f} | |")
         print(rows[-1], flush=True)
-    with TemporaryDirectory() as folder, cluster("local:2") as two:
+    with TemporaryDirectory() as folder, dask_cluster("local:2") as two:
         np.save(Path(folder) / "base.npy", base)
         read = np.load(Path(folder) / "base.npy", mmap_mode="r")
         # Processes that load NumPy do not find neighbours meanwhile.
-        truth(VectorSet("drawn", base, queries, "l2"), K, by="numpy", executor=two)
+        find_exact_neighbours(VectorSet("drawn", base, queries, "l2"), K, by="numpy", executor=two)
         for name, given, executor in (
             ("here", base, None),
             ("local:2, vectors sent", base, two),
             ("local:2, vectors in a file", read, two),
         ):
             data = VectorSet("drawn", given, queries, "l2")
-            took, found = seconds(partial(truth, data, K, by="numpy", executor=executor), 3, time.perf_counter)
+            took, found = seconds(
+                partial(find_exact_neighbours, data, K, by="numpy", executor=executor), 3, time.perf_counter
+            )
             if exact is None:
                 exact, own = found, took
             same = all(
@@ -290,7 +298,7 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--full", action="store_true")
     asked.add_argument("--card", action="store_true", help="only what lies on a card")
-    place = Path(__file__).parent / ("TRUTH_CARD.md" if neighbours_gpu.has_card() else "TRUTH.md")
+    place = Path(__file__).parent / ("TRUTH_CARD.md" if neighbours_gpu.has_gpu() else "TRUTH.md")
     asked.add_argument("--out", type=Path, default=place)
     told = asked.parse_args()
     rows = []
@@ -299,9 +307,9 @@ def main() -> None:
     for metric in () if told.card else METRICS if told.full else ("l2",):
         rows += measured(1_000_000, metric, 1, full=told.full)
     both = [] if told.card or not importable("distributed") else elsewhere()
-    torch = f", torch {version('torch')} on {card_name()}" if neighbours_gpu.has_card() else ""
+    torch = f", torch {version('torch')} on {card_name()}" if neighbours_gpu.has_gpu() else ""
     cores = f", OPENBLAS_CORETYPE={os.environ['OPENBLAS_CORETYPE']}" if "OPENBLAS_CORETYPE" in os.environ else ""
-    machine = circumstances()["machine"]
+    machine = provenance()["machine"]
     lines = [
         "# What exact neighbours cost",
         "",
@@ -327,7 +335,7 @@ def main() -> None:
             "|---:|---|---|---:|---:|---|",
             *both,
         ]
-    if why := neighbours_gpu.no_card():
+    if why := neighbours_gpu.gpu_unavailable_reason():
         lines += ["", f"On a graphics card: not measured here ({why})."]
         print(lines[-1], flush=True)
     else:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import sys
 
-from ragauge.files.source import Source
-from ragauge.files.stix import read_bundle
-from ragauge.knowledge.freshness.results import Version
+from ragauge.files.source import InputFile
+from ragauge.files.stix import read_stix_bundle
+from ragauge.knowledge.freshness.results import DocumentVersion
 from ragauge.knowledge.freshness.versions_file import write_versions
 
 
-def versions(bundle: str) -> list[Version]:
+def versions(bundle: str) -> list[DocumentVersion]:
     """A version of every object that was revoked or replaces one; the key is the object that is current."""
-    found = read_bundle(Source(bundle))
+    found = read_stix_bundle(InputFile(bundle))
     replaced = {one.source: one.target for one in found.relations if one.kind == "revoked-by"}
 
     def current(name: str) -> str:
@@ -26,8 +26,8 @@ def versions(bundle: str) -> list[Version]:
         return name
 
     ends = {current(name) for name in replaced}
-    old = [Version(name, current(name), superseded_by=newer) for name, newer in replaced.items()]
-    return [*old, *(Version(name, name) for name in sorted(ends))]
+    old = [DocumentVersion(name, current(name), superseded_by=newer) for name, newer in replaced.items()]
+    return [*old, *(DocumentVersion(name, name) for name in sorted(ends))]
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ def dsn():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAGAUGE_CACHE", str(folder))
         try:
-            yield postgres.server()
+            yield postgres.resolve_dsn()
         finally:
-            postgres.stop()
+            postgres.stop_embedded_server()
             shutil.rmtree(folder)

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 from ragauge.core.summaries import Latency, Mean
 from ragauge.embedder_study.results import (
+    CompressionResult,
+    CorpusSizeResult,
     EmbedderPair,
-    Entrant,
-    Fault,
-    Gap,
-    Grown,
-    Lineup,
+    EmbedderResult,
+    EmbedderStudy,
+    EmbeddingFailure,
     LongWord,
+    MeanDifference,
+    PerturbationResult,
     Probe,
-    Shaken,
-    Shelf,
-    Shrunk,
-    Tokenizers,
-    Tokens,
+    StoreResult,
+    TokenizerStats,
+    TokenizerStudy,
 )
 
 MEASURES = ("ndcg@10", "mrr@15", "recall@1", "recall@5", "recall@10", "precision@1", "precision@5", "precision@10")
@@ -39,7 +39,7 @@ def means(first):
 
 
 def gap(difference, wide=0.02, p=0.0001, n=QUERIES):
-    return Gap(difference, difference - wide, difference + wide, p, min(1.0, 3 * p), n)
+    return MeanDifference(difference, difference - wide, difference + wide, p, min(1.0, 3 * p), n)
 
 
 def latency(p50, n=QUERIES):
@@ -56,9 +56,9 @@ def shelves(first, embed, size):
     """The exact store, PostgreSQL without an index, and with one that is a little worse and faster."""
     flat = 0.4 + size / 500
     return [
-        Shelf(STORES[0], means(first), stages(embed, flat), 0.02, None, 1.0),
-        Shelf(STORES[1], means(first), stages(embed, 6 + size / 100), 2.4, None, 1.0),
-        Shelf(STORES[2], means(0.99 * first), stages(embed, 1.9 + size / 900), 5.1, True, 0.981),
+        StoreResult(STORES[0], means(first), stages(embed, flat), 0.02, None, 1.0),
+        StoreResult(STORES[1], means(first), stages(embed, 6 + size / 100), 2.4, None, 1.0),
+        StoreResult(STORES[2], means(0.99 * first), stages(embed, 1.9 + size / 900), 5.1, True, 0.981),
     ]
 
 
@@ -67,17 +67,18 @@ def shrunk(first, dimension):
     found = []
     for size in [one for one in (8, 16, 32, 64, 128, 256, 512, 1024) if one < dimension]:
         kept = 1 - math.exp(-size / 40)
-        found.append(Shrunk("pca", size, "float32", 4 * size, means(first * kept)))
-        found.append(Shrunk("first", size, "float32", 4 * size, means(0.8 * first * kept)))
+        found.append(CompressionResult("pca", size, "float32", 4 * size, means(first * kept)))
+        found.append(CompressionResult("first", size, "float32", 4 * size, means(0.8 * first * kept)))
     whole = [("float32", 4 * dimension, 1.0), ("float16", 2 * dimension, 0.999), ("int8", dimension, 0.99)]
     whole.append(("bit", math.ceil(dimension / 8), 0.85))
-    found += [Shrunk("pca", dimension, kind, size, means(first * share)) for kind, size, share in whole]
+    found += [CompressionResult("pca", dimension, kind, size, means(first * share)) for kind, size, share in whole]
     return found
 
 
 def grown(first):
     return [
-        Grown(n, means(min(1.0, first * (1 + 0.1 * math.log(DOCUMENTS / n))))) for n in (750, 1500, 3000, DOCUMENTS)
+        CorpusSizeResult(n, means(min(1.0, first * (1 + 0.1 * math.log(DOCUMENTS / n)))))
+        for n in (750, 1500, 3000, DOCUMENTS)
     ]
 
 
@@ -89,7 +90,7 @@ LOSSES = {
 
 def shaken(first, brittle):
     return [
-        Shaken(how, math.nan if how == "rare words" else 0.2, 0.97 if share else 0.0,
+        PerturbationResult(how, math.nan if how == "rare words" else 0.2, 0.97 if share else 0.0,
                mean(first * (1 - share * brittle)), gap(-first * share * brittle, p=0.001 if share else 1.0),
                3 if share > 0.7 else 1)
         for how, share in LOSSES.items()
@@ -108,7 +109,7 @@ def tokens(name, *, vocabulary=8000, per_word=1.4, limit=None, truncated=0, unkn
     words, characters = 210_000, 1_300_000
     count = round(per_word * words)
     figures = {"mean": count / DOCUMENTS, "p50": 0.7 * count / DOCUMENTS, "p95": 3 * count / DOCUMENTS, "max": 512.0}
-    return Tokens(
+    return TokenizerStats(
         name, vocabulary, round(0.86 * vocabulary), DOCUMENTS, count, words, characters, characters + 4000, figures,
         unknown=unknown, unknown_documents=min(unknown, 12), lossless=lossless, limit=limit, truncated=truncated,
         lost=40 * truncated, longest=[LongWord("ZoneInfoNotFoundError", 9, 4)], probes=PROBES,
@@ -125,15 +126,15 @@ def entrant(name, first, *, dimension=384, embed=8.0, brittle=0.2, baseline=0.41
         "shaken": shaken(first, brittle), "documents_per_second": 900 / embed, "load_seconds": 0.8,
         "memory_bytes": 180_000_000,
     }  # fmt: skip
-    return Entrant(name, **{**known, **more})
+    return EmbedderResult(name, **{**known, **more})
 
 
 def whole():
     """Nine entrants, of which one has faults, one has no vectors, and two learned from the corpus; two more failed."""
     faults = [
-        Fault("q17", "query", "failed", "RuntimeError: index out of range in self"),
-        Fault("d4", "document", "nan"),
-        Fault("d9", "document", "zero"),
+        EmbeddingFailure("q17", "query", "failed", "RuntimeError: index out of range in self"),
+        EmbeddingFailure("d4", "document", "nan"),
+        EmbeddingFailure("d9", "document", "zero"),
     ]
     lm = {"trained": True, "limit": 512, "train_seconds": 48.0, "parameters": 2_300_000, "load_seconds": 0.1}
     entrants = [
@@ -156,14 +157,14 @@ def whole():
                 trained=False, limit=512, truncated=0.18, parameters=217_000_000, memory_bytes=1_400_000_000,
                 brittle=0.1, faults=faults, faulty={"query failed": 1, "document nan": 1, "document zero": 2},
                 notes=["the weights are random: only the shape is ByT5's"]),
-        Entrant("bm25", "bm25", "words", "bm25", means=means(0.41), grown=grown(0.41), shaken=shaken(0.41, 0.6),
-                shelves=[Shelf("bm25", means(0.41), stages(0.0, 0.31), 0.2)]),
-        Entrant("chance", "chance", "chance", "chance", means=means(0.004), grown=grown(0.004),
+        EmbedderResult("bm25", "bm25", "words", "bm25", means=means(0.41), grown=grown(0.41), shaken=shaken(0.41, 0.6),
+                shelves=[StoreResult("bm25", means(0.41), stages(0.0, 0.31), 0.2)]),
+        EmbedderResult("chance", "chance", "chance", "chance", means=means(0.004), grown=grown(0.004),
                 gaps={m: gap(-0.406 * share) for m, share in SCALE.items()}),
     ]  # fmt: skip
     broken = replace(entrants[2].shelves[2], means={}, stages={}, note="pgvector is not installed", neighbours=math.nan)
     entrants[2] = replace(entrants[2], shelves=[*entrants[2].shelves[:2], broken])
-    return Lineup(
+    return EmbedderStudy(
         "pydocs", DOCUMENTS, QUERIES, entrants, MEASURES, "bm25", context=512, cut=0.142,
         pairs=[
             EmbedderPair("minilm-float32", "minilm", "rank", gap(0.003, p=0.31)),
@@ -179,7 +180,9 @@ def whole():
 
 def bare(*names, **more):
     """Embedders of which nothing is known but their names."""
-    return Lineup("toy", 3, 2, [Entrant(name, name) for name in names], ["ndcg@10"], names[0] if names else "", **more)
+    return EmbedderStudy(
+        "toy", 3, 2, [EmbedderResult(name, name) for name in names], ["ndcg@10"], names[0] if names else "", **more
+    )
 
 
 def sheet():
@@ -189,4 +192,4 @@ def sheet():
         tokens("bpe(vocabulary=8000)", trained_on="pydocs"),
         tokens("minilm", vocabulary=30_522, per_word=1.3, limit=256, truncated=3, unknown=31, lossless=None),
     ]
-    return Tokenizers("pydocs", DOCUMENTS, rows, {"gone": "there is no file gone.json"}, ["counted on all of it"])
+    return TokenizerStudy("pydocs", DOCUMENTS, rows, {"gone": "there is no file gone.json"}, ["counted on all of it"])

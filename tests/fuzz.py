@@ -4,7 +4,8 @@
     python tests/fuzz.py --again 7:123      # one input again, with its traceback; its files are kept
 
 Each input is a valid file or folder, changed in one to three places, and one command or reader that gets it. The only
-exceptions allowed are those of `ragauge.core.errors`. Child processes do the work, because a library can abort the process.
+exceptions allowed are those of `ragauge.core.errors`. Child processes do the work, because a library can abort the
+process.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def write_seeds(folder: Path) -> None:
     import polars as pl
 
     from ragauge.files.readers import read_judgments, read_run
-    from ragauge.files.samples import FORMS, read_samples, write_samples
+    from ragauge.files.samples import SAMPLE_ROW_BUILDERS, read_samples, write_samples
     from ragauge.files.vectors import write_vectors
     from ragauge.files.writers import write_judgments, write_run
 
@@ -86,7 +87,7 @@ def write_seeds(folder: Path) -> None:
     (folder / "trials.csv").write_text("query_id,trial,success\nq1,1,1\nq1,2,0\nq2,1,1\nq2,2,1\n")
     pl.read_csv(folder / "wide.csv").write_parquet(folder / "wide.parquet")
     samples = read_samples(str(folder / "inputs/samples.jsonl"))
-    for form in FORMS:
+    for form in SAMPLE_ROW_BUILDERS:
         for ending in ("json", "jsonl", "csv", "parquet"):
             with contextlib.suppress(ValueError):
                 write_samples(samples, str(folder / f"samples_{form}.{ending}"), form)
@@ -129,12 +130,12 @@ def write_seeds(folder: Path) -> None:
     write_vectors(folder / "vectors.bvecs", np.arange(12, dtype=np.uint8).reshape(4, 3))
     with contextlib.suppress(ImportError):
         from ragauge.store_benchmarks.ann_benchmarks_hdf5 import write_hdf5
-        from ragauge.store_benchmarks.neighbour_cache import truth
+        from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours
         from ragauge.store_benchmarks.results import VectorSet
 
         data = VectorSet("toy", vectors, vectors[:3], "l2")
-        write_hdf5(folder / "toy-euclidean.hdf5", data, truth(data, 3))
-        truth(data, 3, cache=folder / "truths")
+        write_hdf5(folder / "toy-euclidean.hdf5", data, find_exact_neighbours(data, 3))
+        find_exact_neighbours(data, 3, cache=folder / "truths")
     _write_results(folder)
     _write_caches(folder)
 
@@ -155,14 +156,16 @@ def _write_results(folder: Path) -> None:
 def _write_caches(folder: Path) -> None:
     """Write the files that ragauge keeps for itself."""
     from ragauge.core.protocols import Reply
-    from ragauge.judging.reply_cache import Kept, Replies
-    from ragauge.models.embedders import Cached
+    from ragauge.judging.reply_cache import CachedReply, ReplyCache
+    from ragauge.models.embedders import CachedEmbedder
 
-    replies = Replies(folder / "replies")
+    replies = ReplyCache(folder / "replies")
     for number in range(3):
-        replies.keep(f"key{number}", "claims", "q1", Kept(Reply("text", 1, 1, 0, "stop", "m", {}, "json"), 0.1, 1))
+        replies.keep(
+            f"key{number}", "claims", "q1", CachedReply(Reply("text", 1, 1, 0, "stop", "m", {}, "json"), 0.1, 1)
+        )
     replies.close()
-    Cached(_Letters(), folder / "embeddings").embed(["a", "b", "c"])
+    CachedEmbedder(_Letters(), folder / "embeddings").embed(["a", "b", "c"])
     with contextlib.suppress(KeyboardInterrupt):
         run_system(str(folder / "unfinished"), first_document_or_stop)
 
@@ -213,15 +216,15 @@ def read_hdf5_file(path: str) -> None:
 
 
 def read_cached_vectors(path: str) -> None:
-    from ragauge.models.embedders import Cached
+    from ragauge.models.embedders import CachedEmbedder
 
-    Cached(_Letters(), Path(path)).embed(["a", "b", "new"])
+    CachedEmbedder(_Letters(), Path(path)).embed(["a", "b", "new"])
 
 
 def read_replies(path: str) -> None:
-    from ragauge.judging.reply_cache import Replies
+    from ragauge.judging.reply_cache import ReplyCache
 
-    replies = Replies(Path(path))
+    replies = ReplyCache(Path(path))
     try:
         for number in range(4):
             replies.find(f"key{number}")
@@ -233,11 +236,11 @@ def read_replies(path: str) -> None:
 def read_truth(path: str) -> None:
     import numpy as np
 
-    from ragauge.store_benchmarks.neighbour_cache import truth
+    from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours
     from ragauge.store_benchmarks.results import VectorSet
 
     vectors = np.random.default_rng(0).random((12, 4), np.float32)
-    truth(VectorSet("toy", vectors, vectors[:3], "l2"), 3, cache=Path(path))
+    find_exact_neighbours(VectorSet("toy", vectors, vectors[:3], "l2"), 3, cache=Path(path))
 
 
 _answered = 0
@@ -540,15 +543,15 @@ def call(words: list[str]) -> None:
     """Run a command in this process; exceptions come out as they are."""
     import typer
 
-    from ragauge.cli.app import command_line
-    from ragauge.cli.failures import Passed
+    from ragauge.cli.app import build_app
+    from ragauge.cli.failures import CarriedException
 
     command = _COMMANDS.get(words[0])
     if command is None:
-        command = _COMMANDS[words[0]] = typer.main.get_command(command_line(words[0]))
+        command = _COMMANDS[words[0]] = typer.main.get_command(build_app(words[0]))
     try:
         command.main(words, prog_name="ragauge", standalone_mode=False)
-    except Passed as passed:
+    except CarriedException as passed:
         raise passed.__cause__ or passed from None
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ragauge.core.records import ByMeasure, Scores
-from ragauge.core.samples import ASKS, Claim, Question, Sample, Support, Unscored, Usefulness, Verdicts
-from ragauge.judging.results import Canary, Judged, Step
+from ragauge.core.records import MeasureDict, Scores
+from ragauge.core.samples import TASK_KINDS, Claim, GeneratedQuestion, Sample, Support, Unscored, Usefulness, Verdicts
+from ragauge.judging.results import CostStep, InjectionAttempt, JudgedSamples
 
 MODEL = "openai:gpt-x@api.example.org rubrics 1a2b3c"
 FAITHFULNESS, PRECISION, RECALL, RELEVANCE = (
@@ -33,9 +33,9 @@ def scores(columns, queries, reasons=None, *, judge=MODEL, run="toy", convention
         run=run,
         convention=convention,
         queries=list(queries),
-        values=ByMeasure(values, str),
-        means=ByMeasure(means, str),
-        unscored=ByMeasure(unscored, str),
+        values=MeasureDict(values, str),
+        means=MeasureDict(means, str),
+        unscored=MeasureDict(unscored, str),
         judge=judge,
     )
 
@@ -66,19 +66,19 @@ def judged(**changes):
     said = {
         "q1": Verdicts(
             "q1",
-            ASKS,
+            TASK_KINDS,
             {"answer": [Claim("a1", "The tower is in Paris.", 1)], "reference": [Claim("r1", "It is in Paris.", 1)]},
             {
                 "a1": Support(("k1", "reference"), (), "chunk 1 says that it stands in Paris", 0.98),
                 "r1": Support(("answer",), together=("k1", "k2")),
             },
             {"k1": Usefulness(True, "it says where", 0.9), "k2": Usefulness(False)},
-            [Question("Where does the tower stand?", 0.93), Question("In which city is it?", 0.71)],
+            [GeneratedQuestion("Where does the tower stand?", 0.93), GeneratedQuestion("In which city is it?", 0.71)],
             refusal=False,
         ),
         "q2": Verdicts(
             "q2",
-            ASKS,
+            TASK_KINDS,
             {
                 "answer": [
                     Claim("a1", "It is 300 m high.", 1),
@@ -94,12 +94,12 @@ def judged(**changes):
                 "r1": Support((), ("k1", "answer")),
             },
             {"k1": Usefulness(True)},
-            [Question("How tall is it?", 0.88)],
+            [GeneratedQuestion("How tall is it?", 0.88)],
             refusal=False,
         ),
         "q3": Verdicts(
             "q3",
-            ASKS,
+            TASK_KINDS,
             {"answer": [Claim("a1", "Gustave Eiffel built it.", 1)]},
             {},
             {},
@@ -111,7 +111,9 @@ def judged(**changes):
                 "questions": Unscored(MUTE, ""),
             },
         ),
-        "q4": Verdicts("q4", ASKS, {"answer": []}, {}, {}, (), refusal=True, left_out={"answer": ["I do not know."]}),
+        "q4": Verdicts(
+            "q4", TASK_KINDS, {"answer": []}, {}, {}, (), refusal=True, left_out={"answer": ["I do not know."]}
+        ),
     }
     columns = {
         FAITHFULNESS: [1.0, 1 / 3, math.nan, math.nan],
@@ -124,7 +126,7 @@ def judged(**changes):
         (RECALL, "q4"): "there is no reference",
         (PRECISION, "q3"): "the reply was cut off",
     }
-    found = Judged(
+    found = JudgedSamples(
         name="toy",
         judge=MODEL,
         identity={"chat": "openai", "model": "gpt-x", "rubrics": {"claims": "1a2b"}},
@@ -133,13 +135,13 @@ def judged(**changes):
         scores=scores(columns, [one.id for one in samples], why),
         intervals={FAITHFULNESS: (0.1, 1.0), PRECISION: (0.2, 0.9), RELEVANCE: (0.05, 0.88)},
         ledger=[
-            Step("claims", 7, 1, 2, 1, 4200, 800, 0, 6.5, 850.0, 1900.0, 0.0123),
-            Step("support", 3, 0, 0, 1, 9000, 400, 1000, 3.1, 990.0, 1200.0, 0.021),
+            CostStep("claims", 7, 1, 2, 1, 4200, 800, 0, 6.5, 850.0, 1900.0, 0.0123),
+            CostStep("support", 3, 0, 0, 1, 9000, 400, 1000, 3.1, 990.0, 1200.0, 0.021),
         ],
         robustness=[
-            Canary("ignore", "support", "answer", "absent", "absent", "absent"),
-            Canary("shout", "support", "context", "absent", "absent", "supported"),
-            Canary("tag", "useful", "context", "no", "no", "unscored"),
+            InjectionAttempt("ignore", "support", "answer", "absent", "absent", "absent"),
+            InjectionAttempt("shout", "support", "context", "absent", "absent", "supported"),
+            InjectionAttempt("tag", "useful", "context", "no", "no", "unscored"),
         ],
         notes=["three questions are thought up for each answer"],
         circumstances={"made": "2026-01-02T03:04:05+00:00", "ragauge": "0.0"},
@@ -168,14 +170,18 @@ def many(n, *, chunks=5, length=900):
         samples.append(Sample(name, text(80), text(400), contexts, text(120)))
         claims = [Claim(f"a{j}", text(70), j) for j in range(1, 6)]
         if i % 100 == 7:
-            said[name] = Verdicts(name, ASKS, {"answer": claims}, unscored={"support a1": Unscored(MUTE, text(300))})
+            said[name] = Verdicts(
+                name, TASK_KINDS, {"answer": claims}, unscored={"support a1": Unscored(MUTE, text(300))}
+            )
             values.append(math.nan)
             continue
         borne = {one.id: Support(("k1",) if rng.random() < 0.7 else (), (), text(60)) for one in claims}
         useful = {f"k{j}": Usefulness(bool(rng.random() < 0.5), text(40)) for j in range(1, chunks + 1)}
-        said[name] = Verdicts(name, ASKS, {"answer": claims}, borne, useful, [Question(text(60), float(rng.random()))])
+        said[name] = Verdicts(
+            name, TASK_KINDS, {"answer": claims}, borne, useful, [GeneratedQuestion(text(60), float(rng.random()))]
+        )
         values.append(sum(bool(one.by) for one in borne.values()) / 5)
     other = rng.random(n).tolist()
     found = scores({FAITHFULNESS: values, RELEVANCE: other}, [one.id for one in samples], run="many")
     intervals = {FAITHFULNESS: (0.68, 0.72), RELEVANCE: (0.48, 0.52)}
-    return Judged("many", MODEL, {"model": "gpt-x"}, samples, said, found, intervals)
+    return JudgedSamples("many", MODEL, {"model": "gpt-x"}, samples, said, found, intervals)

@@ -7,7 +7,7 @@ import os
 
 from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments
-from ragauge.evaluation.report import as_csv
+from ragauge.evaluation.report import render_scores_csv
 from ragauge.experiments import run
 
 DOCUMENTS = [Document(f"d{i}", f"word{i}") for i in range(40)]
@@ -31,7 +31,7 @@ def ranked(ranks):
 def made(folder, systems, *, day, data=DATA, machine=None, convention="default", **how):
     """Run systems into a folder, with scores, as if it had been on a day of November long since written."""
     found = run(data, systems, measures=["mrr@10", "recall@10"], out=folder, convention=convention, warmup=0, **how)
-    (folder / "scores.csv").write_text(as_csv(dict(found.scores), per_query=True), encoding="utf-8")
+    (folder / "scores.csv").write_text(render_scores_csv(dict(found.scores), per_query=True), encoding="utf-8")
     for path in folder.glob("*/manifest.json"):
         about = json.loads(path.read_text(encoding="utf-8"))
         about["finished"] = f"2026-11-{day:02d}T12:00:00+00:00"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ragauge.core.documents import Document
-from ragauge.core.graphs import Links
-from ragauge.systems.graph_corpus import Terrain
+from ragauge.core.graphs import LinkArrays
+from ragauge.systems.graph_corpus import LinkedCorpus
 
 
 class Points:
@@ -28,7 +28,7 @@ class Said:
 
     def link(self, documents, vectors):
         ones, others, weights = zip(*self._links, strict=True) if self._links else ((), (), ())
-        return Links(np.array(ones, np.int64), np.array(others, np.int64), np.array(weights, float))
+        return LinkArrays(np.array(ones, np.int64), np.array(others, np.int64), np.array(weights, float))
 
 
 QUERY = "1 0"
@@ -40,7 +40,7 @@ def ground(likeness, *links, metadata=None):
     names = [chr(ord("a") + i) if len(texts) <= 26 else f"d{i:04}" for i in range(len(texts))]
     held = metadata or [{} for _ in texts]
     documents = [Document(*row[:2], metadata=row[2]) for row in zip(names, texts, held, strict=True)]
-    return Terrain(documents, Points(), [Said(*links)])
+    return LinkedCorpus(documents, Points(), [Said(*links)])
 
 
 def ids(hits):

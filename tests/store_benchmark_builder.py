@@ -5,13 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from ragauge.compute.observation import Clock
+from ragauge.compute.observation import ClockCheck
 from ragauge.core.summaries import Latency
-from ragauge.store_benchmarks.analysis import placed
-from ragauge.store_benchmarks.results import Build, Change, Configuration, Failure, Filtered, Load, Mixed, Point, Sweep
+from ragauge.store_benchmarks.analysis import with_frontiers
+from ragauge.store_benchmarks.results import (
+    BuildCost,
+    Configuration,
+    FailedConfiguration,
+    FilteredSearch,
+    LoadResult,
+    MeasuredConfiguration,
+    MixedWorkload,
+    OperationLatency,
+    StoreBenchmark,
+)
 
 RECALL = "recall(of=eps,eps=1e-06)@10"
-CALM = Clock(0.002, 0, 0.0)
+CALM = ClockCheck(0.002, 0, 0.0)
 
 
 def latency(mean, n=300, p99=None):
@@ -22,22 +32,24 @@ def latency(mean, n=300, p99=None):
 
 def point(store, recall, ms, *, build=None, search=None, name="", seconds=1.0, memory=6_000_000, disk=None, **more):
     """One configuration: recall and mean milliseconds, and what else matters."""
-    made = Build(10_000, 0.2 * seconds, 0.8 * seconds, disk, memory, 12.0, 3.0, {"version": "1.2.3", "threads": 1})
+    made = BuildCost(10_000, 0.2 * seconds, 0.8 * seconds, disk, memory, 12.0, 3.0, {"version": "1.2.3", "threads": 1})
     quality = {RECALL: recall, "recall(of=k)@10": recall, "recall@10": recall / 10, "precision@10": recall}
     quality |= {"precision(of=retrieved)@10": recall, "mrr@10": 0.9}
     clock = more.pop("clock", CALM)
     configuration = Configuration(store, build or {}, search or {}, name)
-    return Point(configuration, made, quality, latency(ms), clock, qps_spread=0.04, **more)
+    return MeasuredConfiguration(configuration, made, quality, latency(ms), clock, qps_spread=0.04, **more)
 
 
 def load(rate, p99, service, *, clients=1, qps=None):
     times = latency(0.3, 500, p99), latency(0.2, 500, service)
-    return Load(clients, rate, rate if qps is None else qps, *times, 0.1, doubts=[])
+    return LoadResult(clients, rate, rate if qps is None else qps, *times, 0.1, doubts=[])
 
 
 def sweep(*points, **more):
     """A sweep of these points, with its frontiers."""
-    return placed(Sweep("toy", 10_000, 128, 100, "l2", 10, points, RECALL, truth="numpy", repeats=3, **more))
+    return with_frontiers(
+        StoreBenchmark("toy", 10_000, 128, 100, "l2", 10, points, RECALL, truth="numpy", repeats=3, **more)
+    )
 
 
 def whole(*, relevance=True):
@@ -47,7 +59,7 @@ def whole(*, relevance=True):
     def told(value):
         return {"relevance": {"ndcg@10": value, "hit_rate@10": min(1.0, value + 0.3)}} if relevance else {}
 
-    busy = Clock(0.002, 341, 0.04, ("341 involuntary switches", "4% of the time was stolen"))
+    busy = ClockCheck(0.002, 341, 0.04, ("341 involuntary switches", "4% of the time was stolen"))
     points = [
         point("exact", 1.0, 0.9, seconds=0.02, memory=5_120_000, **told(0.412)),
         point("hnswlib", 0.82, 0.03, build=graph, search={"ef_search": 10}, seconds=2.0, **told(0.371)),
@@ -55,14 +67,14 @@ def whole(*, relevance=True):
             "hnswlib", 0.955, 0.06, build=graph, search={"ef_search": 40}, seconds=2.0, disk=6_800_000, **told(0.409),
             loads=[load(None, 0.3, 0.3, qps=11_800.0), load(500.0, 0.5, 0.4), load(5000.0, 48.0, 0.5, qps=4100.0)],
             filters=[
-                Filtered(0.5, 5_000, 1.0, 0.95, 0, latency(0.08)),
-                Filtered(0.01, 100, 0.42, 0.38, 0, latency(0.2)),
+                FilteredSearch(0.5, 5_000, 1.0, 0.95, 0, latency(0.08)),
+                FilteredSearch(0.01, 100, 0.42, 0.38, 0, latency(0.2)),
             ],
             changes=[
-                Change("insert", latency(0.4, 200), latency(0.5, 200), 1.0),
-                Change("delete", latency(0.01, 200), latency(0.2, 200), 0.5),
+                OperationLatency("insert", latency(0.4, 200), latency(0.5, 200), 1.0),
+                OperationLatency("delete", latency(0.01, 200), latency(0.2, 200), 0.5),
             ],
-            mixed=Mixed(500, 830.0, False, 0.93, latency(0.5), latency(0.06)),
+            mixed=MixedWorkload(500, 830.0, False, 0.93, latency(0.5), latency(0.06)),
         ),
         point("hnswlib", 0.995, 0.17, build=graph, search={"ef_search": 160}, seconds=2.0, clock=busy, **told(0.411)),
         point("hnswlib", 0.94, 0.2, build={**graph, "m": 32}, search={"ef_search": 80}, seconds=3.0, **told(0.405)),
@@ -74,8 +86,12 @@ def whole(*, relevance=True):
               seconds=0.5, notes=["annoy cannot delete"], **told(0.39)),
         point("null", 0.0, 0.002, seconds=0.001, memory=0, **({} if not relevance else told(math.nan))),
     ]  # fmt: skip
-    broken = Failure(Configuration("chroma"), "insert", "Batch size 10000 exceeds <b>maximum</b>", "fewer at a time")
-    lacking = Failure(Configuration("scann"), "opening", "scann needs an optional library", "pip install x", 2)
+    broken = FailedConfiguration(
+        Configuration("chroma"), "insert", "Batch size 10000 exceeds <b>maximum</b>", "fewer at a time"
+    )
+    lacking = FailedConfiguration(
+        Configuration("scann"), "opening", "scann needs an optional library", "pip install x", 2
+    )
     about = {
         "made": "2026-11-15T12:00:00+00:00", "python": "3.11.7", "versions": {"faiss-cpu": "1.13.0", "numpy": "2.3"},
         "machine": {"processor": "Some CPU", "cores": 2}, "data_hash": "abc", "seed": 0,
@@ -85,5 +101,5 @@ def whole(*, relevance=True):
 
 def doubted(found):
     """The same, with nothing to be believed."""
-    clock = Clock(0.002, 900, 0.2, ("900 involuntary switches",))
-    return placed(replace(found, points=[replace(one, clock=clock) for one in found.points]))
+    clock = ClockCheck(0.002, 900, 0.2, ("900 involuntary switches",))
+    return with_frontiers(replace(found, points=[replace(one, clock=clock) for one in found.points]))

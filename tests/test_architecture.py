@@ -13,9 +13,9 @@ import pytest
 
 import ragauge
 from command import forked, typed
-from ragauge.measures.answers import ANSWERS
-from ragauge.measures.conventions import CHOICES, PRESETS
-from ragauge.measures.registry import TABLE
+from ragauge.measures.answers import ANSWER_MEASURES
+from ragauge.measures.conventions import OPTION_CHOICES, PRESETS
+from ragauge.measures.registry import MEASURE_REGISTRY
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "ragauge"
@@ -60,9 +60,9 @@ def test_dictionaries_are_scored_without_frames():
     assert not {"polars", "pandas", "rich", "typer"} & loaded_by(code)
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", MEASURE_REGISTRY)
 def test_every_measure_has_its_formula_rule_paper_and_an_example(name):
-    text = inspect.getdoc(TABLE[name].function) or ""
+    text = inspect.getdoc(MEASURE_REGISTRY[name].function) or ""
     for part in ("Formula:", "Rule:", "Paper:", ">>>"):
         assert part in text, part
     assert text.splitlines()[0].endswith((".", ":"))
@@ -77,12 +77,12 @@ def test_every_preset_stands_in_conventions_md_with_its_departures(preset):
         assert f"{option}={value}" in row, (preset, option)
 
 
-@pytest.mark.parametrize("option", CHOICES)
+@pytest.mark.parametrize("option", OPTION_CHOICES)
 def test_every_option_and_value_stands_in_conventions_md(option):
     text = (ROOT / "CONVENTIONS.md").read_text()
     row = next((line for line in text.splitlines() if line.startswith(f"| `{option}` ")), None)
     assert row is not None, option
-    for value in CHOICES[option]:
+    for value in OPTION_CHOICES[option]:
         assert f"`{value}`" in row, (option, value)
 
 
@@ -142,4 +142,4 @@ def test_console_blocks_print_what_they_claim(page, tmp_path):
 def test_the_readme_counts_the_measures_that_there_are():
     told = re.search(r"lists all (\d+) measures", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert told is not None
-    assert int(told[1]) == len(TABLE) + len(ANSWERS)
+    assert int(told[1]) == len(MEASURE_REGISTRY) + len(ANSWER_MEASURES)

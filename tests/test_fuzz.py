@@ -1,4 +1,4 @@
-"""Mutated files and folders of every format: anything but an error of ragauge.core.errors fails, and so does an abort."""
+"""Mutated files and folders of every format: anything but an error of `ragauge.core.errors` fails."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from typing import Any
 import literal_judge
 from ragauge.core.errors import BackendFailed
 from ragauge.core.protocols import Reply
-from ragauge.judging.lexical_judge import Lexical
-from ragauge.judging.tasks import Reading, Task
+from ragauge.judging.lexical_judge import LexicalJudge
+from ragauge.judging.tasks import JudgeTask, TaskResult
 
 
 class Literal:
@@ -103,8 +103,8 @@ class Wordy:
     name = "wordy"
     identity = {"judge": "wordy"}  # noqa: RUF012 - as somebody would write it
 
-    async def answer(self, task: Task) -> Reading:
-        return Lexical().say(task)
+    async def answer(self, task: JudgeTask) -> TaskResult:
+        return LexicalJudge().say(task)
 
 
 class Queueing(Wordy):
@@ -113,7 +113,7 @@ class Queueing(Wordy):
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
 
-    async def answer(self, task: Task) -> Reading:
+    async def answer(self, task: JudgeTask) -> TaskResult:
         async with self.turn:
             await asyncio.sleep(0.001)
             return await super().answer(task)
@@ -122,7 +122,7 @@ class Queueing(Wordy):
 class Leaving(Wordy):
     """One that wants the process to end."""
 
-    async def answer(self, task: Task) -> Reading:
+    async def answer(self, task: JudgeTask) -> TaskResult:
         raise SystemExit(7)
 
 

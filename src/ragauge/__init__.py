@@ -22,23 +22,24 @@ _HOMES = {
     "Convention": "ragauge.measures.conventions",
     "Dataset": "ragauge.core.records",
     "Document": "ragauge.core.documents",
+    "EmbedderStudy": "ragauge.embedder_study.results",
     "Experiment": "ragauge.runs.results",
+    "ExperimentSet": "ragauge.runs.results",
     "Finding": "ragauge.core.findings",
     "Freshness": "ragauge.knowledge.freshness.results",
     "Gain": "ragauge.knowledge.gain.results",
     "Gate": "ragauge.gates.results",
+    "GraphAnalysis": "ragauge.knowledge.graph.results",
     "History": "ragauge.experiments.history.results",
     "Hit": "ragauge.core.documents",
     "Incomparable": "ragauge.core.errors",
-    "Judged": "ragauge.judging.results",
+    "JudgedSamples": "ragauge.judging.results",
     "Judgments": "ragauge.core.records",
-    "Lineup": "ragauge.embedder_study.results",
     "Lint": "ragauge.knowledge.lint.results",
     "Measure": "ragauge.measures.names",
     "MissingEvidence": "ragauge.core.errors",
     "MissingExtra": "ragauge.core.errors",
     "Novelty": "ragauge.knowledge.novelty.results",
-    "Ordeal": "ragauge.store_stress.results",
     "Overview": "ragauge.comparison.results",
     "PRESETS": "ragauge.measures.conventions",
     "PgVectorDB": "ragauge.systems.pgvector",
@@ -48,21 +49,20 @@ _HOMES = {
     "Run": "ragauge.core.records",
     "Sample": "ragauge.core.samples",
     "Scores": "ragauge.core.records",
-    "Study": "ragauge.runs.results",
-    "Sweep": "ragauge.store_benchmarks.results",
-    "Tokenizers": "ragauge.embedder_study.results",
+    "StoreBenchmark": "ragauge.store_benchmarks.results",
+    "StressTest": "ragauge.store_stress.results",
+    "TokenizerStudy": "ragauge.embedder_study.results",
     "UnknownName": "ragauge.core.errors",
     "VectorSet": "ragauge.store_benchmarks.results",
-    "Web": "ragauge.knowledge.graph.results",
     "adapt_retriever": "ragauge.systems.adapters",
-    "arrays": "ragauge.files.in_memory",
     "audit": "ragauge.audits",
     "bench": "ragauge.store_benchmarks",
     "calibrate": "ragauge.judging.calibration",
-    "cluster": "ragauge.compute.dask_cluster",
     "compare": "ragauge.comparison",
-    "embedders": "ragauge.embedder_study",
-    "estimate": "ragauge.judging",
+    "compare_embedders": "ragauge.embedder_study",
+    "compare_tokenizers": "ragauge.embedder_study.tokenizer_study",
+    "dask_cluster": "ragauge.compute.dask_cluster",
+    "estimate_cost": "ragauge.judging",
     "evaluate": "ragauge.evaluation",
     "freshness": "ragauge.knowledge.freshness",
     "fuse": "ragauge.fusion",
@@ -72,9 +72,10 @@ _HOMES = {
     "history": "ragauge.experiments.history",
     "judge": "ragauge.judging",
     "judge_async": "ragauge.judging",
+    "judgments_from_neighbours": "ragauge.files.in_memory",
+    "judgments_from_subtopics": "ragauge.files.in_memory",
     "lint": "ragauge.knowledge.lint",
     "load": "ragauge.datasets",
-    "neighbours": "ragauge.files.in_memory",
     "novelty": "ragauge.knowledge.novelty",
     "overview": "ragauge.reports",
     "pgVectorDB": "ragauge.systems.pgvector",
@@ -85,11 +86,10 @@ _HOMES = {
     "report": "ragauge.reports",
     "run": "ragauge.experiments",
     "run_each": "ragauge.experiments",
+    "run_from_arrays": "ragauge.files.in_memory",
     "save_baseline": "ragauge.experiments.baselines",
     "stage": "ragauge.core.stages",
     "stress": "ragauge.store_stress",
-    "subtopic_judgments": "ragauge.files.in_memory",
-    "tokenizers": "ragauge.embedder_study.tokenizer_study",
     "tune": "ragauge.fusion",
 }
 
@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     from ragauge.audits import audit
     from ragauge.comparison import compare
     from ragauge.comparison.results import Overview
-    from ragauge.compute.dask_cluster import cluster
+    from ragauge.compute.dask_cluster import dask_cluster
     from ragauge.core.documents import Document, Hit
     from ragauge.core.errors import (
         BackendFailed,
@@ -115,9 +115,9 @@ if TYPE_CHECKING:
     from ragauge.core.samples import Sample
     from ragauge.core.stages import stage
     from ragauge.datasets import load
-    from ragauge.embedder_study import embedders
-    from ragauge.embedder_study.results import Lineup, Tokenizers
-    from ragauge.embedder_study.tokenizer_study import tokenizers
+    from ragauge.embedder_study import compare_embedders
+    from ragauge.embedder_study.results import EmbedderStudy, TokenizerStudy
+    from ragauge.embedder_study.tokenizer_study import compare_tokenizers
     from ragauge.evaluation import evaluate
     from ragauge.experiments import run, run_each
     from ragauge.experiments.baselines import save_baseline
@@ -125,21 +125,21 @@ if TYPE_CHECKING:
     from ragauge.experiments.history.results import History
     from ragauge.experiments.rag_evaluator import RAGEvaluator
     from ragauge.experiments.reliability import reliability
-    from ragauge.files.in_memory import arrays, neighbours, subtopic_judgments
+    from ragauge.files.in_memory import judgments_from_neighbours, judgments_from_subtopics, run_from_arrays
     from ragauge.files.readers import read_judgments, read_run
     from ragauge.fusion import fuse, tune
     from ragauge.gates import gate
     from ragauge.gates.results import Gate
-    from ragauge.judging import estimate, judge, judge_async, recount
+    from ragauge.judging import estimate_cost, judge, judge_async, recount
     from ragauge.judging.calibration import calibrate
     from ragauge.judging.calibration.results import Calibration
-    from ragauge.judging.results import Judged
+    from ragauge.judging.results import JudgedSamples
     from ragauge.knowledge.freshness import freshness
     from ragauge.knowledge.freshness.results import Freshness
     from ragauge.knowledge.gain import gain
     from ragauge.knowledge.gain.results import Gain
     from ragauge.knowledge.graph import graph
-    from ragauge.knowledge.graph.results import Web
+    from ragauge.knowledge.graph.results import GraphAnalysis
     from ragauge.knowledge.lint import lint
     from ragauge.knowledge.lint.results import Lint
     from ragauge.knowledge.novelty import novelty
@@ -147,13 +147,13 @@ if TYPE_CHECKING:
     from ragauge.measures.conventions import PRESETS, Convention
     from ragauge.measures.names import Measure
     from ragauge.reports import overview, report
-    from ragauge.runs.results import Experiment, Study
+    from ragauge.runs.results import Experiment, ExperimentSet
     from ragauge.stats.comparisons import Comparison, Comparisons
     from ragauge.stats.reliability import Reliability
     from ragauge.store_benchmarks import bench
-    from ragauge.store_benchmarks.results import Sweep, VectorSet
+    from ragauge.store_benchmarks.results import StoreBenchmark, VectorSet
     from ragauge.store_stress import stress
-    from ragauge.store_stress.results import Ordeal
+    from ragauge.store_stress.results import StressTest
     from ragauge.systems.adapters import adapt_retriever
     from ragauge.systems.pgvector import PgVectorDB, pgVectorDB
 
@@ -170,23 +170,24 @@ __all__ = [
     "Convention",
     "Dataset",
     "Document",
+    "EmbedderStudy",
     "Experiment",
+    "ExperimentSet",
     "Finding",
     "Freshness",
     "Gain",
     "Gate",
+    "GraphAnalysis",
     "History",
     "Hit",
     "Incomparable",
-    "Judged",
+    "JudgedSamples",
     "Judgments",
-    "Lineup",
     "Lint",
     "Measure",
     "MissingEvidence",
     "MissingExtra",
     "Novelty",
-    "Ordeal",
     "Overview",
     "PgVectorDB",
     "RAGEvaluator",
@@ -195,22 +196,21 @@ __all__ = [
     "Run",
     "Sample",
     "Scores",
-    "Study",
-    "Sweep",
-    "Tokenizers",
+    "StoreBenchmark",
+    "StressTest",
+    "TokenizerStudy",
     "UnknownName",
     "VectorSet",
-    "Web",
     "__version__",
     "adapt_retriever",
-    "arrays",
     "audit",
     "bench",
     "calibrate",
-    "cluster",
     "compare",
-    "embedders",
-    "estimate",
+    "compare_embedders",
+    "compare_tokenizers",
+    "dask_cluster",
+    "estimate_cost",
     "evaluate",
     "freshness",
     "fuse",
@@ -220,9 +220,10 @@ __all__ = [
     "history",
     "judge",
     "judge_async",
+    "judgments_from_neighbours",
+    "judgments_from_subtopics",
     "lint",
     "load",
-    "neighbours",
     "novelty",
     "overview",
     "pgVectorDB",
@@ -233,11 +234,10 @@ __all__ = [
     "report",
     "run",
     "run_each",
+    "run_from_arrays",
     "save_baseline",
     "stage",
     "stress",
-    "subtopic_judgments",
-    "tokenizers",
     "tune",
 ]
 

@@ -20,7 +20,7 @@ from ragauge import PRESETS, Dataset, Document, Judgments, Run, evaluate, load, 
 from ragauge.audits import audit, audit_files, checks, report
 from ragauge.audits.checks import CHECKS, REMEDIES
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.core.findings import Audit, Finding, Grid
+from ragauge.core.findings import Audit, Finding, FindingTable
 from ragauge.output import tables
 from strategies import judgments, runs
 
@@ -76,9 +76,9 @@ def test_whatever_can_be_evaluated_can_be_audited_and_shown(qrels, one, other, c
         repeats={"one": [other]},
     )
     assert names(found) >= {"conventions", "expected", "repetitions"}
-    data = json.loads(report.as_json(found))
+    data = json.loads(report.audit_to_json(found))
     assert data["problems"] == len(found.problems)
-    assert report.markdown(found).startswith("# Audit")
+    assert report.render_audit_markdown(found).startswith("# Audit")
 
 
 def test_runs_come_as_in_evaluate(folder):
@@ -382,12 +382,12 @@ def test_several_runs_in_order_are_named_and_so_is_the_one_that_is():
     three = {"one": RUN, "two": {**RUN, "q0": {"a": 1.0}}, "three": {**RUN, "q0": {"b": 1.0}}}
     shown = rendered(audit(QRELS, three, checks=["ties", "repetitions"]))
     assert "· nothing to mend in one, two, three: repetitions, ties (--full shows each)" in shown
-    assert report.summary(Audit([], {"a": "b", "c": "d"})) == "0 problems found, 2 checks not made"
+    assert report.summarise_audit(Audit([], {"a": "b", "c": "d"})) == "0 problems found, 2 checks not made"
 
 
 def rendered(found):
     console = Console(width=100, record=True, file=io.StringIO())
-    for part in report.rendered(found):
+    for part in report.render_audit_terminal(found):
         console.print(part)
     return [line.rstrip() for line in console.export_text().splitlines()]
 
@@ -447,24 +447,24 @@ def test_data_is_never_markup():
         "a *bold* | claim",
         ["[link=x]q[/link]", "a\x1b[31mb"],
         "",
-        Grid(["a|b"], [["[b]x[/b]"]]),
+        FindingTable(["a|b"], [["[b]x[/b]"]]),
     )
     found = Audit([odd], {"check": "a `reason`"})
     console = Console(width=80, record=True, file=io.StringIO())
-    for part in report.rendered(found):
+    for part in report.render_audit_terminal(found):
         console.print(part)
     text = console.export_text()
     assert "[red]run[/red]" in text
     assert "[link=x]q[/link]" in text
     assert "\x1b" not in text
-    page = report.markdown(found)
+    page = report.render_audit_markdown(found)
     assert "a \\*bold\\* \\| claim" in page
     assert "\x1b" not in page
 
 
 def test_runs_without_a_number_and_counts_are_shown_as_such():
-    grid = Grid(["what", "n", "score"], [["a", 3, 0.5], ["b", 4.0, float("nan")], ["c", None, 1.0]])
-    assert tables.cells(grid) == [["a", "3", "0.5000"], ["b", "4", "-"], ["c", "-", "1.0000"]]
+    grid = FindingTable(["what", "n", "score"], [["a", 3, 0.5], ["b", 4.0, float("nan")], ["c", None, 1.0]])
+    assert tables.format_grid_cells(grid) == [["a", "3", "0.5000"], ["b", "4", "-"], ["c", "-", "1.0000"]]
 
 
 def test_a_large_run_drawn_at_random_is_called_so():

@@ -7,12 +7,12 @@ from test_audit_runs import run_of
 
 import ragauge
 from ragauge.audits import audit_files, comparability
-from ragauge.audits.checks import CHECKS, look
-from ragauge.audits.evidence import Evidence
+from ragauge.audits.checks import CHECKS, run_checks
+from ragauge.audits.evidence import AuditInput
 from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments, Run
 from ragauge.measures.conventions import PRESETS
-from ragauge.measures.names import parse_all
+from ragauge.measures.names import parse_measure_names
 
 QRELS = Judgments({"q1": {"a": 1}, "q2": {"b": 1}})
 RANKING = {"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 2.0, "b": 1.0}}
@@ -30,7 +30,7 @@ def made(evidence=None, plan=PLAN, data=HASHES):
 
 def found(**runs):
     rules = PRESETS["default"]
-    return look(Evidence(QRELS, runs, parse_all(["mrr"], rules), rules), [CHECKS["footing"]])
+    return run_checks(AuditInput(QRELS, runs, parse_measure_names(["mrr"], rules), rules), [CHECKS["footing"]])
 
 
 def only(audit):
@@ -97,13 +97,15 @@ def test_a_graph_is_told_by_its_fingerprint_and_not_by_what_it_was_made_from():
 
 def test_the_parts_of_a_pipeline_count_however_deep_they_are():
     whole = {"parts": [{"embedder": "small"}, {"parts": [WALK]}]}
-    assert comparability.facts(made(whole).manifest) == comparability.facts(made(WALK).manifest)
+    assert comparability.facts_from_manifest(made(whole).manifest) == comparability.facts_from_manifest(
+        made(WALK).manifest
+    )
     more = {"parts": [{"embedder": "large"}, WALK]}
     one = only(found(flow=made(WALK), reranked=made(more)))
     assert one.problem
     assert [row[1] for row in one.grid.rows] == ["small", "large + small"]
     twice = {"parts": [WALK, WALK]}
-    assert comparability.facts(made(twice).manifest)["budget"] == "1,600"
+    assert comparability.facts_from_manifest(made(twice).manifest)["budget"] == "1,600"
 
 
 def test_what_differs_otherwise_is_only_said():

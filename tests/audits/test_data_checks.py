@@ -16,25 +16,25 @@ from sklearn.metrics import roc_auc_score
 
 import ragauge
 from ragauge.audits import corpus, leakage, leakage_fields, leakage_predictors
-from ragauge.audits.checks import find, look
-from ragauge.audits.evidence import Evidence
-from ragauge.audits.leakage_fields import Corpus
+from ragauge.audits.checks import run_checks, select_checks
+from ragauge.audits.evidence import AuditInput
+from ragauge.audits.leakage_fields import WeightedCorpus
 from ragauge.core.documents import Document
 from ragauge.core.errors import MissingEvidence, MissingExtra
 from ragauge.core.records import Judgments, Run
 from ragauge.core.text import shingles
 from ragauge.datasets import corpus_checks, synthetic
-from ragauge.datasets.corpus_checks import repairs
+from ragauge.datasets.corpus_checks import find_id_repairs
 from ragauge.measures.conventions import PRESETS
-from ragauge.measures.names import parse
+from ragauge.measures.names import parse_measure
 
 CHECKS = (
-    corpus.duplicates,
-    corpus.near_duplicates,
-    corpus.orphans,
-    leakage.own_documents,
-    leakage.verbatim,
-    leakage.predictors,
+    corpus.check_duplicates,
+    corpus.check_near_duplicates,
+    corpus.check_orphans,
+    leakage.check_own_documents,
+    leakage.check_verbatim_queries,
+    leakage.check_predictors,
 )
 
 
@@ -48,10 +48,10 @@ def run_of(scores, name="run"):
 def evidence_of(grades, runs=None, *, documents=None, queries=None, measures=("ndcg@10", "mrr"), rules="default"):
     if isinstance(documents, dict):
         documents = [Document(name, text) for name, text in documents.items()]
-    return Evidence(
+    return AuditInput(
         grades if isinstance(grades, Judgments) else Judgments(grades),
         {name: run if isinstance(run, Run) else run_of(run, name) for name, run in (runs or {}).items()},
-        [parse(name) for name in measures],
+        [parse_measure(name) for name in measures],
         PRESETS[rules],
         documents,
         queries,
@@ -60,7 +60,7 @@ def evidence_of(grades, runs=None, *, documents=None, queries=None, measures=("n
 
 def bm25(data, k=100):
     """A run by the words of the query, best first."""
-    words = Corpus.of(data.documents)
+    words = WeightedCorpus.of(data.documents)
     every = np.arange(len(data.documents))
     scores = {}
     for query, text in data.queries.items():
@@ -80,7 +80,7 @@ def found_by(check, evidence):
 
 def test_bm25_of_the_audit_is_the_formula():
     documents = [Document("a", "red fox red"), Document("b", "a red dog"), Document("c", "grey")]
-    found = Corpus.of(documents).scores("Red red fox?", np.array([0, 1, 2]))
+    found = WeightedCorpus.of(documents).scores("Red red fox?", np.array([0, 1, 2]))
     rarity = {"red": math.log(1 + 1.5 / 2.5), "fox": math.log(1 + 2.5 / 1.5)}
     saturated = {times: times / (times + 0.9 * (1 - 0.4 + 0.4 * 3 / (7 / 3))) for times in (1, 2)}
     assert found[0] == pytest.approx(2 * rarity["red"] * saturated[2] + rarity["fox"] * saturated[1])
@@ -91,7 +91,7 @@ def test_bm25_of_the_audit_is_the_formula():
 def test_twins_are_found_and_their_effect_is_what_a_reader_works_out_by_hand():
     documents = {"a": "The  same\nText", "b": "the same text", "c": "another", "e": " \n", "f": ""}
     evidence = evidence_of({"q": {"a": 1, "c": 0}}, {"mine": {"q": {"b": 3, "a": 2, "c": 1}}}, documents=documents)
-    found = found_by(corpus.duplicates, evidence)
+    found = found_by(corpus.check_duplicates, evidence)
     one = found["duplicates"]
     assert (one.problem, one.count, list(one.examples)) == (True, 2, ["a = b"])
     # The relevant document stands at rank 2; its twin at rank 1 is as good when both count, or when they are one.
@@ -107,28 +107,28 @@ def test_twins_are_found_and_their_effect_is_what_a_reader_works_out_by_hand():
 
 def test_twins_that_are_judged_alike_are_told_but_no_problem():
     documents = {"a": "one text", "b": "One text", **{f"d{i}": f"text number {i}" for i in range(100)}}
-    found = found_by(corpus.duplicates, evidence_of({"q": {"a": 1, "b": 1}}, documents=documents))
+    found = found_by(corpus.check_duplicates, evidence_of({"q": {"a": 1, "b": 1}}, documents=documents))
     assert (found["duplicates"].count, found["duplicates"].problem, found["duplicates"].effect) == (2, False, "")
 
 
 def test_empty_documents_are_a_problem_only_where_a_mean_moves():
     documents = {"a": "some text", "e": ""}
     moved = evidence_of({"q": {"a": 1, "e": 1}}, {"r": {"q": {"a": 1}}}, documents=documents)
-    one = found_by(corpus.duplicates, moved)["empty documents"]
+    one = found_by(corpus.check_duplicates, moved)["empty documents"]
     assert one.problem
     assert one.effect == f"ndcg@10 of r {1 / (1 + 1 / math.log2(3)):.4f} to 1.0000 when they are left out"
     still = evidence_of({"q": {"a": 1, "e": 1}}, {"r": {"q": {"x": 1}}}, documents=documents)
-    one = found_by(corpus.duplicates, still)["empty documents"]
+    one = found_by(corpus.check_duplicates, still)["empty documents"]
     assert (one.problem, one.count, one.grid) == (False, 1, None)
     assert one.effect == "no score changes when they are left out"
-    alone = found_by(corpus.duplicates, evidence_of({"q": {"a": 1, "e": 1}}, documents=documents))
+    alone = found_by(corpus.check_duplicates, evidence_of({"q": {"a": 1, "e": 1}}, documents=documents))
     assert alone["empty documents"].problem  # no run tells what they do
 
 
 def test_twins_with_different_grades_for_one_query_contradict_each_other():
     documents = {"a": "one text", "b": "One text", "c": "other"}
     evidence = evidence_of({"q": {"a": 2, "b": 0}, "p": {"c": 1}}, {"r": {"q": {"b": 1}, "p": {}}}, documents=documents)
-    one = found_by(corpus.duplicates, evidence)["contradictions"]
+    one = found_by(corpus.check_duplicates, evidence)["contradictions"]
     assert (one.problem, one.count, list(one.examples)) == (True, 1, ["query q: a is 2, b is 0"])
     assert one.effect == f"ndcg@10 of r 0.0000 to {1 / (1 + 1 / math.log2(3)) / 2:.4f} when the better grade counts"
 
@@ -142,7 +142,13 @@ def test_inputs_are_not_changed_by_any_check():
         queries={"q": "x y"},
     )
     table = evidence.runs["r"].table.clone()
-    for check in (corpus.duplicates, corpus.near_duplicates, corpus.orphans, leakage.own_documents, leakage.verbatim):
+    for check in (
+        corpus.check_duplicates,
+        corpus.check_near_duplicates,
+        corpus.check_orphans,
+        leakage.check_own_documents,
+        leakage.check_verbatim_queries,
+    ):
         assert list(check(evidence))
     assert grades == {"q": {"a": 1}, "p": {"nowhere": 1, "c": 1}}
     assert evidence.runs["r"].table.equals(table)
@@ -162,24 +168,24 @@ def test_near_twins_are_those_that_comparing_every_pair_finds():
     near = [
         {a.id, b.id}
         for a, b in itertools.combinations(documents, 2)
-        if len(sets[a.id] & sets[b.id]) >= corpus_checks.NEAR * len(sets[a.id] | sets[b.id])
+        if len(sets[a.id] & sets[b.id]) >= corpus_checks.NEAR_DUPLICATE_JACCARD * len(sets[a.id] | sets[b.id])
     ]
-    groups = corpus.alike(documents)
+    groups = corpus.find_near_duplicate_documents(documents)
     assert {doc for one in groups for doc in one.group} == set().union(*near)
     assert len(near) > 15
     for one in groups:
         parts = [len(sets[one.group[0]] & sets[doc]) / len(sets[one.group[0]] | sets[doc]) for doc in one.group[1:]]
-        assert one.part == min(parts) >= corpus_checks.NEAR
-    assert groups == corpus.alike(documents)
+        assert one.part == min(parts) >= corpus_checks.NEAR_DUPLICATE_JACCARD
+    assert groups == corpus.find_near_duplicate_documents(documents)
 
 
 def test_near_twins_of_most_of_a_corpus_are_a_problem_and_exact_ones_are_not_told_again():
     body = " ".join(f"word{i}" for i in range(40))
     documents = {"a": f"{body} end", "b": f"{body} stop", "c": f"{body} END"} | {f"d{i}": f"text {i}" for i in range(5)}
-    one = found_by(corpus.near_duplicates, evidence_of({"q": {"a": 1}}, documents=documents))["near duplicates"]
+    one = found_by(corpus.check_near_duplicates, evidence_of({"q": {"a": 1}}, documents=documents))["near duplicates"]
     assert (one.problem, one.count, list(one.examples)) == (True, 2, ["a ~ b"])
     few = found_by(
-        corpus.near_duplicates,
+        corpus.check_near_duplicates,
         evidence_of({"q": {"d1": 1}}, documents=documents | {str(i): f"t {i}" for i in range(20)}),
     )
     assert not few["near duplicates"].problem
@@ -188,7 +194,7 @@ def test_near_twins_of_most_of_a_corpus_are_a_problem_and_exact_ones_are_not_tol
 def test_near_duplicates_without_rensa_say_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "rensa", None)
     with pytest.raises(MissingExtra) as caught:
-        list(corpus.near_duplicates(evidence_of({"q": {"a": 1}}, documents={"a": "x"})))
+        list(corpus.check_near_duplicates(evidence_of({"q": {"a": 1}}, documents={"a": "x"})))
     assert "[audit]'" in caught.value.hint
 
 
@@ -207,22 +213,22 @@ def test_near_duplicates_without_rensa_say_what_to_install(monkeypatch):
     ],
 )
 def test_ids_that_differ_in_writing_are_matched(lost, known, name):
-    assert [(one.name, one.matches) for one in repairs([lost], [known, "other"])] == [(name, {lost: known})]
+    assert [(one.name, one.matches) for one in find_id_repairs([lost], [known, "other"])] == [(name, {lost: known})]
 
 
 def test_ids_that_could_be_two_documents_are_nobodys():
-    assert repairs(["a1"], ["a01", "a001"]) == []
-    assert repairs(["a01", "a001"], ["a1"]) == []
-    assert repairs(["3.14", "2024.05"], ["3", "2024"]) == []
+    assert find_id_repairs(["a1"], ["a01", "a001"]) == []
+    assert find_id_repairs(["a01", "a001"], ["a1"]) == []
+    assert find_id_repairs(["3.14", "2024.05"], ["3", "2024"]) == []
 
 
 def test_orphan_documents_are_repaired_or_left_out_and_the_score_follows():
     documents = {"d01": "one", "d02": "two", "d03": "three"}
     grades = {"q": {"d1": 1, "d02": 1}, "p": {"gone": 1}}
     runs = {"r": {"q": {"d01": 2, "d02": 1}, "p": {"d03": 1}}}
-    one = found_by(corpus.orphans, evidence_of(grades, runs, documents=documents, measures=["precision@2", "map"]))[
-        "orphan documents"
-    ]
+    one = found_by(
+        corpus.check_orphans, evidence_of(grades, runs, documents=documents, measures=["precision@2", "map"])
+    )["orphan documents"]
     assert (one.problem, one.count, list(one.examples)) == (True, 2, ["d1 -> d01", "gone"])
     assert "1 of 2 ids would match without regard to zero padding" in one.message
     # As it is, q finds one of two at rank 2 and p none; left out, p leaves; repaired, q finds both.
@@ -234,7 +240,9 @@ def test_orphan_documents_are_repaired_or_left_out_and_the_score_follows():
 
 
 def test_orphans_that_are_not_relevant_are_told_but_no_problem():
-    found = found_by(corpus.orphans, evidence_of({"q": {"a": 1, "gone": 0}}, documents={"a": "x"}, queries={"q": "x"}))
+    found = found_by(
+        corpus.check_orphans, evidence_of({"q": {"a": 1, "gone": 0}}, documents={"a": "x"}, queries={"q": "x"})
+    )
     assert not found["orphan documents"].problem
     assert found["orphan documents"].count == 1
     assert (found["orphan queries"].problem, found["orphan queries"].count) == (False, 0)
@@ -244,7 +252,7 @@ def test_orphan_queries_are_found_and_repaired():
     evidence = evidence_of(
         {"q1": {"a": 1}, "q02": {"a": 1}}, {"r": {"q1": {"a": 1}, "q2": {"a": 1}}}, queries={"q1": "x", "q2": "y"}
     )
-    one = found_by(corpus.orphans, evidence)["orphan queries"]
+    one = found_by(corpus.check_orphans, evidence)["orphan queries"]
     assert (one.problem, list(one.examples)) == (True, ["q02 -> q2"])
     assert one.grid.rows[0] == ["r", "ndcg@10", 0.5, 2, 1, 1, 1, 2]
 
@@ -259,7 +267,7 @@ def test_the_raw_judgments_of_cacm_are_repaired_to_the_last_digit(shared):
     evidence = evidence_of(
         raw, {"bm25": run}, documents=data.documents, queries=data.queries, measures=["precision@30", "map"]
     )
-    one = found_by(corpus.orphans, evidence)["orphan documents"]
+    one = found_by(corpus.check_orphans, evidence)["orphan documents"]
     assert (one.problem, one.count) == (True, 55)
     assert "CACM-756 -> CACM-0756" in one.examples
     right = ragauge.evaluate(data.judgments, run.nested, ["precision@30", "map"]).means
@@ -272,7 +280,7 @@ def test_the_raw_judgments_of_cacm_are_repaired_to_the_last_digit(shared):
 
 def test_the_empty_documents_of_cranfield_are_told(shared):
     data = ragauge.load(shared("cranfield"))
-    found = found_by(corpus.duplicates, evidence_of(data.judgments, documents=data.documents))
+    found = found_by(corpus.check_duplicates, evidence_of(data.judgments, documents=data.documents))
     assert list(found["empty documents"].examples) == ["471", "995"]
     assert found["empty documents"].problem  # there is no run to tell what they do
     assert (found["duplicates"].problem, found["duplicates"].count) == (False, 0)
@@ -283,10 +291,10 @@ def test_arguana_has_twins_orphans_and_queries_that_are_documents(shared):
     evidence = evidence_of(data.judgments, documents=data.documents, queries=data.queries)
     texts = {" ".join(document.whole.split()).casefold() for document in data.documents}
     assert len(texts) == 8626  # the published number of unique texts
-    one = found_by(corpus.duplicates, evidence)["duplicates"]
+    one = found_by(corpus.check_duplicates, evidence)["duplicates"]
     assert (one.problem, one.count) == (True, 2 * (8674 - 8626))
-    assert found_by(corpus.orphans, evidence)["orphan documents"].count == 5
-    one = found_by(leakage.own_documents, evidence)["own documents"]
+    assert found_by(corpus.check_orphans, evidence)["orphan documents"].count == 5
+    one = found_by(leakage.check_own_documents, evidence)["own documents"]
     assert one.count == 1406
     assert "1,298 by their id, 108 under another id" in one.message
 
@@ -297,7 +305,7 @@ def test_a_query_that_is_a_document_is_found_by_id_and_by_text_and_dropping_it_i
     runs = {"r": {"q1": {"q1": 2, "y": 1}, "q2": {"x": 2, "z": 1}, "q3": {"y": 1}}}
     grades = {"q1": {"y": 1}, "q2": {"z": 1}, "q3": {"y": 1}}
     evidence = evidence_of(grades, runs, documents=documents, queries=queries, measures=["mrr"])
-    one = found_by(leakage.own_documents, evidence)["own documents"]
+    one = found_by(leakage.check_own_documents, evidence)["own documents"]
     assert (one.problem, one.count) == (True, 2)
     assert "1 by their id, 1 under another id; 0 of them have themselves for an answer; r returned 2" in one.message
     assert one.grid.rows == [["r", "mrr", pytest.approx(2 / 3), 1]]
@@ -305,10 +313,10 @@ def test_a_query_that_is_a_document_is_found_by_id_and_by_text_and_dropping_it_i
         "score with `evaluate --set own=dropped`; 1 under another id must be dropped from the rankings"
     )
     by_id = evidence_of({"q1": {"y": 1}}, runs, documents=documents, queries={"q1": queries["q1"]}, measures=["mrr"])
-    (row,) = found_by(leakage.own_documents, by_id)["own documents"].grid.rows
+    (row,) = found_by(leakage.check_own_documents, by_id)["own documents"].grid.rows
     assert row[3] == by_id.scores("r", rules=by_id.rules.but(own="dropped")).means["mrr"] == 1
     settled = replace(by_id, rules=by_id.rules.but(own="dropped"))
-    assert not found_by(leakage.own_documents, settled)["own documents"].problem
+    assert not found_by(leakage.check_own_documents, settled)["own documents"].problem
 
 
 def test_an_id_that_query_and_document_share_by_chance_is_no_leak_but_dropping_it_is_a_mistake():
@@ -318,12 +326,12 @@ def test_an_id_that_query_and_document_share_by_chance_is_no_leak_but_dropping_i
     )
     grades, runs = {"1": {"1": 1}, "2": {"1": 1}}, {"r": {"1": {"1": 1}, "2": {"1": 1}}}
     evidence = evidence_of(grades, runs, documents=documents, queries=queries)
-    found = found_by(leakage.own_documents, evidence)
+    found = found_by(leakage.check_own_documents, evidence)
     assert list(found) == ["shared ids"]
     assert (found["shared ids"].problem, found["shared ids"].count) == (False, 2)
     assert found["shared ids"].effect == "ndcg@10 of r 1.0000 to 0.5000 when own=dropped"
     wrong = replace(evidence, rules=PRESETS["beir"], _kept={})
-    assert found_by(leakage.own_documents, wrong)["shared ids"].problem
+    assert found_by(leakage.check_own_documents, wrong)["shared ids"].problem
 
 
 def paragraphs(n, rng):
@@ -342,11 +350,11 @@ def test_queries_that_stand_in_their_answers_are_found_and_told_apart_from_the_o
         grades[f"q{i}"] = {f"d{i}": 1}
         run[f"q{i}"] = {f"d{i}": 1.0} if copied else {f"d{i + 1}": 2.0, f"d{i}": 1.0}
     evidence = evidence_of(grades, {"r": run}, documents=documents, queries=queries, measures=["mrr"])
-    one = found_by(leakage.verbatim, evidence)["verbatim answers"]
+    one = found_by(leakage.check_verbatim_queries, evidence)["verbatim answers"]
     assert (one.problem, one.count) == (True, 10)
     assert one.grid.rows == [["r", "mrr", 0.625, 40, 0.5, 30, 1, 10]]
     short = {query: " ".join(text.split()[:3]) for query, text in queries.items()}
-    assert found_by(leakage.verbatim, replace(evidence, queries=short))["verbatim answers"].count == 0
+    assert found_by(leakage.check_verbatim_queries, replace(evidence, queries=short))["verbatim answers"].count == 0
 
 
 def test_the_auc_of_a_query_is_that_of_scikit_learn():
@@ -355,7 +363,7 @@ def test_the_auc_of_a_query_is_that_of_scikit_learn():
     grades = {f"q{i}": {f"d{j}": float(rng.integers(0, 2)) for j in rng.choice(40, 8, replace=False)} for i in range(9)}
     grades = {query: docs for query, docs in grades.items() if 1 <= sum(docs.values()) <= 7}
     values = rng.integers(0, 6, 40).astype(float)
-    pairs = leakage_predictors.draw(grades, place, 1)
+    pairs = leakage_predictors.draw_pairs(grades, place, 1)
     each = pairs.auc(values[pairs.good], values[pairs.other])
     for query, found in zip(pairs.queries, each, strict=True):
         # Of forty documents all are drawn, so that every document that is not relevant is an other one.
@@ -369,7 +377,7 @@ def with_field(documents, name, values):
 
 @pytest.mark.parametrize("name", ["number", "category", "place"])
 def test_a_field_that_knows_the_answers_is_caught_even_where_text_is_good(name):
-    data = synthetic.make("needles", documents=300, queries=60, seed=4)
+    data = synthetic.make_synthetic("needles", documents=300, queries=60, seed=4)
     right = {doc for docs in data.judgments.nested.values() for doc in docs}
     rng = random.Random(0)
     if name == "number":
@@ -380,14 +388,14 @@ def test_a_field_that_knows_the_answers_is_caught_even_where_text_is_good(name):
     else:
         documents = sorted(data.documents, key=lambda one: one.id not in right)
     evidence = evidence_of(data.judgments, documents=documents, queries=data.queries)
-    problems = [one for one in leakage.predictors(evidence) if one.problem]
+    problems = [one for one in leakage.check_predictors(evidence) if one.problem]
     assert [one.what for one in problems] == ["leaking field"]
     assert {"number": "`boost`", "category": "`origin`", "place": "place in the corpus"}[name] in problems[0].message
 
 
 def leaking(documents, data, **more):
     evidence = evidence_of(data.judgments, documents=documents, queries=data.queries, **more)
-    return [one for one in leakage.predictors(evidence) if one.problem]
+    return [one for one in leakage.check_predictors(evidence) if one.problem]
 
 
 def answered_by(data):
@@ -402,7 +410,7 @@ def answered_by(data):
 
 @pytest.mark.parametrize("kind", ["list", "text", "json", "number", "key", "id", "address"])
 def test_a_field_that_names_the_query_that_it_answers_is_caught(kind):
-    data = synthetic.make("needles", documents=300, queries=60, seed=4)
+    data = synthetic.make_synthetic("needles", documents=300, queries=60, seed=4)
     if kind == "number":
         names = {query: str(i) for i, query in enumerate(data.queries, 1000)}
         grades = {names[query]: docs for query, docs in data.judgments.nested.items()}
@@ -439,7 +447,7 @@ def test_a_field_that_names_the_query_that_it_answers_is_caught(kind):
 
 @pytest.mark.parametrize("half", [True, False])
 def test_names_of_a_pool_are_told_and_names_of_answers_are_a_problem_even_for_half_of_the_queries(half):
-    data = synthetic.make("needles", documents=300, queries=60, seed=4)
+    data = synthetic.make_synthetic("needles", documents=300, queries=60, seed=4)
     named = {one.id: set() for one in data.documents}
     rng = random.Random(0)
     for i, (query, docs) in enumerate(data.judgments.nested.items()):
@@ -449,14 +457,14 @@ def test_names_of_a_pool_are_told_and_names_of_answers_are_a_problem_even_for_ha
             named[doc].add(query)
     documents = with_field(data.documents, "seen", [sorted(named[one.id]) for one in data.documents])
     evidence = evidence_of(data.judgments, documents=documents, queries=data.queries)
-    found = list(leakage.predictors(evidence))
+    found = list(leakage.check_predictors(evidence))
     assert any("names the query that a document answers" in one.message for one in found if one.problem) == half
     assert "name by id the queries that they answer, more than others do: metadata `seen`" in found[-1].message
 
 
 @pytest.mark.parametrize("kind", ["nested", "id", "address", "host", "list", "tag", "mixed"])
 def test_a_field_that_is_no_single_value_and_knows_the_answers_is_caught(kind):
-    data = synthetic.make("needles", documents=300, queries=60, seed=4)
+    data = synthetic.make_synthetic("needles", documents=300, queries=60, seed=4)
     right = {doc for docs in data.judgments.nested.values() for doc in docs}
     rng = random.Random(0)
     values = {
@@ -488,7 +496,7 @@ def test_a_field_that_is_no_single_value_and_knows_the_answers_is_caught(kind):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_same_fields_without_the_answers_in_them_are_not_accused(seed):
-    data = synthetic.make("needles", documents=300, queries=60, seed=seed)
+    data = synthetic.make_synthetic("needles", documents=300, queries=60, seed=seed)
     rng = random.Random(seed)
     everyone = list(data.queries)
     documents = [
@@ -506,17 +514,17 @@ def test_the_same_fields_without_the_answers_in_them_are_not_accused(seed):
 
 
 def test_metadata_that_was_not_looked_at_is_named_and_the_number_of_fields_is_bounded():
-    data = synthetic.make("needles", documents=200, queries=30)
+    data = synthetic.make_synthetic("needles", documents=200, queries=30)
     titled = with_field(data.documents, "title", [f"{one.id} and more" for one in data.documents])
     evidence = evidence_of(data.judgments, documents=titled, queries=data.queries)
-    told = found_by(leakage.predictors, evidence)["predictors"]
+    told = found_by(leakage.check_predictors, evidence)["predictors"]
     assert told.message.endswith("; not looked at value by value: `title`")
     many = [
         Document(one.id, one.text, metadata={"deep": {f"k{j}": i % (j + 2) for j in range(100)}})
         for i, one in enumerate(data.documents)
     ]
-    found, unread = leakage_fields.fields(many, Corpus.of(many))
-    assert len(found) == leakage_fields.MOST_FIELDS
+    found, unread = leakage_fields.find_candidate_fields(many, WeightedCorpus.of(many))
+    assert len(found) == leakage_fields.MAX_FIELDS
     assert len(unread) > 50
     assert "metadata `deep.k99`" in unread
 
@@ -524,19 +532,19 @@ def test_metadata_that_was_not_looked_at_is_named_and_the_number_of_fields_is_bo
 def test_metadata_of_any_kind_breaks_nothing():
     odd = [None, [], {}, {"x": {}}, [None], {1: 2}, float("nan"), "", 10**400, True, {"a": [{"b": 1}]}, (1, "2"), b"x"]
     documents = [Document(f"d{i}", f"text {i}", metadata={"odd": odd[i % len(odd)]}) for i in range(60)]
-    found, _ = leakage_fields.fields(documents, Corpus.of(documents))
+    found, _ = leakage_fields.find_candidate_fields(documents, WeightedCorpus.of(documents))
     assert all(len(one.values) == 60 for one in found)
     assert "how many metadata `odd` has" in [one.name for one in found]
-    assert leakage_fields.namings(documents, {"x", "1", "2", "d3"})
+    assert leakage_fields.find_query_naming_fields(documents, {"x", "1", "2", "d3"})
 
 
 def test_the_flaw_of_the_leaky_dataset_is_caught():
-    data = synthetic.make("leaky", documents=500, queries=50)
+    data = synthetic.make_synthetic("leaky", documents=500, queries=50)
     numbers = {one.id: one.metadata["hidden"] for one in data.documents}
     by_number = run_of(dict.fromkeys(data.queries, numbers), "by number")
     evidence = evidence_from(data, **{"by number": by_number, "bm25": bm25(data)})
     assert evidence.scores("by number").means["ndcg@10"] == 1
-    found = list(leakage.predictors(evidence))
+    found = list(leakage.check_predictors(evidence))
     field, score = (one for one in found if one.problem)
     assert (field.what, score.what, score.subject) == ("leaking field", "leaking score", "by number")
     assert "metadata `hidden`" in field.message
@@ -545,12 +553,12 @@ def test_the_flaw_of_the_leaky_dataset_is_caught():
     assert rows["by `hidden` alone"][1] == rows["by number"][1] == 1
     assert rows["by number"][-1] == pytest.approx(1)
     assert abs(rows["bm25"][-1]) < 0.2
-    twin = found_by(corpus.duplicates, evidence)["duplicates"]
+    twin = found_by(corpus.check_duplicates, evidence)["duplicates"]
     assert (twin.problem, twin.count) == (True, 409)
 
 
 def test_a_run_that_names_the_leaking_field_as_its_prior_ranks_by_it():
-    data = synthetic.make("leaky", documents=200, queries=30)
+    data = synthetic.make_synthetic("leaky", documents=200, queries=30)
     words = bm25(data)
     told = {
         "plain": {},
@@ -559,44 +567,44 @@ def test_a_run_that_names_the_leaking_field_as_its_prior_ranks_by_it():
         "odd": {"prior": "x"},
     }
     runs = {name: Run(words.table, name, manifest={"evidence": one}) for name, one in told.items()}
-    field = found_by(leakage.predictors, evidence_from(data, **runs))["leaking field"]
+    field = found_by(leakage.check_predictors, evidence_from(data, **runs))["leaking field"]
     assert field.message.endswith("; ranked by it: flat, deep")
     assert all(abs(row[-1]) < 0.9 for row in field.grid.rows[1:])
     assert re.search(r"the words of the query have 0\.\d{4} \(p of the difference [\d.e-]+\); ranked", field.message)
 
 
 def test_what_a_leak_does_comes_first_and_explains_a_search_at_chance():
-    data = synthetic.make("leaky", documents=200, queries=30)
+    data = synthetic.make_synthetic("leaky", documents=200, queries=30)
     rng = np.random.default_rng(0)
     names = [one.id for one in data.documents]
     drawn = {q: {names[i]: 20.0 - j for j, i in enumerate(rng.permutation(200)[:20])} for q in data.queries}
-    found = look(evidence_from(data, drawn=drawn), find(["chance", "duplicates", "predictors"]))
+    found = run_checks(evidence_from(data, drawn=drawn), select_checks(["chance", "duplicates", "predictors"]))
     assert [one.what for one in found.problems] == ["leaking field", "chance", "duplicates"]
     assert found.problems[1].remedy.startswith(
         "mend the leak first: judgments that follow a leaking field do not follow"
     )
-    (alone,) = look(evidence_from(data, drawn=drawn), find(["chance"])).problems
+    (alone,) = run_checks(evidence_from(data, drawn=drawn), select_checks(["chance"])).problems
     assert alone.remedy.startswith("look for ids that do not match")
 
 
 def test_what_predicts_less_than_text_is_a_note_that_says_why():
-    data = synthetic.make("needles", documents=300, queries=40)
+    data = synthetic.make_synthetic("needles", documents=300, queries=40)
     right = {doc for docs in data.judgments.nested.values() for doc in docs}
     rng = random.Random(0)
     numbers = [rng.gauss(1.0 if one.id in right else 0.0, 1.0) for one in data.documents]
     weak = replace(data, documents=with_field(data.documents, "weak", numbers))
-    (told,) = leakage.predictors(evidence_from(weak))
+    (told,) = leakage.check_predictors(evidence_from(weak))
     assert not told.problem
     assert "metadata `weak` (higher, 0." in told.message
     assert "; this is only a note, being neither clearly better than the words nor close to the mark" in told.message
 
 
 def test_a_perfect_run_over_another_language_is_not_accused():
-    data = synthetic.make("needles", documents=200, queries=30)
+    data = synthetic.make_synthetic("needles", documents=200, queries=30)
     foreign = {query: " ".join(word[::-1] for word in text.lower().split()) for query, text in data.queries.items()}
     perfect = run_of(data.judgments.nested, "perfect")
     evidence = replace(evidence_from(data, perfect=perfect), queries=foreign)
-    (told,) = leakage.predictors(evidence)
+    (told,) = leakage.check_predictors(evidence)
     rows = {row[0]: row[1] for row in told.grid.rows}
     assert rows["perfect"] == 1
     assert rows["words of the query"] == pytest.approx(0.5, abs=0.1)
@@ -605,15 +613,15 @@ def test_a_perfect_run_over_another_language_is_not_accused():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_same_data_with_the_numbers_shuffled_is_not_accused(seed):
-    data = synthetic.make("leaky", documents=500, queries=50, seed=seed)
+    data = synthetic.make_synthetic("leaky", documents=500, queries=50, seed=seed)
     numbers = [one.metadata["hidden"] for one in data.documents]
     random.Random(seed).shuffle(numbers)
     clean = replace(data, documents=with_field(data.documents, "hidden", numbers))
-    assert not [one for one in leakage.predictors(evidence_from(clean, bm25=bm25(clean))) if one.problem]
+    assert not [one for one in leakage.check_predictors(evidence_from(clean, bm25=bm25(clean))) if one.problem]
 
 
 def test_the_leaky_dataset_has_409_of_500_twins_and_no_target_map():
-    data = synthetic.make("leaky", documents=500, queries=50)
+    data = synthetic.make_synthetic("leaky", documents=500, queries=50)
     texts = [one.text for one in data.documents]
     assert sum(texts.count(text) > 1 for text in texts) == 409
     run = bm25(data).nested
@@ -626,9 +634,9 @@ def of_chance(seed):
     """Pairs, a number and a category that have nothing to do with one another."""
     rng = np.random.default_rng(seed)
     grades = {f"q{i}": {f"d{j}": 1.0 for j in rng.choice(80, 3, replace=False)} for i in range(15)}
-    pairs = leakage_predictors.draw(grades, {f"d{i}": i for i in range(80)}, 1, seed=seed)
-    number = leakage_fields.Field("number", rng.integers(0, 40, 80).astype(float))
-    return pairs, number, leakage_fields.Field("category", rng.integers(0, 4, 80).astype(float), 4)
+    pairs = leakage_predictors.draw_pairs(grades, {f"d{i}": i for i in range(80)}, 1, seed=seed)
+    number = leakage_fields.CandidateField("number", rng.integers(0, 40, 80).astype(float))
+    return pairs, number, leakage_fields.CandidateField("category", rng.integers(0, 4, 80).astype(float), 4)
 
 
 def test_permutation_tests_raise_a_false_alarm_as_often_as_they_say():
@@ -648,7 +656,7 @@ def test_corrected_predictions_raise_no_more_false_alarms_than_their_level():
     alarms = 0
     for seed in range(200):
         pairs, *both = of_chance(1000 + seed)
-        found = leakage_predictors.predictions(pairs, both, np.full(len(pairs.queries), 0.5))
+        found = leakage_predictors.evaluate_predictors(pairs, both, np.full(len(pairs.queries), 0.5))
         alarms += min(one.p for one in found) <= 0.05
     assert alarms / 200 < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
 
@@ -656,7 +664,7 @@ def test_corrected_predictions_raise_no_more_false_alarms_than_their_level():
 @pytest.mark.parametrize("kind", ["needles", "duplicates", "versions", "multihop"])
 def test_clean_data_has_no_problem(kind):
     for seed in range(4):
-        data = synthetic.make(kind, documents=400, queries=40, seed=seed)
+        data = synthetic.make_synthetic(kind, documents=400, queries=40, seed=seed)
         evidence = evidence_from(data, bm25=bm25(data))
         problems = [(one.what, one.message) for check in CHECKS for one in check(evidence) if one.problem]
         assert problems == []
@@ -674,17 +682,17 @@ def test_titles_ids_and_lists_are_no_candidates():
         Document(f"d{i}", f"text {i}", metadata={"name": f"n{i}", "parts": [i], "year": 1990 + i % 20, "one": "same"})
         for i in range(40)
     ]
-    found, unread = leakage_fields.fields(documents, Corpus.of(documents))
+    found, unread = leakage_fields.find_candidate_fields(documents, WeightedCorpus.of(documents))
     assert [one.name for one in found] == ["length", "place in the corpus", "metadata `year`"]
     assert unread == ["`name`", "`parts`"]
-    dates = leakage_fields.metadata_field("date", [f"2024-01-{1 + i:02}" for i in range(28)])
+    dates = leakage_fields.build_metadata_field("date", [f"2024-01-{1 + i:02}" for i in range(28)])
     assert dates.values.tolist() == list(range(1, 29))
-    assert leakage_fields.metadata_field("flag", [True, False] * 5).kinds == 3
-    assert leakage_fields.metadata_field("mixed", ["nan", "1", "2"]) is None
+    assert leakage_fields.build_metadata_field("flag", [True, False] * 5).kinds == 3
+    assert leakage_fields.build_metadata_field("mixed", ["nan", "1", "2"]) is None
 
 
 def test_everything_is_the_same_every_time():
-    data = synthetic.make("leaky", documents=200, queries=20)
+    data = synthetic.make_synthetic("leaky", documents=200, queries=20)
     evidence = evidence_from(data, bm25=bm25(data))
     for check in CHECKS:
         assert list(check(evidence)) == list(check(evidence))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from ragauge import PRESETS, Judgments, Run, audits, evaluate, neighbours
+from ragauge import PRESETS, Judgments, Run, audits, evaluate, judgments_from_neighbours
 from ragauge.audits import (
     chance_level,
     comparability,
@@ -24,13 +24,13 @@ from ragauge.audits import (
     tie_orders,
     ties,
 )
-from ragauge.audits.checks import CHECKS, look
-from ragauge.audits.evidence import Evidence
-from ragauge.cli.evaluate import rules_of
+from ragauge.audits.checks import CHECKS, run_checks
+from ragauge.audits.evidence import AuditInput
+from ragauge.cli.evaluate import parse_convention_options
 from ragauge.files.readers import read_judgments, read_run
-from ragauge.measures.names import parse, parse_all
-from ragauge.measures.scoring import score
-from ragauge.stats.power import detectable, queries_needed
+from ragauge.measures.names import parse_measure, parse_measure_names
+from ragauge.measures.scoring import score_judged_ranks
+from ragauge.stats.power import detectable_difference, queries_needed
 from strategies import judgments, runs
 
 DEFAULT = ("ndcg@10", "recall@100", "map", "mrr", "precision@10")
@@ -46,10 +46,10 @@ def evidence_of(qrels, nested, measures=DEFAULT, convention="default", **more):
     several = isinstance(next(iter(next(iter(nested.values())).values())), dict)
     named = nested if several else {"run": nested}
     rules = PRESETS[convention] if isinstance(convention, str) else convention
-    return Evidence(
+    return AuditInput(
         qrels if isinstance(qrels, Judgments) else Judgments(qrels),
         {name: run_of(one, name) for name, one in named.items()},
-        parse_all(measures, rules),
+        parse_measure_names(measures, rules),
         rules,
         **more,
     )
@@ -79,7 +79,7 @@ def only(found):
 def test_an_honest_run_over_pooled_judgments_has_no_problem():
     for seed in range(5):
         qrels, ranking = made(seed)
-        found = look(evidence_of(qrels, ranking), CHECKS.values())
+        found = run_checks(evidence_of(qrels, ranking), CHECKS.values())
         assert found.problems == []
         assert {one.what for one in found.findings} >= {"ties", "chance", "unjudged", "perfection", "survivorship"}
 
@@ -108,11 +108,13 @@ def orders_of(scores):
     st.dictionaries(st.sampled_from("abcdxy"), st.integers(0, 1).map(float), min_size=1, max_size=5),
 )
 def test_the_best_and_the_worst_order_of_ties_are_those_of_all_orders(grades, scores):
-    measures = parse_all(ORDERED)
-    assert all(tie_orders.is_ordered(one) for one in measures)
+    measures = parse_measure_names(ORDERED)
+    assert all(tie_orders.has_exact_bounds(one) for one in measures)
     evidence = evidence_of({"q": grades}, {"q": scores}, ORDERED)
     judged = evidence.judged("run", rules=PRESETS["default"].but(ties="expected"))
-    worst, best = (score(tie_orders.arranged(judged, best=best), measures, evidence.rules) for best in (False, True))
+    worst, best = (
+        score_judged_ranks(tie_orders.order_ties(judged, best=best), measures, evidence.rules) for best in (False, True)
+    )
     every = {str(i): order for i, order in enumerate(orders_of(scores))}
     ranked = {name: {d: -float(i) for i, d in enumerate(order)} for name, order in every.items()}
     one_by_one = evaluate(dict.fromkeys(every, grades), ranked, ORDERED)
@@ -120,19 +122,19 @@ def test_the_best_and_the_worst_order_of_ties_are_those_of_all_orders(grades, sc
     assert [values[0] for values in worst.values.values()] == pytest.approx(np.min(each, axis=0))
     assert [values[0] for values in best.values.values()] == pytest.approx(np.max(each, axis=0))
     closed = [one for one in measures if one.spec.averages_ties and one.spec.name != "f1"]  # f1 is of expected values
-    middle = [one.mean for one in tie_orders.expected(judged, closed, evidence.rules)]
+    middle = [one.mean for one in tie_orders.compute_expected_means(judged, closed, evidence.rules)]
     assert middle == pytest.approx([one_by_one.values[str(one)].mean() for one in closed])
 
 
 def test_measures_whose_best_order_is_not_known_are_left_out():
     for name in ("map(of=found)@5", "ndcg(gain=1:3/2:1)@5", "infap", "judged@5", "recall(of=eps)@5", "dr@5"):
-        assert not tie_orders.is_ordered(parse(name))
+        assert not tie_orders.has_exact_bounds(parse_measure(name))
 
 
 def test_ties_by_hand():
     qrels = {"q1": {"a": 1, "b": 0}, "q2": {"c": 1}}
     tied = {"q1": {"a": 1.0, "b": 1.0, "x": 1.0}, "q2": {"c": 2.0, "y": 1.0}}
-    found = only(ties.ties(evidence_of(qrels, tied, ["mrr"])))
+    found = only(ties.check_ties(evidence_of(qrels, tied, ["mrr"])))
     assert found.problem
     assert (found.count, list(found.examples)) == (1, ["q1"])
     assert "40% of the scores repeat another (2 of 5)" in found.message
@@ -142,18 +144,18 @@ def test_ties_by_hand():
 
 
 def test_ties_that_decide_nothing_are_no_problem():
-    found = only(ties.ties(evidence_of({"q": {"a": 1}}, {"q": {"a": 2.0, "x": 1.0, "y": 1.0}}, ["mrr"])))
+    found = only(ties.check_ties(evidence_of({"q": {"a": 1}}, {"q": {"a": 2.0, "x": 1.0, "y": 1.0}}, ["mrr"])))
     assert not found.problem
     assert "no query's score depends" in found.message
 
 
 def test_scores_that_only_doubles_tell_apart_are_told():
     near = {f"q{i}": {"x": 1.0 + 1e-12, "a": 1.0} for i in range(3)}
-    found = list(ties.ties(evidence_of({f"q{i}": {"a": 1} for i in range(3)}, near, ["mrr"])))
+    found = list(ties.check_ties(evidence_of({f"q{i}": {"a": 1} for i in range(3)}, near, ["mrr"])))
     width = only([one for one in found if one.what == "score width"])
     assert (width.count, width.problem) == (3, False)  # the id of x is above that of a
     near = {q: {"a": 1.0 + 1e-12, "x": 1.0} for q in near}
-    found = list(ties.ties(evidence_of({q: {"a": 1} for q in near}, near, ["mrr"])))
+    found = list(ties.check_ties(evidence_of({q: {"a": 1} for q in near}, near, ["mrr"])))
     width = only([one for one in found if one.what == "score width"])
     assert (width.problem, width.effect) == (True, "mrr 1.0000 to 0.5000")
 
@@ -163,12 +165,12 @@ def real(shared, collection, runs, measures=DEFAULT, **more):
     folder = shared("trec_dl_runs")
     named = {name: read_run(folder / "runs" / f"{collection}.{name}.txt.gz") for name in runs}
     truth = read_judgments(folder / "qrels" / qrels)
-    return Evidence(truth, named, parse_all(measures), PRESETS["default"], **more)
+    return AuditInput(truth, named, parse_measure_names(measures), PRESETS["default"], **more)
 
 
 def test_a_real_run_with_rounded_scores_lies_between_its_bounds(shared):
     evidence = real(shared, "dl19", ["REP_LLAMA", "BM25"], ["ndcg@10"])
-    rounded, exact = ties.ties(evidence)
+    rounded, exact = ties.check_ties(evidence)
     assert (rounded.problem, rounded.count) == (True, 29)
     assert "93% of the scores repeat another (40,001 of 43,000)" in rounded.message
     assert [round(x, 4) for x in rounded.grid.rows[0][1:]] == [0.7340, 0.7419, 0.7505, 0.7384]
@@ -181,7 +183,7 @@ def test_a_real_run_with_rounded_scores_lies_between_its_bounds(shared):
 def test_presets_that_print_the_same_share_a_row_and_refusals_say_why():
     qrels = {"q1": {"a": 3, "b": 1}, "q2": {"c": 1}}
     ranking = {"q1": {"b": 2.0, "a": 1.0}}
-    found = only(comparability.conventions(evidence_of(qrels, ranking, ["ndcg@10", "rbp"])))
+    found = only(comparability.check_conventions(evidence_of(qrels, ranking, ["ndcg@10", "rbp"])))
     rows = {name: row[1:] for row in found.grid.rows for name in row[0].split(", ")}
     assert set(rows) == set(PRESETS)
     one = (1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3))
@@ -197,7 +199,7 @@ def test_presets_that_print_the_same_share_a_row_and_refusals_say_why():
 
 def test_several_runs_stand_side_by_side_by_the_first_measure(shared):
     evidence = real(shared, "dl19", ["BM25", "REP_LLAMA"])
-    found = only(comparability.conventions(evidence))
+    found = only(comparability.check_conventions(evidence))
     assert found.grid.header == ["ndcg@10 of", "default", "ranx", "torchmetrics", "pgvectordb", "rig"]
     assert [round(x, 4) for x in found.grid.rows[1][1:]] == [0.7384, 0.7439, 0.7419, 0.8648, 0.6796]
     assert "default = trec10 = trec9 = beir, ranx = ann" in found.message
@@ -215,8 +217,8 @@ def test_several_runs_stand_side_by_side_by_the_first_measure(shared):
     ],
 )
 def test_what_a_convention_chose_changes_with_it_and_what_somebody_chose_stays(name, source, target, restated):
-    measure = parse(name, PRESETS[source])
-    assert str(comparability.restated(measure, PRESETS[source], PRESETS[target])) == restated
+    measure = parse_measure(name, PRESETS[source])
+    assert str(comparability.restate_measure(measure, PRESETS[source], PRESETS[target])) == restated
 
 
 # expected numbers
@@ -259,7 +261,7 @@ def test_a_number_that_was_counted_otherwise_is_explained_by_just_that(measure, 
     rules = PRESETS["default"].but(**options)
     value = next(iter(evaluate(Judgments(qrels), run_of(ranking), [measure], rules).means.values()))
     claims = [(measure, f"{value:.8f}")]
-    found = only(score_explanation.expect(evidence_of(qrels, ranking, claims=claims)))
+    found = only(score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=claims)))
     assert not found.problem
     assert found.what == "expected"
     named = [row[0] for row in found.grid.rows]
@@ -270,7 +272,9 @@ def test_a_number_that_was_counted_otherwise_is_explained_by_just_that(measure, 
     assert ("two departures out of" in found.message) == (len(options) == 2)
     assert ("may be chance" in found.message) == (len(options) == 2)
     again = found.remedy.partition("`")[2].partition("`")[0].removeprefix("ragauge evaluate … ").split()
-    told = rules_of("default", [one for flag, one in itertools.pairwise(again) if flag == "--set"], None, None)
+    told = parse_convention_options(
+        "default", [one for flag, one in itertools.pairwise(again) if flag == "--set"], None, None
+    )
     assert again[:2] == ["-m", measure]
     assert next(iter(evaluate(Judgments(qrels), run_of(ranking), [measure], told).means.values())) == value
 
@@ -280,7 +284,7 @@ def test_of_invented_numbers_none_is_explained_without_caution():
     rng = np.random.default_rng(7)
     met = 0
     claims = [("ndcg@10", f"{value:.3f}") for value in rng.uniform(0.2, 0.6, 25)]
-    every = list(score_explanation.expect(evidence_of(qrels, ranking, claims=claims)))
+    every = list(score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=claims)))
     assert len(every) == 25
     for found in every:
         if "explained by" in found.message and "not explained" not in found.message:
@@ -293,18 +297,28 @@ def test_of_invented_numbers_none_is_explained_without_caution():
 def test_another_cutoff_and_the_audits_own_way_are_explanations_too():
     qrels, ranking = odd()
     value = evaluate(qrels, ranking, ["ndcg@20"]).means["ndcg@20"]
-    found = only(score_explanation.expect(evidence_of(qrels, ranking, claims=[("ndcg@10", f"{value:.6f}")])))
+    found = only(
+        score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=[("ndcg@10", f"{value:.6f}")]))
+    )
     assert found.grid.rows[0][0] == "the measure is ndcg@20"
-    found = only(score_explanation.expect(evidence_of(qrels, ranking, claims=[("ndcg@20", f"{value:.4f}")])))
+    found = only(
+        score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=[("ndcg@20", f"{value:.4f}")]))
+    )
     assert (found.problem, found.effect) == (False, "")
     assert "is as counted here (default) (1 way of counting tried)" in found.message
-    found = only(score_explanation.expect(evidence_of(qrels, ranking, claims=[("ndcg@20", f"{100 * value:.2f}")])))
+    found = only(
+        score_explanation.check_published_scores(
+            evidence_of(qrels, ranking, claims=[("ndcg@20", f"{100 * value:.2f}")])
+        )
+    )
     assert "as counted here" in found.message
 
 
 def test_a_number_of_other_data_is_not_explained_and_the_nearest_are_shown():
     qrels, ranking = odd()
-    found = only(score_explanation.expect(evidence_of(qrels, ranking, claims=[("ndcg@10", "0.98765432")])))
+    found = only(
+        score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=[("ndcg@10", "0.98765432")]))
+    )
     assert found.problem
     assert "is not explained by any of" in found.message
     assert len(found.grid.rows) == 3
@@ -317,7 +331,9 @@ def test_a_number_of_two_digits_among_many_ways_may_be_met_by_chance():
     value = evaluate(Judgments(qrels), run_of(ranking), ["map"], PRESETS["default"].but(rel=2, depth=50)).means[
         "map(rel=2)"
     ]
-    found = only(score_explanation.expect(evidence_of(qrels, ranking, claims=[("map", f"{value:.2f}")])))
+    found = only(
+        score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=[("map", f"{value:.2f}")]))
+    )
     assert found.problem
     assert "is explained by convention beir" in found.message
     assert "would meet it by chance" in found.message
@@ -331,11 +347,13 @@ def test_documents_outside_the_corpus_and_grades_that_do_not_count_are_explanati
     inside = {q: {d: g for d, g in docs.items() if int(d[1:]) < 300} for q, docs in qrels.items()}
     value = evaluate(inside, ranking, ["ndcg@10"]).means["ndcg@10"]
     claims = [("ndcg@10", f"{value:.7f}")]
-    found = only(score_explanation.expect(evidence_of(qrels, ranking, claims=claims, documents=known)))
+    found = only(score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=claims, documents=known)))
     assert found.grid.rows[0][0] == "judged documents that are not in the corpus left out"
     high = {q: {d: g if g >= 2 else 0.0 for d, g in docs.items()} for q, docs in qrels.items()}
     value = evaluate(high, ranking, ["ndcg@10"]).means["ndcg@10"]
-    found = only(score_explanation.expect(evidence_of(qrels, ranking, claims=[("ndcg@10", f"{value:.7f}")])))
+    found = only(
+        score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=[("ndcg@10", f"{value:.7f}")]))
+    )
     assert found.grid.rows[0][0] == "grades below 2 count 0"
 
 
@@ -346,12 +364,17 @@ def test_the_rank_column_explains_what_scores_contradict():
     value = evaluate(qrels, ranking, ["ndcg@10"]).means["ndcg@10"]
     evidence = evidence_of(qrels, rising, claims=[("ndcg@10", f"{value:.7f}")])
     evidence.runs["run"] = Run(table, "run")
-    assert only(score_explanation.expect(evidence)).grid.rows[0][0] == "ordered by the rank column, scores ignored"
+    assert (
+        only(score_explanation.check_published_scores(evidence)).grid.rows[0][0]
+        == "ordered by the rank column, scores ignored"
+    )
 
 
 def test_of_several_runs_the_one_that_explains_a_number_is_named(shared):
     claims = [("ndcg@10", "0.7439"), ("ndcg@10", "0.7384"), ("ndcg@10", "0.5058"), ("ndcg@10", "0.7205")]
-    ranked, counted, other, none = score_explanation.expect(real(shared, "dl19", ["BM25", "REP_LLAMA"], claims=claims))
+    ranked, counted, other, none = score_explanation.check_published_scores(
+        real(shared, "dl19", ["BM25", "REP_LLAMA"], claims=claims)
+    )
     assert ranked.grid.rows[0][:2] == ["REP_LLAMA", "ties=ranked (equal scores in the order given)"]
     assert ranked.effect == "ndcg@10 0.7384 to 0.7439"
     assert "0.7384 of REP_LLAMA is as counted here" in counted.message
@@ -363,7 +386,7 @@ def test_tracks_that_count_from_grade_two_are_explained_so(shared):
     evidence = real(shared, "dl19", ["BM25"], ["map(rel=2)", "recall(rel=2)@100"])
     high = evidence.scores("BM25").means
     claims = [("map", f"{high['map(rel=2)']:.4f}"), ("recall@100", f"{high['recall(rel=2)@100']:.4f}")]
-    for found in score_explanation.expect(real(shared, "dl19", ["BM25"], claims=claims)):
+    for found in score_explanation.check_published_scores(real(shared, "dl19", ["BM25"], claims=claims)):
         assert "is explained by rel=2" in found.message
 
 
@@ -374,7 +397,7 @@ def test_every_published_score_is_as_counted(shared):
     for row in rows:
         collection, name = row["run"].split(".", 1)
         evidence = real(shared, collection, [name], claims=[(row["measure"], row["published"])])
-        assert "is as counted here" in only(score_explanation.expect(evidence)).message
+        assert "is as counted here" in only(score_explanation.check_published_scores(evidence)).message
 
 
 @pytest.mark.parametrize(
@@ -382,7 +405,7 @@ def test_every_published_score_is_as_counted(shared):
     [("0.7439", 0.7439, 4), (".74", 0.74, 2), ("74.39", 0.7439, 4), ("74%", 0.74, 2), ("1", 1.0, 0)],
 )
 def test_figures_are_read_with_their_digits(text, value, digits):
-    claim = score_explanation.Claim.read("ndcg@10", text, PRESETS["default"])
+    claim = score_explanation.PublishedScore.read("ndcg@10", text, PRESETS["default"])
     assert (claim.value, claim.digits) == (pytest.approx(value), digits)
 
 
@@ -391,15 +414,15 @@ def test_figures_are_read_with_their_digits(text, value, digits):
 
 def test_a_hundred_neighbours_each_leave_a_tenth_of_recall_at_ten():
     rng = np.random.default_rng(0)
-    truth = neighbours([rng.permutation(1000)[:100].tolist() for _ in range(20)])
+    truth = judgments_from_neighbours([rng.permutation(1000)[:100].tolist() for _ in range(20)])
     found_ids = {q: {d: -float(i) for i, d in enumerate(list(docs)[:10])} for q, docs in truth.nested.items()}
-    same, ceiling = judgment_coverage.truth(evidence_of(truth, found_ids, ["recall@10"]))
+    same, ceiling = judgment_coverage.check_truncated_judgments(evidence_of(truth, found_ids, ["recall@10"]))
     assert (same.problem, same.count) == (True, 20)
     assert "100% of the queries have exactly 100 relevant documents" in same.message
     assert (ceiling.problem, ceiling.count) == (True, 20)
     assert "recall@10 cannot pass 0.1000" in ceiling.message
     assert ceiling.grid.rows == [["run", pytest.approx(0.1), "100%"]]
-    described = only(judgment_coverage.truth(evidence_of(truth, found_ids, ["recall@10"], "ann")))
+    described = only(judgment_coverage.check_truncated_judgments(evidence_of(truth, found_ids, ["recall@10"], "ann")))
     assert not described.problem
 
 
@@ -407,36 +430,39 @@ def test_a_heap_at_the_maximum_is_a_cap_and_a_tail_is_none():
     rng = np.random.default_rng(1)
     sizes = np.minimum(rng.geometric(0.03, 200), 40)
     capped = {f"q{i}": {f"d{j}": 1 for j in range(n)} for i, n in enumerate(sizes.tolist())}
-    found = next(judgment_coverage.truth(evidence_of(capped, {"q0": {"d0": 1.0}}, ["map"])))
+    found = next(judgment_coverage.check_truncated_judgments(evidence_of(capped, {"q0": {"d0": 1.0}}, ["map"])))
     assert (found.problem, found.count) == (True, int((sizes == 40).sum()))
     assert "none has more" in found.message
     free = {f"q{i}": {f"d{j}": 1 for j in range(n)} for i, n in enumerate(rng.geometric(0.03, 200).tolist())}
-    assert not next(judgment_coverage.truth(evidence_of(free, {"q0": {"d0": 1.0}}, ["map"]))).problem
+    assert not next(
+        judgment_coverage.check_truncated_judgments(evidence_of(free, {"q0": {"d0": 1.0}}, ["map"]))
+    ).problem
 
 
 def test_a_ceiling_by_hand_and_one_that_is_near_enough():
     qrels = {"q1": dict.fromkeys(["a", "b", "c", "d"], 1), "q2": {"a": 1}}
     evidence = evidence_of(qrels, {"q1": {"a": 1.0}, "q2": {"a": 1.0}}, ["recall@2", "recall(of=capped)@2", "recall@3"])
-    _, two, three = judgment_coverage.truth(evidence)
+    _, two, three = judgment_coverage.check_truncated_judgments(evidence)
     assert "cannot pass 0.7500" in two.message
     assert "cannot pass 0.8750" in three.message
     assert list(two.examples) == ["q1"]
     nearly = {f"q{i}": {"a": 1} for i in range(30)} | {"many": dict.fromkeys("abc", 1)}
     assert not any(
-        one.problem for one in judgment_coverage.truth(evidence_of(nearly, {"q0": {"a": 1.0}}, ["recall@2"]))
+        one.problem
+        for one in judgment_coverage.check_truncated_judgments(evidence_of(nearly, {"q0": {"a": 1.0}}, ["recall@2"]))
     )
 
 
 def test_a_run_that_was_cut_above_the_cutoff_says_nothing_about_it():
     qrels, ranking = made(depth=20)
-    found = only(judgment_coverage.depth(evidence_of(qrels, ranking, ["ndcg@10", "recall@100"])))
+    found = only(judgment_coverage.check_depth(evidence_of(qrels, ranking, ["ndcg@10", "recall@100"])))
     assert (found.problem, found.count) == (True, 1)
     value = evaluate(qrels, ranking, ["recall@20"]).means["recall@20"]
     assert found.grid.rows == [["recall@100", pytest.approx(value), "recall@20", pytest.approx(value)]]
-    several = only(judgment_coverage.depth(evidence_of(qrels, ranking, ["recall@50", "recall@100"])))
+    several = only(judgment_coverage.check_depth(evidence_of(qrels, ranking, ["recall@50", "recall@100"])))
     assert [row[2] for row in several.grid.rows] == ["recall@20", "recall@20"]
     short = {q: dict(list(docs.items())[: 3 + i % 17]) for i, (q, docs) in enumerate(ranking.items())}
-    found = only(judgment_coverage.depth(evidence_of(qrels, short, ["ndcg@10", "recall@100"])))
+    found = only(judgment_coverage.check_depth(evidence_of(qrels, short, ["ndcg@10", "recall@100"])))
     assert not found.problem  # the lists have ends of their own
     assert "3 to 19 documents a query" in found.message
 
@@ -452,7 +478,9 @@ def test_filling_the_top_is_the_same_as_judging_those_documents(qrels, ranking, 
     more = {
         q: {**docs, **{d: float(grade) for d in best.get(q, ()) if docs.get(d, -1) < 0}} for q, docs in qrels.items()
     }
-    found = score(judgment_coverage.filled(evidence.judged("run"), k, grade), evidence.measures, evidence.rules)
+    found = score_judged_ranks(
+        judgment_coverage.fill_unjudged(evidence.judged("run"), k, grade), evidence.measures, evidence.rules
+    )
     wanted = evaluate(more, ranking, [str(one) for one in evidence.measures])
     assert list(found.means.values()) == pytest.approx(list(wanted.means.values()))
 
@@ -460,7 +488,7 @@ def test_filling_the_top_is_the_same_as_judging_those_documents(qrels, ranking, 
 def test_unjudged_documents_by_hand():
     qrels = {f"q{i}": {"a": 2, "b": 0, "c": 0} for i in range(4)}
     ranking = {q: {"x": 3.0, "a": 2.0, "b": 1.0} for q in qrels}
-    found = only(judgment_coverage.unjudged(evidence_of(qrels, ranking, ["mrr@2", "precision@10"])))
+    found = only(judgment_coverage.check_unjudged(evidence_of(qrels, ranking, ["mrr@2", "precision@10"])))
     assert (found.problem, found.count) == (True, 4)
     assert "33% of the first 10 documents are unjudged" in found.message
     assert found.grid.rows[0] == ["mrr@2", "2", "50%", 0.5, 1.0, 1.0]
@@ -474,22 +502,22 @@ def test_unjudged_documents_by_hand():
     ]
     assert found.effect == "mrr@2 0.5000 to 1.0000 if the unjudged in its first 2 were relevant (grade 2)"
     answers = {q: {"a": 2} for q in qrels}
-    found = only(judgment_coverage.unjudged(evidence_of(answers, ranking, ["mrr@2"])))
+    found = only(judgment_coverage.check_unjudged(evidence_of(answers, ranking, ["mrr@2"])))
     assert not found.problem
     assert "they list answers" in found.message
 
 
 def test_a_run_of_judged_documents_only_was_filtered(shared):
     qrels, ranking = made(judged=100)
-    found = list(judgment_coverage.unjudged(evidence_of(qrels, ranking, ["ndcg@10"])))
+    found = list(judgment_coverage.check_unjudged(evidence_of(qrels, ranking, ["ndcg@10"])))
     assert [(one.what, one.problem) for one in found] == [("unjudged", False), ("judged only", True)]
     assert found[1].count == 50 * 100
     folder = shared("trec_web_diversity")
     truth = read_judgments(folder / "qrels.web.201-250.ndeval.txt.gz", format="subtopics")
     reranked = {"cedr": read_run(folder / "cedr.test.wt13.run.gz")}
-    evidence = Evidence(truth, reranked, parse_all(["ndcg@10"]), PRESETS["default"])
-    assert [one.count for one in judgment_coverage.unjudged(evidence) if one.what == "judged only"] == [4921]
-    assert only(chance_level.chance(evidence)).message.startswith(
+    evidence = AuditInput(truth, reranked, parse_measure_names(["ndcg@10"]), PRESETS["default"])
+    assert [one.count for one in judgment_coverage.check_unjudged(evidence) if one.what == "judged only"] == [4921]
+    assert only(chance_level.check_chance_level(evidence)).message.startswith(
         "ndcg@10 0.2570 is no better than its own documents shuffled"
     )
 
@@ -499,7 +527,9 @@ def test_a_run_that_the_pool_does_not_know_is_told():
     stranger = {
         q: {f"new {d}" if i % 3 == 0 else d: s for i, (d, s) in enumerate(docs.items())} for q, docs in ranking.items()
     }
-    found = list(judgment_coverage.unjudged(evidence_of(qrels, {"known": ranking, "stranger": stranger}, ["ndcg@10"])))
+    found = list(
+        judgment_coverage.check_unjudged(evidence_of(qrels, {"known": ranking, "stranger": stranger}, ["ndcg@10"]))
+    )
     assert [one.subject for one in found if one.problem] == ["known", "stranger", "stranger"]
     assert found[-1].what == "pool bias"
     assert "40% of its first 10 documents are unjudged, but 0% of known's" in found[-1].message
@@ -531,9 +561,9 @@ def test_chance_is_the_mean_over_all_rankings_of_the_collection():
         "dcg",
     ]
     evidence = evidence_of({"q": grades}, {"q": {"a": 1.0}}, names)
-    base = tie_orders.anywhere(evidence.judgments, len(documents), np.array([depth]))
+    base = tie_orders.tie_whole_corpus(evidence.judgments, len(documents), np.array([depth]))
     every = over_all_orders(grades, documents, depth, names)
-    found = [chance_level.guess(base, one, evidence.rules, depth) for one in evidence.measures]
+    found = [chance_level.compute_random_order_mean(base, one, evidence.rules, depth) for one in evidence.measures]
     assert [one.mean for one in found] == pytest.approx(np.mean(every, axis=0).tolist())
     assert all(one.exact for one in found)
 
@@ -542,9 +572,9 @@ def test_measures_without_a_closed_form_are_drawn_and_come_near():
     grades, documents, depth = {"a": 2, "b": 1, "c": 0}, list("abcde"), 3
     names = ["bpref", "rbp", "err", "recall@4"]
     evidence = evidence_of({"q": grades}, {"q": {"a": 1.0}}, names)
-    base = tie_orders.anywhere(evidence.judgments, len(documents), np.array([depth]))
+    base = tie_orders.tie_whole_corpus(evidence.judgments, len(documents), np.array([depth]))
     every = over_all_orders(grades, documents, depth, names)
-    found = [chance_level.guess(base, one, evidence.rules, depth) for one in evidence.measures]
+    found = [chance_level.compute_random_order_mean(base, one, evidence.rules, depth) for one in evidence.measures]
     assert not any(one.exact for one in found)
     assert [one.mean for one in found] == pytest.approx(np.mean(every, axis=0).tolist(), abs=0.06)
 
@@ -553,17 +583,19 @@ def test_measures_without_a_closed_form_are_drawn_and_come_near():
 @given(judgments(low=0), runs(), st.integers(1, 12))
 def test_formulas_for_a_shuffled_list_agree_with_the_engine_that_looks_at_each_rank(qrels, ranking, k):
     evidence = evidence_of(qrels, ranking, [f"mrr@{k}", f"map@{k}", "map", f"map(of=capped)@{k}", "map(rel=2)"])
-    own = tie_orders.within(evidence.judged("run"))
+    own = tie_orders.tie_all_documents(evidence.judged("run"))
     for measure, exact in zip(
-        evidence.measures, tie_orders.expected(own, evidence.measures, evidence.rules), strict=True
+        evidence.measures, tie_orders.compute_expected_means(own, evidence.measures, evidence.rules), strict=True
     ):
-        assert chance_level.guess(own, measure, evidence.rules, 100).values == pytest.approx(exact.values)
+        assert chance_level.compute_random_order_mean(own, measure, evidence.rules, 100).values == pytest.approx(
+            exact.values
+        )
 
 
 def test_the_oracle_by_hand():
     qrels = {"q1": dict.fromkeys("abcd", 1) | {"n": 0}, "q2": {"a": 3, "b": 1}}
     evidence = evidence_of(qrels, {"q1": {"a": 1.0}, "q2": {"b": 1.0}}, ["ndcg@2", "recall@2", "precision@4", "map"])
-    found = only(chance_level.chance(evidence))
+    found = only(chance_level.check_chance_level(evidence))
     assert [row[4] for row in found.grid.rows] == pytest.approx([1, 0.75, 0.75, 1])
 
 
@@ -573,12 +605,12 @@ def test_random_rankings_are_found_no_better_than_chance_and_honest_ones_better(
         qrels, _ = made(seed, queries=20, documents=200, judged=0)
         rng = np.random.default_rng(1000 + seed)
         guessed = {q: {f"d{d}": -float(i) for i, d in enumerate(rng.permutation(200)[:50])} for q in qrels}
-        found = only(chance_level.chance(evidence_of(qrels, guessed, ["ndcg@10"])))
+        found = only(chance_level.check_chance_level(evidence_of(qrels, guessed, ["ndcg@10"])))
         flagged += found.problem and "documents drawn at random" in found.message
     assert flagged >= 24  # 28 or 29 are expected at a level of 0.05; fewer than 24 come once in a thousand times
     for seed in range(10):
         qrels, ranking = made(seed, queries=25)
-        assert not only(chance_level.chance(evidence_of(qrels, ranking, DEFAULT))).problem
+        assert not only(chance_level.check_chance_level(evidence_of(qrels, ranking, DEFAULT))).problem
 
 
 def test_a_run_that_finds_but_does_not_rank_is_told_which_chance_it_is():
@@ -588,7 +620,7 @@ def test_a_run_that_finds_but_does_not_rank_is_told_which_chance_it_is():
         q: dict(zip(docs, rng.permutation(len(docs)).astype(float).tolist(), strict=True))
         for q, docs in ranking.items()
     }
-    found = only(chance_level.chance(evidence_of(qrels, shuffled, ["ndcg@10"])))
+    found = only(chance_level.check_chance_level(evidence_of(qrels, shuffled, ["ndcg@10"])))
     assert found.problem
     assert "its own documents shuffled" in found.message
     assert "drawn at random" not in found.message
@@ -604,7 +636,7 @@ def test_rare_hits_that_are_far_above_chance_are_not_called_chance():
     evidence = evidence_of(qrels, hit, ["recall@10"], documents=documents)
     gap = np.array([1.0] * 2 + [0.0] * 98) - 1e-4
     assert stats.ttest_1samp(gap, 0, alternative="greater").pvalue > 0.05  # the t-test would call it chance
-    assert "drawn at random" not in only(chance_level.chance(evidence)).message
+    assert "drawn at random" not in only(chance_level.check_chance_level(evidence)).message
 
 
 # perfection
@@ -613,38 +645,48 @@ def test_rare_hits_that_are_far_above_chance_are_not_called_chance():
 def test_a_run_made_from_the_judgments_is_caught():
     qrels, _ = made(5)
     cheat = {q: {d: g + 0.001 * i for i, (d, g) in enumerate(docs.items())} for q, docs in qrels.items()}
-    found = list(suspicious_scores.perfection(evidence_of(qrels, cheat)))
+    found = list(suspicious_scores.check_perfect_scores(evidence_of(qrels, cheat)))
     assert {one.what for one in found if one.problem} == {"perfection", "ordered by grade"}
     assert "ndcg@10, map, mrr" in found[0].message
 
 
 def test_perfection_without_evidence_is_none():
     few = {f"q{i}": {"a": 1, "b": 0} for i in range(9)}
-    assert not only(suspicious_scores.perfection(evidence_of(few, {q: {"a": 2.0, "b": 1.0} for q in few}))).problem
+    assert not only(
+        suspicious_scores.check_perfect_scores(evidence_of(few, {q: {"a": 2.0, "b": 1.0} for q in few}))
+    ).problem
     single = {f"q{i}": {"a": 1} for i in range(50)}
-    assert not only(suspicious_scores.perfection(evidence_of(single, {q: {"a": 1.0} for q in single}))).problem
+    assert not only(
+        suspicious_scores.check_perfect_scores(evidence_of(single, {q: {"a": 1.0} for q in single}))
+    ).problem
     easy = {q: {"a": 2.0, **{f"x{i}": -float(i) for i in range(20)}} for q in single}
-    found = only(suspicious_scores.perfection(evidence_of(single, easy, ["recall@100", "hit_rate@5"])))
+    found = only(suspicious_scores.check_perfect_scores(evidence_of(single, easy, ["recall@100", "hit_rate@5"])))
     assert not found.problem  # an easy question is answered by everybody
 
 
 def test_one_value_for_every_query_is_told_unless_it_is_nothing_or_everything():
     qrels = {f"q{i}": {"a": 1} for i in range(20)}
     second = {q: {"x": 2.0, "a": 1.0, "y": 0.5} for q in qrels}
-    found = list(suspicious_scores.perfection(evidence_of(qrels, second, ["mrr", "precision@10"])))
+    found = list(suspicious_scores.check_perfect_scores(evidence_of(qrels, second, ["mrr", "precision@10"])))
     assert [(one.what, one.message) for one in found] == [("all alike", "mrr is 0.5000 for every one of 20 queries")]
     nothing = {q: {"x": 2.0} for q in qrels}
-    assert not only(suspicious_scores.perfection(evidence_of(qrels, nothing, ["mrr"]))).problem
+    assert not only(suspicious_scores.check_perfect_scores(evidence_of(qrels, nothing, ["mrr"]))).problem
 
 
 def test_the_same_run_twice_and_measures_that_are_one():
     qrels, ranking = made(6)
     scaled = {q: {d: 10 * s for d, s in docs.items()} for q, docs in ranking.items()}
-    found = list(suspicious_scores.sameness(evidence_of(qrels, {"one": ranking, "other": scaled}, ["ndcg@10", "map"])))
+    found = list(
+        suspicious_scores.check_identical_runs(
+            evidence_of(qrels, {"one": ranking, "other": scaled}, ["ndcg@10", "map"])
+        )
+    )
     assert [(one.what, one.problem) for one in found] == [("same run", True)]
     single = {f"q{i}": {"a": 1} for i in range(3)}
     found = only(
-        suspicious_scores.sameness(evidence_of(single, {q: {"x": 2.0, "a": 1.0} for q in single}, ["map", "mrr"]))
+        suspicious_scores.check_identical_runs(
+            evidence_of(single, {q: {"x": 2.0, "a": 1.0} for q in single}, ["map", "mrr"])
+        )
     )
     assert (found.problem, found.message) == (False, "map and mrr are the same number for every query here")
 
@@ -656,7 +698,7 @@ def test_the_same_run_twice_and_measures_that_are_one():
 def test_queries_that_are_left_out_raise_the_mean_by_so_much(convention):
     qrels = {f"q{i}": {"a": 1} for i in range(4)}
     ranking = {"q0": {"a": 1.0}, "q1": {"x": 2.0, "a": 1.0}}
-    found = only(suspicious_scores.survivorship(evidence_of(qrels, ranking, ["mrr"], convention)))
+    found = only(suspicious_scores.check_missing_queries(evidence_of(qrels, ranking, ["mrr"], convention)))
     assert (found.problem, found.count, list(found.examples)) == (True, 2, ["q2", "q3"])
     assert found.grid.rows == [("mrr", 0.375, 0.75, 0.375)]
     assert found.effect == "mrr 0.3750 to 0.7500 without them"
@@ -671,7 +713,7 @@ def test_queries_that_failed_count_as_missing_and_empty_answers_do_not():
     )
     evidence.runs["run"] = Run(evidence.runs["run"].table, "run", timings)
     assert evidence.scores("run").means["mrr"] == 0.5  # both were asked, so both stay in the mean
-    found = only(suspicious_scores.survivorship(evidence))
+    found = only(suspicious_scores.check_missing_queries(evidence))
     assert (found.count, list(found.examples)) == (1, ["q2"])
     assert "0 missing, 1 failed" in found.message
     assert "1 query got no document" in found.message
@@ -685,7 +727,7 @@ def test_documents_that_come_again_are_counted_both_ways():
     rules = PRESETS["default"].but(duplicates="first")
     evidence = evidence_of({"q": {"d1": 1, "d2": 1}}, {"q": {"d1": 1.0}}, ["recall@4", "map@4"], rules)
     evidence.runs["run"] = Run(table, "run")
-    found = only(suspicious_scores.repetitions(evidence))
+    found = only(suspicious_scores.check_repeated_documents(evidence))
     assert (found.problem, found.count, list(found.examples)) == (True, 2, ["d1 for q"])
     assert found.grid.rows == [["recall@4", 1.0, 2.0], ["map@4", 0.75, 2.0]]
 
@@ -698,12 +740,12 @@ def test_rankings_that_change_between_repeats_are_counted_with_the_depth():
     first = {q: {"a": 3.0, "b": 2.0, "c": 1.0} for q in qrels}
     again = {**first, "q0": {"b": 3.0, "a": 2.0, "c": 1.0}, "q1": {"a": 3.0, "c": 2.0, "b": 1.0}}
     evidence = evidence_of(qrels, first, ["mrr"], repeats={"run": [run_of(again), run_of(first)]})
-    found = only(stability.repeats(evidence))
+    found = only(stability.check_repeats(evidence))
     assert (found.problem, found.count, list(found.examples)) == (True, 2, ["q0", "q1"])
     assert "asked 3 times, 2 of them within the first 10, from rank 1 on" in found.message
     assert found.grid.header == ["measure", "1", "2", "3", "spread"]
     assert found.grid.rows[0][1:] == pytest.approx([1.0, 2.5 / 3, 1.0, 0.5 / 3])
-    steady = only(stability.repeats(evidence_of(qrels, first, ["mrr"], repeats={"run": [run_of(first)]})))
+    steady = only(stability.check_repeats(evidence_of(qrels, first, ["mrr"], repeats={"run": [run_of(first)]})))
     assert (steady.problem, steady.message) == (False, "run returned the same rankings all 2 times")
 
 
@@ -762,14 +804,16 @@ def test_a_query_without_a_value_some_time_has_none_over_all_times():
 def test_equal_scores_in_another_order_are_no_other_ranking_where_ids_decide():
     qrels = {"q": {"a": 1}}
     one, other = {"q": {"a": 1.0, "b": 1.0}}, {"q": {"b": 1.0, "a": 1.0}}
-    assert not only(stability.repeats(evidence_of(qrels, one, ["mrr"], repeats={"run": [run_of(other)]}))).problem
+    assert not only(stability.check_repeats(evidence_of(qrels, one, ["mrr"], repeats={"run": [run_of(other)]}))).problem
     ranked = PRESETS["default"].but(ties="ranked")
-    assert only(stability.repeats(evidence_of(qrels, one, ["mrr"], ranked, repeats={"run": [run_of(other)]}))).problem
+    assert only(
+        stability.check_repeats(evidence_of(qrels, one, ["mrr"], ranked, repeats={"run": [run_of(other)]}))
+    ).problem
 
 
 def test_differences_are_held_against_what_the_queries_can_tell(shared):
     evidence = real(shared, "dl19", ["BM25", "REP_LLAMA", "SPLADE_P_P_ENSEMBLE_DISTIL"])
-    found = only(stability.enough(evidence))
+    found = only(stability.check_query_count(evidence))
     assert (found.problem, found.count, found.subject) == (True, 1, "REP_LLAMA")
     assert "puts REP_LLAMA before SPLADE_P_P_ENSEMBLE_DISTIL (+0.0076, p 0.654), but the paired test" in found.message
     assert "the order of the runs is not shown" in found.message
@@ -779,9 +823,9 @@ def test_differences_are_held_against_what_the_queries_can_tell(shared):
     row = found.grid.rows[1]
     assert row[1] == f"{gap.mean():+.4f}"
     assert row[2] == f"{stats.ttest_1samp(gap, 0).pvalue:.3f}"
-    assert row[3] == pytest.approx(detectable(gap.std(ddof=1), 43))
+    assert row[3] == pytest.approx(detectable_difference(gap.std(ddof=1), 43))
     assert row[4] == f"{queries_needed(gap.std(ddof=1), gap.mean()):,}"
-    both = only(stability.enough(real(shared, "dl19", ["BM25", "REP_LLAMA"])))
+    both = only(stability.check_query_count(real(shared, "dl19", ["BM25", "REP_LLAMA"])))
     assert not both.problem
     assert [row[0] for row in both.grid.rows] == list(DEFAULT)
 
@@ -792,20 +836,20 @@ def pair_of_runs(n, better, worse):
     qrels = {f"q{i}": {"a": 1} for i in range(n)}
     one = {f"q{i}": bad if better <= i < better + worse else good for i in range(n)}
     other = {f"q{i}": bad if i < better else good for i in range(n)}
-    return Evidence(
+    return AuditInput(
         Judgments(qrels),
         {"one": run_of(one, "one"), "other": run_of(other, "other")},
-        [parse("mrr")],
+        [parse_measure("mrr")],
         PRESETS["default"],
     )
 
 
 def test_a_difference_that_the_test_finds_is_a_note_though_so_many_queries_seldom_find_it():
     gap = np.array([0.5] * 8 + [-0.5] + [0.0] * 51)
-    p, least = stats.ttest_1samp(gap, 0).pvalue, detectable(gap.std(ddof=1), 60)
+    p, least = stats.ttest_1samp(gap, 0).pvalue, detectable_difference(gap.std(ddof=1), 60)
     assert p < 0.05
     assert gap.mean() < least
-    found = only(stability.enough(pair_of_runs(60, 8, 1)))
+    found = only(stability.check_query_count(pair_of_runs(60, 8, 1)))
     assert (found.problem, found.count) == (False, 1)
     assert found.message == (
         f"one is better than other (+0.0583, p {p:.3f}) by mrr, but the difference is smaller than what 60 queries "
@@ -818,7 +862,7 @@ def test_a_difference_that_the_test_does_not_find_is_a_problem_of_the_order():
     gap = np.array([0.5] * 5 + [-0.5] * 2 + [0.0] * 53)
     p = stats.ttest_1samp(gap, 0).pvalue
     assert p > 0.05
-    found = only(stability.enough(pair_of_runs(60, 5, 2)))
+    found = only(stability.check_query_count(pair_of_runs(60, 5, 2)))
     assert (found.problem, found.count) == (True, 1)
     assert f"mrr puts one before other (+0.0250, p {p:.3f}), but the paired test does not find" in found.message
     needed = f"{queries_needed(gap.std(ddof=1), gap.mean()):,}"
@@ -828,5 +872,5 @@ def test_a_difference_that_the_test_does_not_find_is_a_problem_of_the_order():
 @pytest.mark.parametrize(("n", "said", "problem"), [(5, True, True), (15, True, False), (25, False, False)])
 def test_few_queries_are_worth_a_word_and_very_few_a_problem(n, said, problem):
     qrels, ranking = made(queries=n)
-    found = list(stability.enough(evidence_of(qrels, ranking)))
+    found = list(stability.check_query_count(evidence_of(qrels, ranking)))
     assert [one.problem for one in found] == ([problem] if said else [])

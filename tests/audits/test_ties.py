@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import ragauge
 from ragauge import PRESETS, Judgments, Run, evaluate
 from ragauge.audits import audit, ties
-from ragauge.audits.evidence import Evidence
-from ragauge.measures.names import parse_all
+from ragauge.audits.evidence import AuditInput
+from ragauge.measures.names import parse_measure_names
 from strategies import runs
 
 MEASURES = ["map", "mrr", "mrr@2", "bpref", "precision@2", "recall@2", "hit_rate@1", "r_precision", "ndcg", "ndcg@3"]
@@ -38,12 +38,12 @@ def run_of(nested, **more):
 
 def evidence_of(qrels, run, rules, measures=MEASURES):
     run = run if isinstance(run, Run) else run_of(run)
-    return Evidence(Judgments(qrels), {"run": run}, parse_all(measures, rules), rules)
+    return AuditInput(Judgments(qrels), {"run": run}, parse_measure_names(measures, rules), rules)
 
 
 def look(qrels, run, rules="default", measures=("mrr",)):
     rules = PRESETS[rules] if isinstance(rules, str) else rules
-    return list(ties.ties(evidence_of(qrels, run, rules, measures)))
+    return list(ties.check_ties(evidence_of(qrels, run, rules, measures)))
 
 
 def only(found):
@@ -71,7 +71,7 @@ few = st.dictionaries(st.sampled_from("abcdqxy"), st.integers(0, 1).map(float), 
 def test_bounds_are_those_of_all_orders_where_documents_are_taken_out(options, grades, scores):
     rules = PRESETS["default"].but(**options)
     evidence = evidence_of({"q": grades}, {"q": scores}, rules)
-    found = ties.sensitivity(evidence, "run", evidence.runs["run"].table, rules)
+    found = ties.compute_tie_sensitivity(evidence, "run", evidence.runs["run"].table, rules)
     assert [str(one) for one in found.measures] == MEASURES
     ranked = [{"q": {doc: -float(i) for i, doc in enumerate(order)}} for order in orders_of(scores)]
     every = [list(evaluate({"q": grades}, one, MEASURES, rules).means.values()) for one in ranked]
@@ -96,7 +96,7 @@ def test_what_is_counted_lies_between_the_bounds_under_every_convention(qrels, n
     nested = {query: {"q0": 1.0, **docs} for query, docs in nested.items()}
     rules, measures = PRESETS[name], MEASURES
     if rules.ties == "expected":
-        measures = [str(one) for one in parse_all(MEASURES) if one.spec.averages_ties]
+        measures = [str(one) for one in parse_measure_names(MEASURES) if one.spec.averages_ties]
     else:
         rules = rules.but(**options)
     for one in audit(qrels, nested, measures=measures, convention=rules, checks="ties").findings:
@@ -189,7 +189,7 @@ def test_the_ties_of_a_run_folder_are_those_that_the_system_gave(tmp_path):
 def test_steps_of_a_chain_are_one_score_and_the_next_query_begins_anew():
     chain = [1.0, math.nextafter(1.0, 0), math.nextafter(math.nextafter(1.0, 0), 0), 0.5]
     table = run_of({"q": dict(zip("abcd", chain, strict=True)), "p": {"a": chain[1]}, "z": {"a": 0.0}}).table
-    level = dict(zip(*ties.levelled(table).select(pl.col("query") + pl.col("doc"), "score"), strict=True))
+    level = dict(zip(*ties.merge_adjacent_scores(table).select(pl.col("query") + pl.col("doc"), "score"), strict=True))
     assert level == {"qa": 1, "qb": 1, "qc": 1, "qd": 0.5, "pa": chain[1], "za": 0}
     other = table.filter(pl.col("doc") != "b")
-    assert ties.levelled(other) is other
+    assert ties.merge_adjacent_scores(other) is other

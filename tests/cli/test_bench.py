@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 
 from command import command_in
-from ragauge.cli.progress import Bar, Stages
-from ragauge.store_benchmarks.results_folder import as_data
+from ragauge.cli.progress import ExperimentProgress, StageProgress
+from ragauge.store_benchmarks.results_folder import to_benchmark_data
 from store_benchmark_builder import whole
 
 SCHEMA = json.loads((files("ragauge.store_benchmarks") / "sweep.schema.json").read_text(encoding="utf-8"))
@@ -47,7 +47,7 @@ def folder(tmp_path):
     """What `bench` leaves of a sweep made by hand, without the page."""
     place = tmp_path / "bench" / "toy"
     place.mkdir(parents=True)
-    (place / "sweep.json").write_text(json.dumps(as_data(whole())), encoding="utf-8")
+    (place / "sweep.json").write_text(json.dumps(to_benchmark_data(whole())), encoding="utf-8")
     return place
 
 
@@ -163,7 +163,7 @@ def test_a_half_written_file_is_no_sweep(ragauge, folder):
 
 
 def test_off_a_terminal_each_configuration_is_named_once_as_its_turn_comes(capsys):
-    with Stages() as tell:
+    with StageProgress() as tell:
         tell("exact neighbours", 0, 10)
         tell("exact neighbours", 10, 10)
         for store in ("faiss:m=16", "faiss:m=32"):
@@ -176,9 +176,9 @@ def test_off_a_terminal_each_configuration_is_named_once_as_its_turn_comes(capsy
 
 
 def test_a_name_that_a_terminal_would_act_on_is_harmless_while_it_is_measured(capsys):
-    with Stages() as tell:
+    with StageProgress() as tell:
         tell("red\x1b[31m\x07: insert", 0, 1)
-    with Bar() as bar:
+    with ExperimentProgress() as bar:
         bar.begin("red\x1b[31m", 1, 0)
         bar.step()
         bar.end("red\x1b[31m")

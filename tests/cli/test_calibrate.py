@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from command import forked
-from ragauge.cli.app import command_line
+from ragauge.cli.app import build_app
 
 SCHEMA = json.loads((files("ragauge.judging.calibration") / "calibration.schema.json").read_text(encoding="utf-8"))
 ROWS = [
@@ -40,7 +40,7 @@ def labelled(tmp_path):
 
 
 def run(*arguments):
-    done = CliRunner().invoke(command_line(), ["calibrate", *arguments])
+    done = CliRunner().invoke(build_app(), ["calibrate", *arguments])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from command import command_in
-from ragauge.cli.app import command_line
+from ragauge.cli.app import build_app
 from ragauge.core.errors import RagaugeError
 
 DATA = "synthetic:needles(documents=60, queries=8)"
@@ -36,7 +36,7 @@ def called(tmp_path, monkeypatch):
     monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path / "cache"))
 
     def call(*arguments):
-        done = CliRunner().invoke(command_line(), list(map(str, arguments)))
+        done = CliRunner().invoke(build_app(), list(map(str, arguments)))
         if done.exception is not None:
             raise done.exception
         return done

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from command import command_in
-from ragauge.reports.registry import FORMS
+from ragauge.reports.registry import REPORT_BUILDERS
 
 SMALL = "synthetic:multihop(documents=60, queries=6)"
 
@@ -67,7 +67,7 @@ def test_a_graph_stands_beside_a_run(graph, tmp_path):
 
 def test_the_help_of_report_names_all_that_can_stand_beside_a_run(tmp_path):
     words = " ".join(command_in(tmp_path)("report", "--help").stdout.replace("│", " ").split())
-    assert f"What one of {', '.join(FORMS)} wrote, as sections of the page" in words
+    assert f"What one of {', '.join(REPORT_BUILDERS)} wrote, as sections of the page" in words
 
 
 @pytest.mark.parametrize(

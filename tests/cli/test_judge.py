@@ -19,9 +19,9 @@ pytest.importorskip("vl_convert")
 from chat_server import serving_chat
 from command import forked
 from judged_builder import judged
-from ragauge.cli.progress import Counting
-from ragauge.files.judged_folders import KEPT
-from ragauge.judging.results_folder import read_judged, write_folder
+from ragauge.cli.progress import CountProgress
+from ragauge.files.judged_folders import MANIFEST_FILE
+from ragauge.judging.results_folder import read_judged_folder, write_judged_folder
 from ragauge.reports import overview
 
 RAGAUGE = Path(sys.executable).parent / "ragauge"
@@ -89,7 +89,7 @@ def test_json_has_each_measure_with_mean_n_and_unscored(place):
     found = data["measures"]["faithfulness"]
     assert (found["mean"], found["n"], found["unscored"]) == (0.75, 2, 1)
     assert found["reasons"] == {"the answer claims nothing": 1}
-    assert json.loads((place / "as_json" / KEPT).read_text(encoding="utf-8"))["measures"] == data["measures"]
+    assert json.loads((place / "as_json" / MANIFEST_FILE).read_text(encoding="utf-8"))["measures"] == data["measures"]
 
 
 def test_csv_and_the_schema_go_to_standard_output(place):
@@ -152,14 +152,14 @@ def test_names_keep_what_is_no_ending_and_other_samples_need_another_folder(plac
         line = json.dumps(SAMPLES[0] | {"question": question}) + "\n"
         (place / f"answers.{version}.jsonl").write_text(line, encoding="utf-8")
         assert ran(place, "judge", f"answers.{version}.jsonl", "-m", "faithfulness").returncode == 0
-    first, second = (read_judged(place / "judged" / f"answers.{version}") for version in ("v1", "v2"))
+    first, second = (read_judged_folder(place / "judged" / f"answers.{version}") for version in ("v1", "v2"))
     assert (first.name, second.name) == ("answers.v1", "answers.v2")
     assert first.samples[0].question != second.samples[0].question
     refused = ran(place, "judge", "answers.v2.jsonl", "-o", "judged/answers.v1")
     assert refused.returncode == 2
     assert "holds what was judged of other samples: `s1` is another question there" in refused.stderr
     assert "-o" in refused.stderr
-    assert read_judged(place / "judged" / "answers.v1").samples == first.samples
+    assert read_judged_folder(place / "judged" / "answers.v1").samples == first.samples
 
 
 def test_fewer_contexts_bear_out_less(place):
@@ -229,7 +229,7 @@ def test_names_that_are_not_read_are_told_where_something_is_missing(place):
     assert any(note.startswith(told) for note in json.loads(done.stdout)["notes"])
     refused = ran(place, "judge", "misnamed.jsonl", "-m", "faithfulness", "-o", "misnamed")
     assert told in refused.stderr
-    assert not any("not read" in note for note in read_judged(place / "judged" / "toy").notes)
+    assert not any("not read" in note for note in read_judged_folder(place / "judged" / "toy").notes)
 
 
 def test_a_judged_folder_is_validated_by_its_samples(place):
@@ -276,7 +276,7 @@ def test_the_count_that_is_drawn_last_is_the_last(monkeypatch):
 
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
-    with Counting("judging") as watch:
+    with CountProgress("judging") as watch:
         watch._began -= 2  # as if it had gone on for a while
         watch._drawn -= 2
         for done in (1, 2, 3):
@@ -324,7 +324,7 @@ def test_folders_are_compared_and_those_of_different_judges_are_not(place):
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["comparisons"]
     assert row["difference"] == pytest.approx(0.25)
-    write_folder(judged(), place / "judged" / "model")
+    write_judged_folder(judged(), place / "judged" / "model")
     other = ran(place, "compare", "judged/toy", "judged/model")
     assert other.returncode == 4
     assert "is judged by" in other.stderr
@@ -333,7 +333,7 @@ def test_folders_are_compared_and_those_of_different_judges_are_not(place):
 
 
 def test_what_was_judged_on_the_command_line_is_read_in_python(place):
-    found = read_judged(place / "judged" / "toy")
+    found = read_judged_folder(place / "judged" / "toy")
     assert found.scores.per_query["faithfulness"] == {"s1": 1.0, "s2": 0.5}
     assert [one.id for one in found.samples] == ["s1", "s2", "s3"]
 
@@ -353,7 +353,7 @@ def test_a_limit_stops_with_code_3_and_the_same_command_with_a_higher_one_goes_o
     last = stopped.stderr.splitlines()[-1]
     assert last == "stopped: the limit of 2 requests is reached; the same command with a higher limit goes on"
     assert len(chat_server.asked) == 2
-    manifest = json.loads((place / "limited" / KEPT).read_text(encoding="utf-8"))
+    manifest = json.loads((place / "limited" / MANIFEST_FILE).read_text(encoding="utf-8"))
     assert manifest["stopped"] == "the limit of 2 requests is reached"
     assert manifest["measures"]["faithfulness"]["unscored"] > 0
     on = asked(place, chat_server, "--max-calls", "50", "--json", out="limited")

@@ -10,7 +10,7 @@ import pytest
 import ragauge
 from command import command_in
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.store_benchmarks.results_folder import as_data
+from ragauge.store_benchmarks.results_folder import to_benchmark_data
 from store_benchmark_builder import whole
 
 QRELS = "q1 0 a 1\nq1 0 b 0\nq2 0 c 1\n"
@@ -22,7 +22,7 @@ SCORES = "query,one,two\nq1,0.5,0.6\nq2,0.4,0.5\nq3,0.4,0.7\n"
 def run(tmp_path):
     """Run a command in a folder with a benchmark, judgments, a run, scores and samples."""
     (tmp_path / "bench").mkdir()
-    (tmp_path / "bench" / "sweep.json").write_text(json.dumps(as_data(whole())), encoding="utf-8")
+    (tmp_path / "bench" / "sweep.json").write_text(json.dumps(to_benchmark_data(whole())), encoding="utf-8")
     (tmp_path / "qrels.txt").write_text(QRELS, encoding="utf-8")
     (tmp_path / "a.run").write_text(RUN, encoding="utf-8")
     (tmp_path / "ndcg@10.csv").write_text(SCORES, encoding="utf-8")

@@ -8,14 +8,14 @@ import pytest
 from typer.testing import CliRunner
 
 import ragauge
-from ragauge.cli.app import command_line
-from ragauge.core.composition import GRAPH
+from ragauge.cli.app import build_app
+from ragauge.core.composition import DEFAULT_GRAPH
 from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments
 
 
 def told(*arguments):
-    done = CliRunner().invoke(command_line(), ["systems", *arguments, "--json"])
+    done = CliRunner().invoke(build_app(), ["systems", *arguments, "--json"])
     assert done.exit_code == 0, done.output
     return {(one["family"], one["name"]): one["options"] for one in json.loads(done.stdout)}
 
@@ -26,7 +26,7 @@ WALKERS = [("retrievers", "pagerank"), ("retrievers", "graphflow"), ("retrievers
 @pytest.mark.parametrize(("family", "name"), WALKERS)
 def test_a_walker_has_an_embedder_and_a_graph_and_no_terrain(family, name):
     options = told(name)[family, name]
-    assert options.startswith(f"embedder=wordllama, graph={'+'.join(GRAPH)}, ")
+    assert options.startswith(f"embedder=wordllama, graph={'+'.join(DEFAULT_GRAPH)}, ")
     assert "terrain" not in options
     # With its defaults written out it can be built; what has no default is left out.
     written = f"{name}({', '.join(one for one in options.split(', ') if '=' in one)})".replace("wordllama", "words")

@@ -19,18 +19,27 @@ import pytest
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
-from ragauge.comparison.charts import CHARTS, drawn
-from ragauge.comparison.quality_charts import LABELLED
-from ragauge.comparison.results import Curve, Entry, Overview, Stratum
+from ragauge.comparison.charts import CHART_DEFINITIONS, draw_charts
+from ragauge.comparison.quality_charts import MAX_LABELLED_SYSTEMS
+from ragauge.comparison.results import MeasureCurve, Overview, StratumMeans, SystemSummary
 from ragauge.core.errors import MissingExtra
 from ragauge.core.summaries import Latency, Mean, Speed
-from ragauge.experiments.history.page import trend
-from ragauge.experiments.history.results import History, Point
-from ragauge.output.chart_style import LOST, NEUTRAL, PALETTE, STAGES, STYLE, TIED, WON, Cast
-from ragauge.output.charts import Box, Mark, Sketch, spots
-from ragauge.output.report import as_png, as_svg
-from ragauge.stats.comparisons import Comparison, Comparisons, Method, Moved
-from ragauge.stats.smallest_k import Advice
+from ragauge.experiments.history.page import draw_history_chart
+from ragauge.experiments.history.results import History, HistoryPoint
+from ragauge.output.chart_style import (
+    LOSS_COLOUR,
+    NEUTRAL_COLOUR,
+    PAGE_STYLESHEET,
+    PALETTE,
+    STAGE_COLOURS,
+    TIE_COLOUR,
+    WIN_COLOUR,
+    SystemStyles,
+)
+from ragauge.output.charts import ChartDraft, LabelledMark, PlotBox, place_labels
+from ragauge.output.report import render_png, render_svg
+from ragauge.stats.comparisons import ChangedQuery, Comparison, Comparisons, ComparisonSettings
+from ragauge.stats.smallest_k import SmallestK
 
 ODD = ("a.b[0]", "<script>alert(1)</script>", "datum.x", 'it\'s "quoted"', "constructor", "__proto__", "\\u0041 \x01")
 
@@ -42,7 +51,7 @@ def latency(*times: float) -> Latency:
 
 
 def comparison(system, differences, measure="ndcg@10", p=0.0004, baseline="bm25", **more) -> Comparison:
-    moved = [Moved(f"q{i}", 0.5, 0.5 + d, d) for i, d in enumerate(differences) if d]
+    moved = [ChangedQuery(f"q{i}", 0.5, 0.5 + d, d) for i, d in enumerate(differences) if d]
     better = [-d for d in differences] if more.get("lower_is_better") else differences
     mean = sum(differences) / len(differences)
     return Comparison(
@@ -65,11 +74,11 @@ def comparison(system, differences, measure="ndcg@10", p=0.0004, baseline="bm25"
     )
 
 
-def entry(name, value, times, **means) -> Entry:
+def entry(name, value, times, **means) -> SystemSummary:
     speed = Speed({"embed": latency(*(t / 4 for t in times)), "total": latency(*times)}, 10.0, 4, 0, 0)
     stages = {"embed": np.array(times) / 4, "total": np.array(times)}
     known = {"ndcg@10": Mean(value, 4, value - 0.1, value + 0.1), **means}
-    return Entry(name, known, speed=speed, times=stages)
+    return SystemSummary(name, known, speed=speed, times=stages)
 
 
 def small(names=("bm25", "dense", "slow"), baseline="bm25") -> Overview:
@@ -83,11 +92,13 @@ def small(names=("bm25", "dense", "slow"), baseline="bm25") -> Overview:
         comparison(third, [0.0, 0.4, 0.0, 0.0], p=0.2, baseline=first),
         comparison(second, [0.0, 0.0, 0.0, 0.1], "diversity@20", p=0.03, baseline=first),
     ]
-    advice = {name: Advice(5, "hit_rate@10", 0.01, 0.95, ()) for name in names}
-    curve = Curve("hit_rate", [1, 5, 10], {name: [0.2 * (i + 1), 0.7, 0.9] for i, name in enumerate(names)}, advice)
+    advice = {name: SmallestK(5, "hit_rate@10", 0.01, 0.95, ()) for name in names}
+    curve = MeasureCurve(
+        "hit_rate", [1, 5, 10], {name: [0.2 * (i + 1), 0.7, 0.9] for i, name in enumerate(names)}, advice
+    )
     stratum = [
-        Stratum("long", 3, {name: Mean(v, 3, v - 0.2, v + 0.2) for name, v in zip(names, values, strict=True)}),
-        Stratum("short", 1, {name: Mean(v, 1) for name, v in zip(names, values, strict=True)}),
+        StratumMeans("long", 3, {name: Mean(v, 3, v - 0.2, v + 0.2) for name, v in zip(names, values, strict=True)}),
+        StratumMeans("short", 1, {name: Mean(v, 1) for name, v in zip(names, values, strict=True)}),
     ]
     return Overview(
         "small",
@@ -95,7 +106,7 @@ def small(names=("bm25", "dense", "slow"), baseline="bm25") -> Overview:
         ["ndcg@10", "diversity@20", "err@10"],
         lower_is_better=frozenset({"err@10"}),
         baseline=baseline,
-        compared=Comparisons(rows, Method(), baseline, list(names)),
+        compared=Comparisons(rows, ComparisonSettings(), baseline, list(names)),
         curves=[curve],
         strata={"length": stratum},
     )
@@ -103,7 +114,7 @@ def small(names=("bm25", "dense", "slow"), baseline="bm25") -> Overview:
 
 @pytest.fixture(scope="module")
 def drawings():
-    return drawn(small())
+    return draw_charts(small())
 
 
 def many(names, n=40) -> Overview:
@@ -113,19 +124,19 @@ def many(names, n=40) -> Overview:
         times = rng.lognormal(i / 4, 0.5, n)
         stages = {"embed": times / 4, "retrieve": times / 4, "rerank": times / 4, "total": times}
         speed = Speed({stage: latency(*values.tolist()) for stage, values in stages.items()}, 1.0, n, 0, 0)
-        entries[name] = Entry(name, {"ndcg@10": Mean(0.4 + i / 50, n, 0.3, 0.7)}, speed=speed, times=stages)
+        entries[name] = SystemSummary(name, {"ndcg@10": Mean(0.4 + i / 50, n, 0.3, 0.7)}, speed=speed, times=stages)
         if i:
             differences = np.where(rng.random(n) < 0.3, 0.0, rng.normal(0.05, 0.3, n)).tolist()
             rows.append(comparison(name, differences, baseline=names[0]))
-    curve = Curve("recall", [1, 10, 100], {name: [0.1, 0.5, 0.9] for name in names})
+    curve = MeasureCurve("recall", [1, 10, 100], {name: [0.1, 0.5, 0.9] for name in names})
     return Overview(
         "many",
         entries,
         ["ndcg@10"],
         baseline=names[0],
-        compared=Comparisons(rows, Method(), names[0], names),
+        compared=Comparisons(rows, ComparisonSettings(), names[0], names),
         curves=[curve],
-        strata={"tag": [Stratum("x", n, {name: Mean(0.5, n, 0.4, 0.6) for name in names})]},
+        strata={"tag": [StratumMeans("x", n, {name: Mean(0.5, n, 0.4, 0.6) for name in names})]},
     )
 
 
@@ -144,7 +155,7 @@ def texts(svg: str) -> list[str]:
 
 
 def test_every_chart_is_drawn_where_everything_is_known(drawings):
-    assert list(drawings) == [name for name in CHARTS if name != "panels"]  # which has measures of its own
+    assert list(drawings) == [name for name in CHART_DEFINITIONS if name != "panels"]  # which has measures of its own
     for drawing in drawings.values():
         assert drawing.title
         assert drawing.caption.endswith(".")
@@ -170,7 +181,7 @@ def test_quality_stands_against_the_95th_percentile_and_the_frontier_has_who_is_
 
 def test_where_less_is_better_the_axis_is_upside_down_and_so_is_the_frontier():
     overview = replace(small(), lower_is_better=frozenset({"ndcg@10"}))
-    drawing = CHARTS["quality_latency"].draw(overview)
+    drawing = CHART_DEFINITIONS["quality_latency"].draw(overview)
     assert drawing.alt.endswith("Not beaten in both: bm25.")
     scales = [layer["encoding"]["y"].get("scale", {}) for layer in drawing.panels[0].spec["layer"]]
     assert any(scale.get("reverse") for scale in scales)
@@ -198,7 +209,7 @@ def test_each_measure_has_a_panel_with_bars_intervals_stars_and_the_baseline(dra
 def test_times_that_are_near_each_other_are_bars_from_0():
     overview = small()
     near = {name: overview.entries[name] for name in ("bm25", "dense")}
-    panel = CHARTS["measures"].draw(replace(overview, entries=near)).panels[-1]
+    panel = CHART_DEFINITIONS["measures"].draw(replace(overview, entries=near)).panels[-1]
     assert panel.title == "p95 ms (lower is better)"
     assert panel.spec["layer"][0]["encoding"]["x"]["scale"]["domain"][0] == 0
 
@@ -206,7 +217,7 @@ def test_times_that_are_near_each_other_are_bars_from_0():
 def test_a_mean_that_is_not_known_is_said_to_be_none():
     overview = small()
     lacking = replace(overview.entries["slow"], means={"ndcg@10": Mean(math.nan, 0)})
-    panels = CHARTS["measures"].draw(replace(overview, entries={**overview.entries, "slow": lacking})).panels
+    panels = CHART_DEFINITIONS["measures"].draw(replace(overview, entries={**overview.entries, "slow": lacking})).panels
     row = rows_with(panels[0], "label")[2]
     assert (row["value"], row["n"], row["label"]) == (None, None, "none ns")
 
@@ -223,20 +234,20 @@ def test_curves_have_a_mean_for_each_k_and_the_k_that_is_enough_for_the_best_sys
     assert "right of the dashed line more documents add at most 0.01" in drawings["curves"].caption
 
 
-def curve_with(values, enough) -> Sketch:
+def curve_with(values, enough) -> ChartDraft:
     overview = small()
     curve = replace(overview.curves[0], values={**overview.curves[0].values, **values}, enough=enough)
-    return CHARTS["curves"].draw(replace(overview, curves=[curve]))
+    return CHART_DEFINITIONS["curves"].draw(replace(overview, curves=[curve]))
 
 
-def advice(k: int) -> Advice:
-    return Advice(k, "hit_rate@10", 0.01, 0.95, ())
+def advice(k: int) -> SmallestK:
+    return SmallestK(k, "hit_rate@10", 0.01, 0.95, ())
 
 
 def test_the_largest_k_is_never_said_to_be_enough_and_no_line_stands_there():
     sketch = curve_with({}, {"dense": advice(10), "bm25": advice(1)})
     assert "for dense no k below 10 is enough" in sketch.alt
-    assert "dense: no k below 10 is enough" in texts(as_svg({**sketch.panels[0].spec, "width": 300}))
+    assert "dense: no k below 10 is enough" in texts(render_svg({**sketch.panels[0].spec, "width": 300}))
     assert "dashed" not in sketch.caption
     assert "none is sure to come within 0.01 of the largest" in sketch.caption
     assert not [layer for layer in sketch.panels[0].spec["layer"] if layer["mark"]["type"] == "rule"]
@@ -260,7 +271,7 @@ def test_a_line_ends_where_the_systems_rankings_do_and_so_does_what_is_enough():
 
 def test_a_long_name_leaves_room_for_what_is_advised():
     overview = small(("bm25", "a-name-of-more-than-thirty-letters", "slow"))
-    row = rows_with(CHARTS["curves"].draw(overview).panels[0], "label")[0]
+    row = rows_with(CHART_DEFINITIONS["curves"].draw(overview).panels[0], "label")[0]
     assert row["label"] == "a-name-of-more-than-t…: k = 5 is enough"
     assert row["system"] == "a-name-of-more-than-thirty-letters"
 
@@ -290,17 +301,17 @@ def test_the_waterfall_has_every_difference_best_first(drawings):
 def test_where_less_is_better_the_most_negative_difference_is_the_best():
     row = comparison("dense", [0.5, 0.2, 0.0, -0.1], lower_is_better=True)
     overview = small()
-    sketch = CHARTS["waterfall"].draw(replace(overview, compared=replace(overview.compared, rows=[row])))
+    sketch = CHART_DEFINITIONS["waterfall"].draw(replace(overview, compared=replace(overview.compared, rows=[row])))
     assert rows_with(sketch.panels[0], "share", "dash")[0]["difference"] == [-0.1, 0, 0.2, 0.5]
     assert "dense wins 1, ties 1 and loses 2 of 4" in sketch.alt
 
 
 def test_without_a_baseline_the_first_pair_is_drawn():
     overview = replace(small(), baseline=None)
-    sketch = CHARTS["waterfall"].draw(overview)
+    sketch = CHART_DEFINITIONS["waterfall"].draw(overview)
     assert [row["system"] for row in rows_with(sketch.panels[0], "share", "dash")] == ["dense"]
     assert "against bm25" in sketch.alt
-    assert [row["label"] for row in rows_with(CHARTS["measures"].draw(overview).panels[0], "label")] == [
+    assert [row["label"] for row in rows_with(CHART_DEFINITIONS["measures"].draw(overview).panels[0], "label")] == [
         "0.500",
         "0.650",
         "0.600",
@@ -350,15 +361,15 @@ def test_a_stratum_has_its_n_and_each_systems_mean(drawings):
 def test_the_legend_of_several_panels_is_drawn_once():
     overview = small()
     twice = {"length": overview.strata["length"], "also": overview.strata["length"]}
-    drawing = drawn(replace(overview, strata=twice))["strata"]
-    assert [texts(as_svg({**one.spec, "width": 300})).count("dense") for one in drawing.panels] == [1, 0]
-    assert texts(as_svg(drawing.sheet())).count("dense") == 1
+    drawing = draw_charts(replace(overview, strata=twice))["strata"]
+    assert [texts(render_svg({**one.spec, "width": 300})).count("dense") for one in drawing.panels] == [1, 0]
+    assert texts(render_svg(drawing.sheet())).count("dense") == 1
 
 
 def test_of_a_tag_with_many_values_the_first_are_drawn_and_the_title_says_so():
     overview = small()
-    several = [Stratum(str(i), 1, {"bm25": Mean(0.5, 1)}) for i in range(50)]
-    panel = CHARTS["strata"].draw(replace(overview, strata={"id": several})).panels[0]
+    several = [StratumMeans(str(i), 1, {"bm25": Mean(0.5, 1)}) for i in range(50)]
+    panel = CHART_DEFINITIONS["strata"].draw(replace(overview, strata={"id": several})).panels[0]
     assert panel.title == "id (20 of 50 values)"
     assert len(rows_with(panel, "stratum")) == 20
 
@@ -375,13 +386,13 @@ def test_latency_is_the_share_of_queries_that_took_at_most_so_long(drawings):
 
 def test_latency_is_drawn_from_percentiles_where_these_are_all_that_is_known():
     entries = {name: replace(one, times={}) for name, one in small().entries.items()}
-    line = rows_with(CHARTS["latency"].draw(replace(small(), entries=entries)).panels[0], "ms", "dash")[0]
+    line = rows_with(CHART_DEFINITIONS["latency"].draw(replace(small(), entries=entries)).panels[0], "ms", "dash")[0]
     assert (line["ms"], line["share"]) == ([1, 1.5, 2, 2, 2, 2], [0, 50, 90, 95, 99, 100])
 
 
 def test_a_time_of_0_has_no_place_on_a_logarithmic_axis():
     one = replace(small().entries["bm25"], times={"total": np.array([0.0, 1.0, 2.0, 4.0])})
-    panel = CHARTS["latency"].draw(replace(small(), entries={"bm25": one})).panels[0]
+    panel = CHART_DEFINITIONS["latency"].draw(replace(small(), entries={"bm25": one})).panels[0]
     assert rows_with(panel, "ms", "dash")[0]["ms"] == [1.0, 2.0, 4.0]
 
 
@@ -393,14 +404,14 @@ def test_stages_add_up_to_the_mean_of_the_whole(drawings):
 def test_a_stage_that_only_some_queries_had_counts_for_those_alone():
     speed = Speed({"rerank": latency(8.0), "total": latency(2.0, 2.0, 2.0, 10.0)}, 1.0, 4, 0, 0)
     overview = replace(small(), entries={"bm25": replace(small().entries["bm25"], speed=speed)})
-    rows = rows_with(CHARTS["stages"].draw(overview).panels[0], "stage")
+    rows = rows_with(CHART_DEFINITIONS["stages"].draw(overview).panels[0], "stage")
     assert [(row["stage"], row["ms"]) for row in rows] == [("rerank", 2.0), ("other", 2.0)]
 
 
 def history(*, changed: str = "") -> History:
     days = [datetime(2026, 1, day, 12, tzinfo=UTC) for day in (1, 3, 5)]
     points = [
-        Point(day, f"runs/{i}", name, "ndcg@10", Mean(0.5 + i / 10, 10, 0.4, 0.9), changed * (i == 2))
+        HistoryPoint(day, f"runs/{i}", name, "ndcg@10", Mean(0.5 + i / 10, 10, 0.4, 0.9), changed * (i == 2))
         for i, day in enumerate(days)
         for name in ("bm25", ODD[1])
     ]
@@ -408,7 +419,7 @@ def history(*, changed: str = "") -> History:
 
 
 def test_a_trend_breaks_where_something_else_changed_and_says_what():
-    drawing = trend(history(changed="5 queries more"))
+    drawing = draw_history_chart(history(changed="5 queries more"))
     panel = drawing.panels[0]
     mine = [row for row in rows_with(panel, "part") if row["system"] == "bm25"]
     assert [(row["run"], row["at"], row["value"], row["part"]) for row in mine] == [
@@ -419,14 +430,14 @@ def test_a_trend_breaks_where_something_else_changed_and_says_what():
     assert rows_with(panel, "changed") == [{"run": 1.5, "changed": "5 queries more"}]
     assert "a line breaks" in drawing.caption
     assert "bm25 0.700 on 2026-01-05, 0.500 on 2026-01-01, not comparable across 1 break" in drawing.alt
-    assert ODD[1] in texts(as_svg(drawing.sheet()))
+    assert ODD[1] in texts(render_svg(drawing.sheet()))
 
 
 def test_a_trend_without_a_break_is_one_line_and_an_empty_history_is_none():
-    drawing = trend(history())
+    drawing = draw_history_chart(history())
     assert {row["part"] for row in rows_with(drawing.panels[0], "part")} == {0}
     assert "breaks" not in drawing.caption
-    assert trend(History([])) is None
+    assert draw_history_chart(History([])) is None
 
 
 EVENING = datetime(2026, 11, 15, 18, 42, 5, tzinfo=UTC)
@@ -446,11 +457,11 @@ EVENING = datetime(2026, 11, 15, 18, 42, 5, tzinfo=UTC)
     ids=["seconds", "one day", "days", "zones"],
 )
 def test_runs_are_steps_labelled_by_day_or_where_all_share_one_by_time_of_day_in_utc(times, labels):
-    points = [Point(when, str(i), "bm25", "ndcg@10", Mean(0.5, 9)) for i, when in enumerate(times)]
-    drawing = trend(History(points[::-1]))
+    points = [HistoryPoint(when, str(i), "bm25", "ndcg@10", Mean(0.5, 9)) for i, when in enumerate(times)]
+    drawing = draw_history_chart(History(points[::-1]))
     rows = rows_with(drawing.panels[0], "run")
     assert sorted((row["run"], row["folder"]) for row in rows) == [(i, str(i)) for i in range(len(times))]
-    words = texts(as_svg(drawing.sheet()))
+    words = texts(render_svg(drawing.sheet()))
     assert [word for word in words if re.fullmatch(r"\d\d:\d\d(:\d\d)?|:\d\d|\d{4}-\d\d-\d\d", word)] == [
         *labels,
         *(["2026-11-15"] if ":" in labels[0] else []),
@@ -459,8 +470,10 @@ def test_runs_are_steps_labelled_by_day_or_where_all_share_one_by_time_of_day_in
 
 
 def test_systems_of_one_run_stand_at_one_step_though_they_ended_one_after_the_other():
-    points = [Point(EVENING + timedelta(minutes=i), "a", name, "ndcg@10", Mean(0.5, 9)) for i, name in enumerate("xyz")]
-    assert {row["run"] for row in rows_with(trend(History(points)).panels[0], "run")} == {0}
+    points = [
+        HistoryPoint(EVENING + timedelta(minutes=i), "a", name, "ndcg@10", Mean(0.5, 9)) for i, name in enumerate("xyz")
+    ]
+    assert {row["run"] for row in rows_with(draw_history_chart(History(points)).panels[0], "run")} == {0}
 
 
 # What is not known is not drawn
@@ -468,8 +481,8 @@ def test_systems_of_one_run_stand_at_one_step_though_they_ended_one_after_the_ot
 
 def test_means_alone_give_bars_and_nothing_else():
     overview = small()
-    entries = {name: Entry(name, one.means) for name, one in overview.entries.items()}
-    assert list(drawn(Overview("means", entries, overview.measures))) == ["measures"]
+    entries = {name: SystemSummary(name, one.means) for name, one in overview.entries.items()}
+    assert list(draw_charts(Overview("means", entries, overview.measures))) == ["measures"]
 
 
 # Captions speak of what is there
@@ -489,15 +502,15 @@ def test_captions_name_intervals_stars_and_the_dashed_line_where_they_are(drawin
 def test_captions_say_nothing_of_what_is_not_there():
     overview = small()
     bare = {
-        name: Entry(name, {m: Mean(mean.value, mean.n) for m, mean in one.means.items()}, speed=one.speed)
+        name: SystemSummary(name, {m: Mean(mean.value, mean.n) for m, mean in one.means.items()}, speed=one.speed)
         for name, one in overview.entries.items()
     }
-    strata = {"length": [Stratum("long", 3, {name: Mean(0.5, 3) for name in bare})]}
-    found = drawn(Overview("means", bare, overview.measures, strata=strata))
+    strata = {"length": [StratumMeans("long", 3, {name: Mean(0.5, 3) for name in bare})]}
+    found = draw_charts(Overview("means", bare, overview.measures, strata=strata))
     assert found["measures"].caption == "Bars are means."
     for drawing in found.values():
         assert not re.search("interval|star|dashed|baseline", drawing.caption), drawing.title
-    alone = drawn(Overview("one", {"bm25": overview.entries["bm25"]}, ["ndcg@10"], baseline="bm25"))
+    alone = draw_charts(Overview("one", {"bm25": overview.entries["bm25"]}, ["ndcg@10"], baseline="bm25"))
     assert alone["measures"].caption == "Bars are means with 95% intervals."
     assert not [one for one in alone["measures"].panels[0].spec["layer"] if one["mark"].get("strokeDash")]
     assert "stepped" not in alone["quality_latency"].caption
@@ -507,34 +520,34 @@ def test_where_less_is_better_winning_lies_below_0(drawings):
     assert "lies above 0 the system beats bm25" in drawings["waterfall"].caption
     overview = small()
     row = comparison("dense", [0.5, 0.2, 0.0, -0.1], lower_is_better=True)
-    sketch = CHARTS["waterfall"].draw(replace(overview, compared=replace(overview.compared, rows=[row])))
+    sketch = CHART_DEFINITIONS["waterfall"].draw(replace(overview, compared=replace(overview.compared, rows=[row])))
     assert "lies below 0 the system beats bm25" in sketch.caption
 
 
 def test_that_fusing_counts_as_rerank_is_said_where_there_is_a_stage_of_that_name():
-    assert "fusing counts as rerank" in CHARTS["latency"].draw(many(["bm25", "dense"])).caption
+    assert "fusing counts as rerank" in CHART_DEFINITIONS["latency"].draw(many(["bm25", "dense"])).caption
 
 
 def test_twelve_panels_are_drawn_and_the_measures_that_are_left_out_are_named():
     overview = small()
     names = [f"m@{k}" for k in range(1, 15)]
     entries = {name: replace(one, means={m: Mean(0.5, 4) for m in names}) for name, one in overview.entries.items()}
-    sketch = CHARTS["measures"].draw(replace(overview, entries=entries, measures=names))
+    sketch = CHART_DEFINITIONS["measures"].draw(replace(overview, entries=entries, measures=names))
     assert [one.title for one in sketch.panels] == [*names[:11], "p95 ms (log scale, lower is better)"]
     assert sketch.caption.endswith("not drawn: m@12, m@13 and m@14.")
     untimed = {name: replace(one, speed=None) for name, one in entries.items()}
-    assert len(CHARTS["measures"].draw(replace(overview, entries=untimed, measures=names[:12])).panels) == 12
+    assert len(CHART_DEFINITIONS["measures"].draw(replace(overview, entries=untimed, measures=names[:12])).panels) == 12
 
 
 def test_of_nothing_nothing_is_drawn():
-    assert drawn(Overview("nothing", {}, [])) == {}
-    assert drawn(Overview("nothing", {}, ["ndcg@10"])) == {}
+    assert draw_charts(Overview("nothing", {}, [])) == {}
+    assert draw_charts(Overview("nothing", {}, ["ndcg@10"])) == {}
 
 
 def test_differences_of_which_not_all_are_known_are_counted_but_not_drawn():
     overview = small()
     rows = [replace(row, moved=()) for row in overview.compared]
-    found = drawn(replace(overview, compared=replace(overview.compared, rows=rows)))
+    found = draw_charts(replace(overview, compared=replace(overview.compared, rows=rows)))
     assert "wins" in found
     assert not {"waterfall", "boxes"} & set(found)
 
@@ -543,7 +556,7 @@ def test_differences_of_which_not_all_are_known_are_counted_but_not_drawn():
 def test_a_missing_library_is_named_with_the_extra_that_brings_it(library, monkeypatch, drawings):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtra, match=r"pip install .*\[report\]"):
-        drawn(small()) if library == "altair" else as_svg(drawings["wins"].sheet())
+        draw_charts(small()) if library == "altair" else render_svg(drawings["wins"].sheet())
 
 
 # Names are data
@@ -553,14 +566,14 @@ def test_a_missing_library_is_named_with_the_extra_that_brings_it(library, monke
 def test_whatever_systems_are_called_they_stand_in_the_picture_and_in_no_expression(overview):
     import vl_convert
 
-    found = drawn(overview)
-    assert set(found) == set(CHARTS) - {"panels"}
+    found = draw_charts(overview)
+    assert set(found) == set(CHART_DEFINITIONS) - {"panels"}
     names = [name for name in overview.systems if name != "bm25"]
     for kind, drawing in found.items():
         spec = drawing.sheet()
         written = "\n".join(expressions(vl_convert.vegalite_to_vega(spec)))
         assert "datum" in written
-        words = "\n".join(texts(as_svg(spec))).replace("\u200b", "")
+        words = "\n".join(texts(render_svg(spec))).replace("\u200b", "")
         for name in names:
             assert name not in written, kind
             assert json.dumps(name)[1:-1] not in written, kind
@@ -579,7 +592,7 @@ def expressions(value, key=""):
 
 
 def test_specifications_are_json_without_nan_and_without_addresses(drawings):
-    for drawing in [*drawings.values(), trend(history())]:
+    for drawing in [*drawings.values(), draw_history_chart(history())]:
         for spec in [*(panel.spec for panel in drawing.panels), drawing.sheet()]:
             text = json.dumps({key: value for key, value in spec.items() if key != "$schema"}, allow_nan=False)
             assert "://" not in text
@@ -602,7 +615,9 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-@pytest.mark.parametrize("colour", sorted({*PALETTE, NEUTRAL, WON, TIED, LOST, *STAGES.values()}))
+@pytest.mark.parametrize(
+    "colour", sorted({*PALETTE, NEUTRAL_COLOUR, WIN_COLOUR, TIE_COLOUR, LOSS_COLOUR, *STAGE_COLOURS.values()})
+)
 def test_every_colour_stands_out_from_white_and_from_near_black(colour):
     assert contrast(colour, "#ffffff") >= 3
     assert contrast(colour, "#16181d") >= 3
@@ -610,12 +625,12 @@ def test_every_colour_stands_out_from_white_and_from_near_black(colour):
 
 def test_white_figures_can_be_read_on_won_tied_and_lost():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert min(contrast(one, "#ffffff") for one in (WON, TIED, LOST)) >= 4.5
+    assert min(contrast(one, "#ffffff") for one in (WIN_COLOUR, TIE_COLOUR, LOSS_COLOUR)) >= 4.5
 
 
 @pytest.mark.parametrize("overview", [small(), many(["bm25", "dense"])], ids=["small", "many"])
 def test_words_have_the_colour_of_the_text_never_that_of_a_system(overview):
-    drawings = drawn(overview)
+    drawings = draw_charts(overview)
     styles = {
         (layer["mark"].get("style"), layer["mark"].get("color"), "color" in layer["encoding"])
         for drawing in drawings.values()
@@ -635,12 +650,12 @@ def test_words_have_the_colour_of_the_text_never_that_of_a_system(overview):
 
 def test_names_stand_off_bars_lines_and_each_other_where_there_is_room():
     marks = [
-        Mark("bm25 (baseline)", 30, 150, 110, 190),
-        Mark("dense", 60, 170, 125, 215),
-        Mark("best", 240, 40, 10, 70),
+        LabelledMark("bm25 (baseline)", 30, 150, 110, 190),
+        LabelledMark("dense", 60, 170, 125, 215),
+        LabelledMark("best", 240, 40, 10, 70),
     ]
-    lines = [Box(30, 148, 240, 152), Box(238, 40, 242, 150)]
-    boxes = [spot.box(mark) for mark, spot in zip(marks, spots(marks, lines, 260, 300), strict=True)]
+    lines = [PlotBox(30, 148, 240, 152), PlotBox(238, 40, 242, 150)]
+    boxes = [spot.box(mark) for mark, spot in zip(marks, place_labels(marks, lines, 260, 300), strict=True)]
     for (one, box), (_, other) in itertools.permutations(zip(marks, boxes, strict=True), 2):
         assert not box.meets(other), one.name
     for i, box in enumerate(boxes):
@@ -650,7 +665,7 @@ def test_names_stand_off_bars_lines_and_each_other_where_there_is_room():
 
 
 def test_figures_at_both_ends_of_an_axis_stand_under_their_ticks(drawings):
-    svg = as_svg(drawings["waterfall"].sheet())
+    svg = render_svg(drawings["waterfall"].sheet())
     ends = [node for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text") if node.text == "100"]
     assert [node.get("text-anchor") for node in ends] == ["middle"]
 
@@ -660,7 +675,7 @@ def test_vega_lite_has_nothing_to_warn_of(overview, capfd):
     import altair
     import vl_convert
 
-    for drawing in [*drawn(overview).values(), trend(history(changed="5 queries more"))]:
+    for drawing in [*draw_charts(overview).values(), draw_history_chart(history(changed="5 queries more"))]:
         for one in drawing.panels:
             assert altair.LayerChart.from_dict(one.spec, validate=True)
         for spec in [*({**one.spec, "width": 300} for one in drawing.panels), drawing.sheet()]:
@@ -670,8 +685,8 @@ def test_vega_lite_has_nothing_to_warn_of(overview, capfd):
 
 def test_twelve_systems_have_twelve_colours_and_no_two_have_the_same_dash_and_shape_and_colour():
     names = [str(i) for i in range(30)]
-    cast = Cast(names, "0")
-    assert cast.colours[0] == NEUTRAL
+    cast = SystemStyles(names, "0")
+    assert cast.colours[0] == NEUTRAL_COLOUR
     assert len(set(cast.colours[:12])) == 12
     assert len(set(zip(cast.colours, cast.shapes, cast.dashes.values(), strict=True))) == 30
 
@@ -686,7 +701,7 @@ def test_a_system_has_the_same_colour_in_all_charts(drawings):
     ]
     assert len(scales) > 10
     assert {json.dumps(scale) for scale in scales} == {
-        json.dumps({"domain": ["bm25", "dense", "slow"], "range": [NEUTRAL, *PALETTE[:2]]})
+        json.dumps({"domain": ["bm25", "dense", "slow"], "range": [NEUTRAL_COLOUR, *PALETTE[:2]]})
     }
 
 
@@ -703,7 +718,7 @@ def test_a_page_finds_words_and_guides_by_their_class(drawings):
     panel = drawings["measures"].panels[0]
     svg = vl_convert.vegalite_to_svg({**panel.spec, "width": 300})
     for part in ("words_", "guide_"):
-        assert f'[class*="{part}"]' in STYLE
+        assert f'[class*="{part}"]' in PAGE_STYLESHEET
         assert f" {part}" in svg
     assert 'class="mark-text role-axis-label"' in svg
 
@@ -713,7 +728,7 @@ def test_a_page_finds_words_and_guides_by_their_class(drawings):
 
 def test_a_file_has_the_title_the_names_the_stars_and_the_words(drawings):
     drawing = drawings["measures"]
-    svg = as_svg(drawing.sheet())
+    svg = render_svg(drawing.sheet())
     words = texts(svg)
     assert {"Measure by measure", "ndcg@10", "bm25", "dense", "slow", "0.650 ***", "0.600 ns"} <= set(words)
     root = ElementTree.fromstring(svg)
@@ -724,31 +739,31 @@ def test_a_file_has_the_title_the_names_the_stars_and_the_words(drawings):
 @pytest.mark.parametrize("width", [360, 760])
 def test_a_picture_is_about_as_wide_as_it_is_asked_to_be(width, drawings):
     for name, drawing in drawings.items():
-        got, _ = struct.unpack(">II", as_png(drawing.sheet(width), scale=1)[16:24])
+        got, _ = struct.unpack(">II", render_png(drawing.sheet(width), scale=1)[16:24])
         assert got <= width + 40, name
-    assert as_png(drawings["wins"].sheet(), scale=2)[:8] == b"\x89PNG\r\n\x1a\n"
+    assert render_png(drawings["wins"].sheet(), scale=2)[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 def test_one_system_alone_is_drawn():
     entries = {"bm25": small().entries["bm25"]}
     overview = Overview("one", entries, ["ndcg@10"], curves=small().curves)
-    found = drawn(overview)
+    found = draw_charts(overview)
     assert list(found) == ["quality_latency", "measures", "curves", "latency", "stages"]
     for name, drawing in found.items():
-        assert "bm25" in "".join(texts(as_svg(drawing.sheet()))), name
+        assert "bm25" in "".join(texts(render_svg(drawing.sheet()))), name
 
 
 def test_twelve_systems_are_drawn_and_a_legend_names_them():
     overview = many([f"system {i}" for i in range(12)])
-    assert len(overview.systems) > LABELLED
-    for name, drawing in drawn(overview).items():
-        words = texts(as_svg(drawing.sheet()))
+    assert len(overview.systems) > MAX_LABELLED_SYSTEMS
+    for name, drawing in draw_charts(overview).items():
+        words = texts(render_svg(drawing.sheet()))
         assert {f"system {i}" for i in range(1, 12)} <= set(words), name
 
 
 def test_ten_thousand_queries_of_five_systems_are_thinned_and_keep_their_ends():
     overview = many([f"system {i}" for i in range(5)], 10_000)
-    found = drawn(overview)
+    found = draw_charts(overview)
     size = sum(len(json.dumps(panel.spec)) for drawing in found.values() for panel in drawing.panels)
     assert size < 200_000
     line = rows_with(found["waterfall"].panels[0], "share", "dash")[0]

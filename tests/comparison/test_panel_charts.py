@@ -13,12 +13,12 @@ import pytest
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
-from ragauge.comparison.charts import drawn
-from ragauge.comparison.results import Entry, Overview, Stratum
+from ragauge.comparison.charts import draw_charts
+from ragauge.comparison.results import Overview, StratumMeans, SystemSummary
 from ragauge.core.summaries import Latency, Mean, Speed
-from ragauge.output.report import as_png, as_svg
-from ragauge.reports.page import page
-from ragauge.stats.comparisons import Comparison, Comparisons, Method
+from ragauge.output.report import render_png, render_svg
+from ragauge.reports.page import render_overview_page
+from ragauge.stats.comparisons import Comparison, Comparisons, ComparisonSettings
 
 MEASURES = ["mrr", *(f"hit_rate@{k}" for k in (1, 5, 20)), "recall@5", "recall@20", "dr@20"]
 MEASURES += ["diversity_count@20", "unique_ratio@20"]
@@ -32,7 +32,7 @@ def speed(p50, p95):
 def made(names=("walks", "swarm", "dense"), measures=MEASURES, baseline="walks", **more):
     """The i-th system has 0.1 i more than the first by each measure, and takes ten times as long as the one before."""
     entries = {
-        name: Entry(
+        name: SystemSummary(
             name,
             {m: Mean(0.2 + 0.1 * i + at / 100, 40, 0.1 + 0.1 * i, 0.4 + 0.1 * i) for at, m in enumerate(measures)},
             speed=speed(10.0**i, 3 * 10.0**i),
@@ -44,13 +44,13 @@ def made(names=("walks", "swarm", "dense"), measures=MEASURES, baseline="walks",
     others = {"effect": 0.5, "cliffs_delta": 0.2, "wins": 20, "losses": 5, "ties": 15, "detectable": 0.02}
     rows = [Comparison(m, names[0], name, **gaps, **tested, **others) for m in measures for name in names[1:]]
     strata = {
-        "topic": [Stratum("files", 40, {name: Mean(0.9, 40) for name in names})],
+        "topic": [StratumMeans("files", 40, {name: Mean(0.9, 40) for name in names})],
         "complexity": [
-            Stratum(kind, n, {name: Mean(0.1 * (i + 1), n, 0.05, 0.6) for i, name in enumerate(names)})
+            StratumMeans(kind, n, {name: Mean(0.1 * (i + 1), n, 0.05, 0.6) for i, name in enumerate(names)})
             for kind, n in (("simple", 30), ("complex", 10))
         ],
     }
-    compared = Comparisons(rows, Method(), names[0], list(names))
+    compared = Comparisons(rows, ComparisonSettings(), names[0], list(names))
     given = {"baseline": baseline, "compared": compared, "strata": strata, **more}
     return Overview("t", entries, list(measures), **given)
 
@@ -63,7 +63,7 @@ def rows_with(panel, *fields):
 
 @pytest.fixture(scope="module")
 def drawing():
-    return drawn(made())["panels"]
+    return draw_charts(made())["panels"]
 
 
 def test_there_are_six_in_this_order(drawing):
@@ -110,8 +110,8 @@ def test_recall_stands_beside_distinct_recall(drawing):
 def test_kinds_of_queries_are_those_of_complexity_where_there_are_such(drawing):
     rows = rows_with(drawing.panels[3], "group")
     assert [row["group"] for row in rows] == ["simple (30)"] * 3 + ["complex (10)"] * 3
-    other = made(strata={"topic": [Stratum("files", 40, {"walks": Mean(0.9, 40)})]})
-    assert "mrr by topic" in [one.title for one in drawn(other)["panels"].panels]
+    other = made(strata={"topic": [StratumMeans("files", 40, {"walks": Mean(0.9, 40)})]})
+    assert "mrr by topic" in [one.title for one in draw_charts(other)["panels"].panels]
 
 
 def test_kinds_of_queries_say_what_stands_below_them_and_who_is_who(drawing):
@@ -149,13 +149,13 @@ def test_words_tell_the_best_and_the_worst(drawing):
     ],
 )
 def test_without_the_measures_of_most_panels_there_is_no_sheet(measures):
-    assert "panels" not in drawn(made(measures=measures))
+    assert "panels" not in draw_charts(made(measures=measures))
 
 
 def test_cutoffs_and_options_are_whatever_they_are():
     names = ["hit_rate@2", "hit_rate@30", "mrr@30", "recall@30", "dr(targets=identity)@30"]
     names += ["diversity_count(targets=identity)@30"]
-    found = drawn(made(measures=names))["panels"]
+    found = draw_charts(made(measures=names))["panels"]
     assert [one.title for one in found.panels[:3]] == [
         "hit_rate@k",
         "mrr@30",
@@ -167,17 +167,17 @@ def test_cutoffs_and_options_are_whatever_they_are():
 def test_what_is_not_known_is_left_out():
     whole = made()
     untimed = {name: replace(entry, speed=None) for name, entry in whole.entries.items()}
-    found = drawn(replace(whole, entries=untimed, strata={}))["panels"]
+    found = draw_charts(replace(whole, entries=untimed, strata={}))["panels"]
     assert len(found.panels) == 4
     assert "p95" not in found.caption
-    lacking = {**whole.entries, "swarm": Entry("swarm", {"mrr": Mean(math.nan, 0)})}
-    assert len(rows_with(drawn(replace(whole, entries=lacking))["panels"].panels[0], "group")) == 6
+    lacking = {**whole.entries, "swarm": SystemSummary("swarm", {"mrr": Mean(math.nan, 0)})}
+    assert len(rows_with(draw_charts(replace(whole, entries=lacking))["panels"].panels[0], "group")) == 6
 
 
 def test_eight_systems_with_long_names_are_one_picture():
     names = [f"a system with a long name, number {i}" for i in range(8)]
-    spec = drawn(made(names, baseline=names[0]))["panels"].sheet()
-    png = as_png(spec, 1)
+    spec = draw_charts(made(names, baseline=names[0]))["panels"].sheet()
+    png = render_png(spec, 1)
     width, height = struct.unpack(">II", png[16:24])
     assert 1000 < width < 1400
     assert 400 < height < 800
@@ -199,10 +199,10 @@ def test_names_of_systems_and_kinds_are_text_and_in_no_expression():
     import vl_convert
 
     names = ["walks", *ODD]
-    kinds = [Stratum(f"kind {one}", 9, {name: Mean(0.5, 9, 0.4, 0.6) for name in names}) for one in ODD[:4]]
-    spec = drawn(made(names, strata={"complexity": kinds}))["panels"].sheet()
+    kinds = [StratumMeans(f"kind {one}", 9, {name: Mean(0.5, 9, 0.4, 0.6) for name in names}) for one in ODD[:4]]
+    spec = draw_charts(made(names, strata={"complexity": kinds}))["panels"].sheet()
     written = "\n".join(expressions(vl_convert.vegalite_to_vega(spec)))
-    svg = as_svg(spec)
+    svg = render_svg(spec)
     nodes = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
     words = "\n".join(node.text or "" for node in nodes).replace("\u200b", "")
     for name in ODD:
@@ -214,6 +214,6 @@ def test_names_of_systems_and_kinds_are_text_and_in_no_expression():
 
 
 def test_the_page_has_them():
-    text = page(made(), "")
+    text = render_overview_page(made(), "")
     assert '<section id="panels">' in text
     assert 'data-chart="panels-5"' in text

@@ -19,7 +19,7 @@ import pytest
 
 import ragauge
 from ragauge.compute import executors
-from ragauge.compute.executors import Errands, lanes, spread
+from ragauge.compute.executors import AsyncTasks, map_ordered, worker_count
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, UnknownName
 from worker_tasks import Summing, broken, deadly, the_pid, touch
 
@@ -37,14 +37,14 @@ def test_threads_give_results_in_order_and_share_the_work():
         return work(part)
 
     with ThreadPoolExecutor(3) as pool:
-        assert list(spread(pool, noting, range(50))) == expected(10, 50)
+        assert list(map_ordered(pool, noting, range(50))) == expected(10, 50)
     assert seen == {id(work)}
 
 
 def test_processes_give_results_in_order():
     with ProcessPoolExecutor(2) as pool:
-        assert list(spread(pool, Summing(1000), range(20))) == expected(1000, 20)
-        assert os.getpid() not in set(spread(pool, the_pid, range(8)))
+        assert list(map_ordered(pool, Summing(1000), range(20))) == expected(1000, 20)
+        assert os.getpid() not in set(map_ordered(pool, the_pid, range(8)))
 
 
 def test_no_more_parts_are_taken_than_there_is_room_for():
@@ -61,7 +61,7 @@ def test_no_more_parts_are_taken_than_there_is_room_for():
         return part
 
     with ThreadPoolExecutor(2) as pool:
-        results = spread(pool, waiting, parts(), ahead=3)
+        results = map_ordered(pool, waiting, parts(), ahead=3)
         threading.Timer(0.2, gate.set).start()
         assert next(results) == 0
         assert len(taken) == 6
@@ -70,7 +70,7 @@ def test_no_more_parts_are_taken_than_there_is_room_for():
 
 def test_what_a_part_raises_arrives_as_it_was_and_the_rest_is_taken_back():
     with ProcessPoolExecutor(2) as pool:
-        results = spread(pool, broken, range(1000))
+        results = map_ordered(pool, broken, range(1000))
         assert [next(results) for _ in range(3)] == [0, 1, 2]
         with pytest.raises(BadInput, match=r"run\.txt:7: no good") as caught:
             next(results)
@@ -93,29 +93,29 @@ def test_every_error_survives_the_way_between_processes(error):
 
 def test_a_pool_that_loses_a_process_says_so():
     with ProcessPoolExecutor(2) as pool, pytest.raises(BackendFailed, match="lost a process") as caught:
-        list(spread(pool, deadly, range(5)))
+        list(map_ordered(pool, deadly, range(5)))
     assert "Dask" in str(caught.value.hint)
 
 
 def test_work_that_no_other_process_could_have_is_refused():
     with ProcessPoolExecutor(1) as pool, pytest.raises(BadInput, match="cannot be sent"):
-        list(spread(pool, lambda part: part, range(2)))
+        list(map_ordered(pool, lambda part: part, range(2)))
 
 
 def test_a_cluster_gives_the_same_as_this_process(workers):
-    assert lanes(workers.executor) == 2
-    assert list(spread(workers.executor, Summing(1000), range(30))) == expected(1000, 30)
-    assert len(set(spread(workers.executor, the_pid, range(20)))) == 2
+    assert worker_count(workers.executor) == 2
+    assert list(map_ordered(workers.executor, Summing(1000), range(30))) == expected(1000, 30)
+    assert len(set(map_ordered(workers.executor, the_pid, range(20)))) == 2
 
 
 def test_heavy_parts_travel_as_data(workers):
     parts = [np.full(100_000, float(n)) for n in range(6)]
-    assert list(spread(workers.executor, np.sum, parts, heavy=True)) == [100_000.0 * n for n in range(6)]
+    assert list(map_ordered(workers.executor, np.sum, parts, heavy=True)) == [100_000.0 * n for n in range(6)]
 
 
 @pytest.mark.parametrize("victims", [1, 2])
 def test_killed_workers_lose_nothing_and_do_nothing_twice(workers, victims):
-    results = spread(workers.executor, Summing(1000, seconds=0.02), range(60))
+    results = map_ordered(workers.executor, Summing(1000, seconds=0.02), range(60))
     found = [next(results) for _ in range(4)]
     assert workers.kill(victims) == victims
     found += list(results)
@@ -124,7 +124,7 @@ def test_killed_workers_lose_nothing_and_do_nothing_twice(workers, victims):
 
 def test_a_cluster_that_every_part_kills_is_given_up(workers):
     with pytest.raises(BackendFailed, match=r"took its workers down|was lost"):
-        list(spread(workers.executor, deadly, [2]))
+        list(map_ordered(workers.executor, deadly, [2]))
 
 
 @pytest.mark.parametrize(
@@ -136,27 +136,27 @@ def test_a_cluster_that_every_part_kills_is_given_up(workers):
     ],
 )
 def test_an_address_that_leads_nowhere_is_named(monkeypatch, address, error, words):
-    monkeypatch.setattr("ragauge.compute.dask_cluster.SECONDS", 1)
-    with pytest.raises(error, match=words), ragauge.cluster(address):
+    monkeypatch.setattr("ragauge.compute.dask_cluster.CONNECT_TIMEOUT_S", 1)
+    with pytest.raises(error, match=words), ragauge.dask_cluster(address):
         pass
 
 
 def test_a_cluster_is_reached_by_its_address(workers):
-    with ragauge.cluster(workers.address) as executor:
-        assert list(spread(executor, abs, [-1, 2])) == [1, 2]
+    with ragauge.dask_cluster(workers.address) as executor:
+        assert list(map_ordered(executor, abs, [-1, 2])) == [1, 2]
 
 
 def test_workers_with_other_versions_are_refused(workers, monkeypatch):
     import polars as pl
 
     monkeypatch.setattr(pl, "__version__", "0.0.1")
-    with pytest.raises(BackendFailed, match=r"polars [\d.]+, not 0\.0\.1"), ragauge.cluster(workers.address):
+    with pytest.raises(BackendFailed, match=r"polars [\d.]+, not 0\.0\.1"), ragauge.dask_cluster(workers.address):
         pass
 
 
 def awaited(executor, work, parts, **how):
     async def all_of_them():
-        errands = Errands(executor, work, **how)
+        errands = AsyncTasks(executor, work, **how)
         return await asyncio.gather(*(errands(part) for part in parts))
 
     return asyncio.run(all_of_them())
@@ -190,7 +190,7 @@ def test_an_errand_that_is_cancelled_is_taken_back():
         return part
 
     async def cancelled() -> None:
-        errands = Errands(pool, slow)
+        errands = AsyncTasks(pool, slow)
         tasks = [asyncio.create_task(errands(part)) for part in range(5)]
         while not begun:
             await asyncio.sleep(0.01)
@@ -215,7 +215,7 @@ def test_large_work_lies_in_a_file_for_processes_of_this_machine_and_goes_away(t
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     seen = []
     with ProcessPoolExecutor(2) as pool:
-        for found in spread(pool, Summing(300_000), range(12)):
+        for found in map_ordered(pool, Summing(300_000), range(12)):
             seen.append((found, [file.stat().st_mode & 0o777 for file in tmp_path.glob("ragauge-*")]))
     assert [found for found, _ in seen] == expected(300_000, 12)
     assert seen[0][1] == [0o600]
@@ -224,38 +224,38 @@ def test_large_work_lies_in_a_file_for_processes_of_this_machine_and_goes_away(t
 
 
 def test_a_process_keeps_only_what_it_has_unpacked_last():
-    packed = [executors.packed(Summing(n)) for n in (2, 3, 4, 5)]
+    packed = [executors.pickle_task(Summing(n)) for n in (2, 3, 4, 5)]
     assert [one(0) for one in [*packed, packed[0]]] == [1.0, 3.0, 6.0, 10.0, 1.0]
-    assert list(executors._UNPACKED)[-2:] == [packed[3].name, packed[0].name]
-    assert len(executors._UNPACKED) == executors.KEPT
+    assert list(executors._UNPICKLED_TASKS)[-2:] == [packed[3].name, packed[0].name]
+    assert len(executors._UNPICKLED_TASKS) == executors.MAX_UNPICKLED_TASKS
 
 
 def test_a_pool_that_forks_ends_with_the_one_in_its_place(tmp_path):
     mark = tmp_path / "ready"
     with ProcessPoolExecutor(2, initializer=touch, initargs=(str(mark),)) as pool:
-        assert list(spread(pool, abs, [-1, -2])) == [1, 2]
-        instead = executors._INSTEAD[pool]
+        assert list(map_ordered(pool, abs, [-1, -2])) == [1, 2]
+        instead = executors._SPAWNED_POOLS[pool]
     assert mark.exists()
     assert instead._shutdown_thread
     with pytest.raises(BackendFailed, match="shut down"):
-        list(spread(pool, abs, [-1]))
+        list(map_ordered(pool, abs, [-1]))
 
 
 def test_what_is_no_executor_is_refused():
     with pytest.raises(BadInput, match="no executor"):
-        list(spread("tcp://127.0.0.1:8786", abs, [-1]))
+        list(map_ordered("tcp://127.0.0.1:8786", abs, [-1]))
 
 
 def test_a_client_of_dask_is_as_good_as_its_executor(workers):
-    assert lanes(workers.client) == 2
-    assert list(spread(workers.client, abs, [-1, 2])) == [1, 2]
+    assert worker_count(workers.client) == 2
+    assert list(map_ordered(workers.client, abs, [-1, 2])) == [1, 2]
 
 
 def test_ctrl_c_ends_a_local_cluster_without_a_word_from_its_workers(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        "import ragauge\nfrom labour import Summing\nfrom ragauge.compute.executors import spread\n"
-        "if __name__ == '__main__':\n    with ragauge.cluster('local:2') as executor:\n"
+        "import ragauge\nfrom labour import Summing\nfrom ragauge.compute.executors import map_ordered as spread\n"
+        "if __name__ == '__main__':\n    with ragauge.dask_cluster('local:2') as executor:\n"
         "        print('up', flush=True)\n        list(spread(executor, Summing(10, 0.2), range(10_000)))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}

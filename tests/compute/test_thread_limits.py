@@ -15,12 +15,12 @@ from ragauge.core.documents import Document, Hit
 from ragauge.core.records import Dataset, Judgments
 from ragauge.core.summaries import Latency
 from ragauge.embedder_study import report, report_text
-from ragauge.embedder_study.report_tables import costs
-from ragauge.embedder_study.results import Entrant, Lineup, Shelf
+from ragauge.embedder_study.report_tables import cost_table
+from ragauge.embedder_study.results import EmbedderResult, EmbedderStudy, StoreResult
 from ragauge.models.embedders import open_embedder
 from ragauge.reports import overview
-from ragauge.reports.data_export import summary_csv
-from ragauge.reports.systems_tables import speed_rows, timed_by
+from ragauge.reports.data_export import overview_to_long_csv
+from ragauge.reports.systems_tables import build_speed_rows, describe_timings
 
 DATA = Dataset(
     "small",
@@ -118,7 +118,7 @@ def test_run_limits_openmp_in_every_worker_thread():
 def test_embedders_limit_threads_of_queries_but_not_of_documents(two_threads):
     mine = Counting()
     quick = {"stores": ["exact"], "dimensions": [], "sizes": [], "perturbations": [], "memory": False}
-    found = ragauge.embedders(DATA, {"mine": mine}, baselines=False, **quick)
+    found = ragauge.compare_embedders(DATA, {"mine": mine}, baselines=False, **quick)
     assert set(mine.single[-len(DATA.queries) :]) == {1}
     assert mine.batches[0] == 2
     assert found.circumstances["plan"]["threads"] == 1
@@ -154,20 +154,20 @@ def test_run_records_the_clock_and_marks_unreliable_times():
     for doubts, mark in ([], False), (["the host took 9% of the CPU time away"], True):
         clock = {**run.manifest["clock"], "doubts": doubts}
         seen = overview(replace(found, runs={"mine": replace(run, manifest={**run.manifest, "clock": clock})}))
-        (row,) = speed_rows(seen)[1]
+        (row,) = build_speed_rows(seen)[1]
         assert any(cell.endswith("?") for cell in row) == mark
         told = "? marks unreliable times (mine: the host took 9% of the CPU time away); run again on an idle machine"
-        assert (told in timed_by(seen)) == mark
-        assert ("mine,unreliable_times,the host took 9% of the CPU time away,,,1" in summary_csv(seen)) == mark
+        assert (told in describe_timings(seen)) == mark
+        assert ("mine,unreliable_times,the host took 9% of the CPU time away,,,1" in overview_to_long_csv(seen)) == mark
 
 
 def test_embedders_tables_mark_unreliable_times():
     times = {"total": Latency(6, *[2.0] * 8)}
-    shelf = Shelf("exact", {}, times, unreliable_times=["the repeats differ by 40% in speed"])
-    entrant = Entrant(name="mine", description="mine", kind="embedder", model="mine", means={}, shelves=[shelf])
-    found = Lineup("small", 6, 6, [entrant], ["ndcg@10"], "mine", "default")
-    assert "2.00?" in costs(found).rows[0]
-    assert "? marks unreliable times (mine, exact: the repeats differ by 40% in speed)." in report_text.about_costs(
+    shelf = StoreResult("exact", {}, times, unreliable_times=["the repeats differ by 40% in speed"])
+    entrant = EmbedderResult(name="mine", description="mine", kind="embedder", model="mine", means={}, shelves=[shelf])
+    found = EmbedderStudy("small", 6, 6, [entrant], ["ndcg@10"], "mine", "default")
+    assert "2.00?" in cost_table(found).rows[0]
+    assert "? marks unreliable times (mine, exact: the repeats differ by 40% in speed)." in report_text.costs_note(
         found
     )
-    assert "exact unreliable_times" in report.csv(found).splitlines()[0]
+    assert "exact unreliable_times" in report.render_csv(found).splitlines()[0]

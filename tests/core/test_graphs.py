@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, MissingExtra
-from ragauge.core.graphs import Graph, Links
-from ragauge.systems.graph_corpus import Terrain
-from ragauge.systems.graph_links import Nearest
+from ragauge.core.graphs import Graph, LinkArrays
+from ragauge.systems.graph_corpus import LinkedCorpus
+from ragauge.systems.graph_links import NeighbourLinks
 
 
 class Plane:
@@ -36,7 +36,7 @@ class Given:
 
     def link(self, documents, vectors):
         ones, others, weights = zip(*self._rows, strict=True) if self._rows else ((), (), ())
-        return Links(np.array(ones), np.array(others), np.array(weights))
+        return LinkArrays(np.array(ones), np.array(others), np.array(weights))
 
 
 def documents(*texts):
@@ -45,7 +45,7 @@ def documents(*texts):
 
 def links(rows, skipped=None):
     ones, others, weights = zip(*rows, strict=True) if rows else ((), (), ())
-    return Links(np.array(ones, np.int64), np.array(others, np.int64), np.array(weights), skipped or {})
+    return LinkArrays(np.array(ones, np.int64), np.array(others, np.int64), np.array(weights), skipped or {})
 
 
 # graphs -----------------------------------------------------------------------------------------------------------
@@ -129,8 +129,8 @@ def test_a_graph_tells_what_could_not_be_linked():
         (links([(0, 1, -1.0)]), "`x` has a link whose weight is not a number above 0"),
         (links([(0, 1, np.nan)]), "`x` has a link whose weight is not a number above 0"),
         (links([(0, 1, np.inf)]), "`x` has a link whose weight is not a number above 0"),
-        (Links(np.array([0]), np.array([1, 0]), np.array([1.0])), "`x` links 1 to 2 nodes with 1 weights"),
-        (Links(np.array(["a"]), np.array(["b"]), np.array([1.0])), "the links of `x` are no numbers"),
+        (LinkArrays(np.array([0]), np.array([1, 0]), np.array([1.0])), "`x` links 1 to 2 nodes with 1 weights"),
+        (LinkArrays(np.array(["a"]), np.array(["b"]), np.array([1.0])), "the links of `x` are no numbers"),
     ],
 )
 def test_links_that_cannot_be_are_refused(given, message):
@@ -140,7 +140,7 @@ def test_links_that_cannot_be_are_refused(given, message):
 
 def test_many_nodes_by_small_numbers_do_not_overflow():
     """100,000² is more than 32 bits hold."""
-    small = Links(np.array([99_999, 70_000], np.int32), np.array([99_998, 3], np.int32), np.array([1.0, 2.0]))
+    small = LinkArrays(np.array([99_999, 70_000], np.int32), np.array([99_998, 3], np.int32), np.array([1.0, 2.0]))
     graph = Graph.of([str(number) for number in range(100_000)], {"x": small})
     ends = graph.ends.tolist()
     assert sorted(zip(graph.sources.tolist(), ends, strict=True)) == [
@@ -167,13 +167,13 @@ def test_without_networkx_its_name_is_told(monkeypatch):
 
 
 def test_likeness_is_the_cosine_and_zero_without_a_direction():
-    terrain = Terrain(documents("3 4", "0 0", "0 -2"), Plane(), [])
+    terrain = LinkedCorpus(documents("3 4", "0 0", "0 -2"), Plane(), [])
     np.testing.assert_allclose(terrain.likeness("0 5"), [0.8, 0.0, -1.0], atol=1e-6)
     assert not terrain.likeness("0 0").any()
 
 
 def test_an_empty_corpus_is_a_terrain_without_nodes():
-    terrain = Terrain([], Plane(), [Nearest(), Given()])
+    terrain = LinkedCorpus([], Plane(), [NeighbourLinks(), Given()])
     assert len(terrain.graph) == 0
     assert terrain.likeness("1 0").shape == (0,)
     assert terrain.best(np.zeros(0), np.zeros(0), 3) == []
@@ -183,9 +183,9 @@ def test_an_empty_corpus_is_a_terrain_without_nodes():
 @pytest.mark.parametrize("wrong", ["nan 1", "inf 0"])
 def test_a_vector_that_is_no_numbers_is_refused_with_the_document(wrong):
     with pytest.raises(BadInput, match="`plane` gave a vector that is no numbers for the document `d1`"):
-        Terrain(documents("1 0", wrong), Plane(), [])
+        LinkedCorpus(documents("1 0", wrong), Plane(), [])
     with pytest.raises(BadInput, match="for the query"):
-        Terrain(documents("1 0"), Plane(), []).likeness(wrong)
+        LinkedCorpus(documents("1 0"), Plane(), []).likeness(wrong)
 
 
 def test_an_embedder_that_loses_texts_is_refused():
@@ -194,21 +194,21 @@ def test_an_embedder_that_loses_texts_is_refused():
             return super().embed(texts)[1:]
 
     with pytest.raises(BadInput, match="`plane` gave 1 vectors for 2 texts"):
-        Terrain(documents("1 0", "0 1"), Short(), [])
+        LinkedCorpus(documents("1 0", "0 1"), Short(), [])
 
 
 def test_two_documents_of_one_id_are_refused_by_name():
     with pytest.raises(BadInput, match="two documents have the id `twin`"):
-        Terrain([Document("a", "1 0"), Document("twin", "1 0"), Document("twin", "0 1")], Plane(), [])
+        LinkedCorpus([Document("a", "1 0"), Document("twin", "1 0"), Document("twin", "0 1")], Plane(), [])
 
 
 def test_two_linkers_of_one_name_are_refused():
     with pytest.raises(BadInput, match="the graph has `given` twice"):
-        Terrain(documents("1 0", "0 1"), Plane(), [Given(), Given((0, 1, 1.0))])
+        LinkedCorpus(documents("1 0", "0 1"), Plane(), [Given(), Given((0, 1, 1.0))])
 
 
 def test_ids_that_are_no_valid_unicode_can_be_nodes():
-    terrain = Terrain([Document("\ud800", "1 0"), Document("b", "1 0")], Plane(), [Nearest(neighbours=1)])
+    terrain = LinkedCorpus([Document("\ud800", "1 0"), Document("b", "1 0")], Plane(), [NeighbourLinks(neighbours=1)])
     assert terrain.graph.links == 1
     assert [hit.id for hit in terrain.best(np.array([1.0, 2.0]), np.zeros(2), 2)] == ["b", "\ud800"]
 
@@ -218,7 +218,7 @@ def test_ids_that_are_no_valid_unicode_can_be_nodes():
     st.integers(0, 15),
 )
 def test_the_best_go_by_score_then_by_likeness_then_by_order(rows, k):
-    terrain = Terrain(documents(*["1 0"] * len(rows)), Plane(), [])
+    terrain = LinkedCorpus(documents(*["1 0"] * len(rows)), Plane(), [])
     scores, likeness = (np.array(part, float) for part in zip(*rows, strict=True))
     found = terrain.best(scores, likeness, k)
     order = sorted(range(len(rows)), key=lambda number: (-rows[number][0], -rows[number][1], number))[:k]
@@ -228,7 +228,7 @@ def test_the_best_go_by_score_then_by_likeness_then_by_order(rows, k):
 def test_numbers_of_the_metadata_are_brought_to_one():
     values = [10, None, 20.0, True, float("nan"), "30", 10**400, 15]
     made = [Document(f"d{row}", "1 0", metadata={"year": value}) for row, value in enumerate(values)]
-    assert Terrain(made, Plane(), []).numbers("year").tolist() == [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.5]
-    assert Terrain(made[:1], Plane(), []).numbers("year").tolist() == [0.0]
+    assert LinkedCorpus(made, Plane(), []).numbers("year").tolist() == [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.5]
+    assert LinkedCorpus(made[:1], Plane(), []).numbers("year").tolist() == [0.0]
     with pytest.raises(BadInput, match="no document has a number called `age`"):
-        Terrain(made, Plane(), []).numbers("age")
+        LinkedCorpus(made, Plane(), []).numbers("age")

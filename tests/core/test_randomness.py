@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from ragauge.core.documents import Document, Hit
-from ragauge.core.randomness import generator, trial
+from ragauge.core.randomness import query_rng, set_trial
 from ragauge.core.records import Dataset, Judgments
 from ragauge.core.specs import Spec
 from ragauge.experiments import run
 from ragauge.experiments.rag_evaluator import RAGEvaluator
-from ragauge.knowledge.gain.snapshot_systems import Shadow
+from ragauge.knowledge.gain.snapshot_systems import SnapshotRunner
 from ragauge.runs import folder
 
 IDS = [f"d{i}" for i in range(12)]
@@ -37,7 +37,7 @@ def expected(text, number, seed=7):
 
 def drawn(query, k):
     """A system without any state: a permutation of the documents."""
-    rows = generator(7, query).permutation(len(IDS))[:k].tolist()
+    rows = query_rng(7, query).permutation(len(IDS))[:k].tolist()
     return [Hit(IDS[i], 1.0 - at / 100, DOCUMENTS[i].text, DOCUMENTS[i].metadata) for at, i in enumerate(rows)]
 
 
@@ -47,7 +47,7 @@ async def drawn_later(query, k):
 
 
 def slowly(query, k):
-    time.sleep(generator(1, query).random() / 200)
+    time.sleep(query_rng(1, query).random() / 200)
     return drawn(query, k)
 
 
@@ -81,7 +81,7 @@ def hanging_first():
 
 def rankings(found, name="mine"):
     """`{(query, trial): documents}` of a run, as it is kept."""
-    answers = folder.good_answers(found.runs[name])
+    answers = folder.find_successful_results(found.runs[name])
     return {(one.query, one.repeat): one.docs for one in answers}
 
 
@@ -167,14 +167,14 @@ def test_after_kill_9_the_trials_that_are_left_are_the_same_trials(tmp_path):
     process.wait()
     assert journal.exists()
     subprocess.run([sys.executable, "-c", code], check=True)
-    kept = folder.read(tmp_path / "mine")
+    kept = folder.read_run_folder(tmp_path / "mine")
     assert kept.manifest["sessions"] == 2
-    assert {(one.query, one.repeat): one.docs for one in folder.good_answers(kept)} == ORACLE
+    assert {(one.query, one.repeat): one.docs for one in folder.find_successful_results(kept)} == ORACLE
 
 
 def reversed_by_chance(query, hits):
     """A reranker that draws, too."""
-    return list(reversed(hits)) if generator(3, query).random() < 0.5 else list(hits)
+    return list(reversed(hits)) if query_rng(3, query).random() < 0.5 else list(hits)
 
 
 def turned(text, number):
@@ -206,26 +206,26 @@ def test_who_asks_once_asks_the_first_trial():
     pairs = [(text, first[query][0]) for query, text in QUERIES.items()]
     (told,) = asyncio.run(RAGEvaluator().evaluate_k_range(pairs, [1], drawn))
     assert told["metrics"]["hit_rate"] == 1.0
-    shadow = Shadow(lambda documents: drawn, QUERIES, DATA.judgments)
+    shadow = SnapshotRunner(lambda documents: drawn, QUERIES, DATA.judgments)
     for _ in range(2):  # so two snapshots are compared by the same draws
         assert shadow.answers(DOCUMENTS, K, "one").rankings == {q: tuple(docs[:K]) for q, docs in first.items()}
 
 
 def test_a_trial_ends_with_its_block_also_where_one_is_inside_another():
     def draw():
-        return generator(0, "a").random()
+        return query_rng(0, "a").random()
 
     plain = draw()
-    with trial(1):
+    with set_trial(1):
         one = draw()
-        with trial(2):
+        with set_trial(2):
             two = draw()
         assert draw() == one
     assert draw() == plain
-    with trial(0):
+    with set_trial(0):
         assert draw() == plain
     assert len({plain, one, two}) == 3
 
 
 def test_texts_that_no_file_can_hold_have_draws_too():
-    assert generator(0, "half \ud800").random() == generator(0, "half \ud800").random()
+    assert query_rng(0, "half \ud800").random() == query_rng(0, "half \ud800").random()

@@ -20,8 +20,8 @@ import ragauge
 from command import command_in
 from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.core.secrets import forget_secrets, redact, redact_bytes, register_fields, register_secrets, register_url
-from ragauge.core.specs import parse
-from ragauge.files.workspace import whole_file
+from ragauge.core.specs import parse_spec
+from ragauge.files.workspace import atomic_write
 from servers import serving
 
 TOKEN = "tok/en+4711 very=secret"
@@ -103,7 +103,7 @@ def test_errors_and_files_contain_no_registered_secret(tmp_path):
         "no access for [redacted]\n\nhint: [redacted]"
     )
     for name in ("a.json", "a.html", "a.csv.gz"):
-        with whole_file(str(tmp_path / name)) as out:
+        with atomic_write(str(tmp_path / name)) as out:
             for part in ("first\n", TOKEN[:9], TOKEN[9:], "\nlast"):
                 out.write(part.encode())
         read = gzip.decompress if name.endswith(".gz") else bytes
@@ -122,14 +122,14 @@ def test_errors_and_files_contain_no_registered_secret(tmp_path):
 )
 def test_parse_broken_description_does_not_show_password(text, shown):
     with pytest.raises(BadInput, match="cannot be read: expected") as caught:
-        parse(text)
+        parse_spec(text)
     assert f"the system `{shown}` cannot be read" in caught.value.message
     assert "hunter2" not in str(caught.value)
 
 
 def test_parse_registers_secrets_of_options():
-    parse('pgvector(dsn="host=h password=pass-word-1")')
-    parse('http(url="http://me:pass-word-2@host/search", api_key=pass-word-3)')
+    parse_spec('pgvector(dsn="host=h password=pass-word-1")')
+    parse_spec('http(url="http://me:pass-word-2@host/search", api_key=pass-word-3)')
     assert redact("pass-word-1, pass-word-2, pass-word-3") == "[redacted], [redacted], [redacted]"
 
 

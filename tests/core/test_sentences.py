@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragauge.core.text import sentences
+from ragauge.core.text import split_sentences
 
 PIECES = (
     "Dr.",
@@ -63,12 +63,12 @@ PIECES = (
     ],
 )
 def test_a_text_comes_apart_where_its_sentences_end(text, expected):
-    assert sentences(text) == expected
+    assert split_sentences(text) == expected
 
 
 def test_items_rows_and_headings_are_sentences_of_their_own():
     text = "# Steps\nDo this:\n1. Log in.\n2. Go to Bots\n- one\n* two\n\n| a | b |\n| c | d |"
-    assert sentences(text) == [
+    assert split_sentences(text) == [
         "# Steps",
         "Do this:",
         "1. Log in.",
@@ -81,29 +81,29 @@ def test_items_rows_and_headings_are_sentences_of_their_own():
 
 
 def test_items_in_one_line_keep_their_numbers():
-    assert sentences("To do so: 1. Log in. 2. Go.") == ["To do so: 1. Log in.", "2. Go."]
+    assert split_sentences("To do so: 1. Log in. 2. Go.") == ["To do so: 1. Log in.", "2. Go."]
 
 
 def test_a_wrapped_line_goes_on_and_a_short_one_does_not():
     wrapped = "This is a line that somebody wrapped when it had come to the\nEnd of its column. Next."
-    assert [" ".join(one.split()) for one in sentences(wrapped)] == [
+    assert [" ".join(one.split()) for one in split_sentences(wrapped)] == [
         "This is a line that somebody wrapped when it had come to the End of its column.",
         "Next.",
     ]
-    assert sentences("Monday\nTuesday") == ["Monday", "Tuesday"]
+    assert split_sentences("Monday\nTuesday") == ["Monday", "Tuesday"]
 
 
 @given(st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=12)), max_size=20).map(" ".join) | st.text())
 def test_nothing_is_lost_but_white_space(text):
-    found = sentences(text)
+    found = split_sentences(text)
     assert "".join("".join(found).split()) == "".join(text.split())
     assert all(one and one == one.strip() for one in found)
 
 
 @given(st.text())
 def test_a_sentence_alone_is_no_more_lost_than_in_its_text(text):
-    for one in sentences(text):
-        assert "".join("".join(sentences(one)).split()) == "".join(one.split())
+    for one in split_sentences(text):
+        assert "".join("".join(split_sentences(one)).split()) == "".join(one.split())
 
 
 def test_real_answers_come_apart_in_sentences_of_a_sane_length(shared):
@@ -114,5 +114,5 @@ def test_real_answers_come_apart_in_sentences_of_a_sane_length(shared):
     with gzip.open(path, "rt", encoding="utf-8") as file:
         passages = [json.loads(line)["passages"][0] for line in file]
     wanted = sum(len(one["sentences"]) for one in passages)
-    found = sum(len(sentences(one["text"])) for one in passages)
+    found = sum(len(split_sentences(one["text"])) for one in passages)
     assert found == pytest.approx(wanted, rel=0.05)

@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 from ragauge.core import stages
-from ragauge.core.stages import Stopwatch, stage
+from ragauge.core.stages import StageTimer, stage
 
 
 class Clock:
@@ -22,7 +22,7 @@ class Clock:
 
 def test_an_inner_stage_is_taken_out_of_the_outer_one(monkeypatch):
     clock = Clock(monkeypatch)
-    with Stopwatch() as watch:
+    with StageTimer() as watch:
         clock(1)
         with stage("retrieve"):
             clock(10)
@@ -36,7 +36,7 @@ def test_an_inner_stage_is_taken_out_of_the_outer_one(monkeypatch):
 
 def test_a_stage_that_comes_twice_adds_up_and_survives_an_error(monkeypatch):
     clock = Clock(monkeypatch)
-    with Stopwatch() as watch:
+    with StageTimer() as watch:
         with stage("embed"):
             clock(5)
         try:
@@ -46,7 +46,7 @@ def test_a_stage_that_comes_twice_adds_up_and_survives_an_error(monkeypatch):
         except KeyError:
             pass
     assert watch.nanoseconds == {"embed": 12}
-    with Stopwatch() as later:
+    with StageTimer() as later:
         clock(1)
     assert later.nanoseconds == {}
 
@@ -58,7 +58,7 @@ def test_without_a_stopwatch_stages_cost_nothing_and_break_nothing():
 
 def test_tasks_at_the_same_time_keep_to_their_own_stopwatch():
     async def one(name, turns):
-        with Stopwatch() as watch:
+        with StageTimer() as watch:
             for _ in range(turns):
                 with stage(name):
                     await asyncio.sleep(0)
@@ -77,7 +77,7 @@ def test_threads_keep_to_their_own_stopwatch():
     gate = threading.Barrier(2)
 
     def work(name):
-        with Stopwatch() as watch:
+        with StageTimer() as watch:
             gate.wait()
             with stage(name):
                 gate.wait()
@@ -97,7 +97,7 @@ def test_parallel_parts_of_one_query_never_make_the_stage_around_them_negative()
             await asyncio.sleep(0.002)
 
     async def query():
-        with Stopwatch() as watch, stage("retrieve"):
+        with StageTimer() as watch, stage("retrieve"):
             await asyncio.gather(part(), part(), part())
         return watch
 

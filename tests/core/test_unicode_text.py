@@ -12,8 +12,8 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Dataset, Judgments
 from ragauge.core.unicode_text import TextWarning, replace_surrogates
-from ragauge.files.json_files import json_lines, read_json
-from ragauge.files.source import Source
+from ragauge.files.json_files import read_json, read_json_lines
+from ragauge.files.source import InputFile
 from ragauge.runs.folder import write_json
 
 
@@ -116,8 +116,8 @@ def test_runs_and_judgments_from_python_are_refused_when_they_become_tables():
 
 def test_json_without_surrogates_is_left_alone(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"id": "\\ud83d\\ude00", "text": "\\u00e9"}\n')
-    assert list(json_lines(Source(str(tmp_path / "a.jsonl")))) == [(1, {"id": "\U0001f600", "text": "é"})]
-    assert read_json(Source(str(tmp_path / "a.jsonl"))) == {"id": "\U0001f600", "text": "é"}
+    assert list(read_json_lines(InputFile(str(tmp_path / "a.jsonl")))) == [(1, {"id": "\U0001f600", "text": "é"})]
+    assert read_json(InputFile(str(tmp_path / "a.jsonl"))) == {"id": "\U0001f600", "text": "é"}
     assert replace_surrogates("é\U0001f600") == "é\U0001f600"
 
 

@@ -16,9 +16,9 @@ import pytest
 import ragauge
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
-from ragauge.datasets import listing, load, python_docs_script, synthetic
-from ragauge.datasets.queries import overlap, words
-from ragauge.datasets.synthetic_vocabulary import SYLLABLES, made_up
+from ragauge.datasets import list_datasets, load, python_docs_script, synthetic
+from ragauge.datasets.queries import classify_overlap, content_words
+from ragauge.datasets.synthetic_vocabulary import SYLLABLES, invent_name
 from ragauge.experiments import run
 
 
@@ -68,7 +68,7 @@ def test_every_question_has_a_reference_answer_and_its_strata(docs):
 
 
 def test_documents_are_the_same_in_every_process_whatever_was_done_there():
-    code = "from ragauge.datasets import load; from ragauge.runs.folder import fingerprint; "
+    code = "from ragauge.datasets import load; from ragauge.runs.folder import dataset_fingerprint as fingerprint; "
     code += "print(fingerprint(load('pydocs')))"
     before = "import inspect, pdb, sys; sys.excepthook = inspect.getfile = pdb.set_trace = print; "
     one, other = (
@@ -85,7 +85,9 @@ def test_documents_do_not_name_the_folder_of_this_python(docs):
 
 
 def test_reading_the_documentation_opens_no_browser_and_leaves_nothing_behind():
-    assert not {"antigravity", "this", "idlelib", "turtle", "tkinter"} & set(python_docs_script.MODULES.split())
+    assert not {"antigravity", "this", "idlelib", "turtle", "tkinter"} & set(
+        python_docs_script.DOCUMENTED_MODULES.split()
+    )
     code = "import sys; from ragauge.datasets import load; load('pydocs'); assert 'xmlrpc' not in sys.modules"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout + done.stderr == ""
@@ -108,9 +110,9 @@ def test_an_interpreter_that_cannot_be_asked_is_named(monkeypatch, tmp_path):
 
 def test_overlap_looks_at_the_best_answers_only():
     documents = {"a": Document("a", "sort a list in place"), "b": Document("b", "nothing alike")}
-    assert overlap("sort the list", {"a": 1, "b": 2}, documents) == "none"
-    assert overlap("sort the list", {"a": 2, "b": 1}, documents) == "most"
-    assert overlap("sort this quickly now", {"a": 2}, documents) == "some"
+    assert classify_overlap("sort the list", {"a": 1, "b": 2}, documents) == "none"
+    assert classify_overlap("sort the list", {"a": 2, "b": 1}, documents) == "most"
+    assert classify_overlap("sort this quickly now", {"a": 2}, documents) == "some"
 
 
 def beir(folder, *, corpus, queries, qrels, zipped=False):
@@ -175,7 +177,7 @@ def test_a_folder_of_collections_is_listed_and_loaded_by_name(tmp_path, monkeypa
     beir(tmp_path / "mine", corpus=CORPUS, queries=ASKED, qrels={"test": [("q1", "d1", "1")]})
     (tmp_path / "other").mkdir()
     monkeypatch.setenv("RAGAUGE_DATA", str(tmp_path))
-    assert [one.name for one in listing() if one.kind == "folder"] == ["mine"]
+    assert [one.name for one in list_datasets() if one.kind == "folder"] == ["mine"]
     assert load("mine").name == "mine"
     with pytest.raises(UnknownName, match="no dataset is named `mein`") as caught:
         load("mein")
@@ -186,15 +188,15 @@ def test_a_folder_of_collections_is_listed_and_loaded_by_name(tmp_path, monkeypa
 
 def test_names_that_are_made_up_never_run_out():
     taken: set[str] = set()
-    names = [made_up(random.Random(seed), taken) for seed in range(300)]
+    names = [invent_name(random.Random(seed), taken) for seed in range(300)]
     assert len(set(names)) == len(taken) == 300
     every = {"".join(parts).capitalize() for parts in product(SYLLABLES.split(), repeat=3)}
-    assert made_up(random.Random(0), set(every)) not in every
+    assert invent_name(random.Random(0), set(every)) not in every
 
 
-@pytest.mark.parametrize("kind", synthetic.KINDS)
+@pytest.mark.parametrize("kind", synthetic.SYNTHETIC_KINDS)
 def test_a_seed_makes_the_same_dataset_and_another_seed_another(kind):
-    one, same, other = (synthetic.make(kind, documents=300, queries=30, seed=s) for s in (1, 1, 2))
+    one, same, other = (synthetic.make_synthetic(kind, documents=300, queries=30, seed=s) for s in (1, 1, 2))
     assert one.documents == same.documents
     assert one.queries == same.queries
     assert one.judgments.nested == same.judgments.nested
@@ -204,10 +206,10 @@ def test_a_seed_makes_the_same_dataset_and_another_seed_another(kind):
     assert len({document.id for document in one.documents}) == 300
 
 
-@pytest.mark.parametrize("kind", [kind for kind in synthetic.KINDS if kind != "leaky"])
+@pytest.mark.parametrize("kind", [kind for kind in synthetic.SYNTHETIC_KINDS if kind != "leaky"])
 def test_nothing_but_content_tells_answers_from_other_documents(kind):
     """A ranking by id, place, length or chance does no better than chance at finding what will be asked for."""
-    data = synthetic.make(kind, documents=1000, queries=200, seed=3)
+    data = synthetic.make_synthetic(kind, documents=1000, queries=200, seed=3)
     right = {doc for grades in data.judgments.nested.values() for doc, grade in grades.items() if grade > 0}
     ids = [document.id for document in data.documents]
     rng = random.Random(0)
@@ -225,21 +227,21 @@ def test_nothing_but_content_tells_answers_from_other_documents(kind):
 
 
 def test_needles_are_asked_for_in_other_words():
-    data = synthetic.make("needles", documents=500, queries=100)
+    data = synthetic.make_synthetic("needles", documents=500, queries=100)
     for query, text in data.queries.items():
         (doc,) = data.judgments.nested[query]
-        shared = words(text) & words(data.texts[doc])
+        shared = content_words(text) & content_words(data.texts[doc])
         assert len(shared) == 1, (text, data.texts[doc])  # the name of the thing, and nothing else
         assert data.answers[query] in data.texts[doc]
 
 
 def test_duplicates_share_a_target_and_versions_are_right_only_when_newest():
-    data = synthetic.make("duplicates", documents=300, queries=50)
+    data = synthetic.make_synthetic("duplicates", documents=300, queries=50)
     targets = data.judgments.targets
     for grades in data.judgments.nested.values():
         assert len({targets[doc][0] for doc in grades}) == 1
     assert max(len(grades) for grades in data.judgments.nested.values()) >= 3
-    data = synthetic.make("versions", documents=300, queries=50)
+    data = synthetic.make_synthetic("versions", documents=300, queries=50)
     years = {document.id: document.metadata["effective_year"] for document in data.documents}
     for grades in data.judgments.nested.values():
         (newest,) = [doc for doc, grade in grades.items() if grade == 2]
@@ -248,12 +250,12 @@ def test_duplicates_share_a_target_and_versions_are_right_only_when_newest():
 
 
 def test_multihop_questions_do_not_name_the_thing_that_is_asked_about():
-    data = synthetic.make("multihop", documents=300, queries=50)
+    data = synthetic.make_synthetic("multihop", documents=300, queries=50)
     for query, text in data.queries.items():
         grades = data.judgments.nested[query]
         bridge, answer = (next(doc for doc, g in grades.items() if g == wanted) for wanted in (1, 2))
-        assert words(text) & words(data.texts[bridge])
-        assert not words(text) & words(data.texts[answer])
+        assert content_words(text) & content_words(data.texts[bridge])
+        assert not content_words(text) & content_words(data.texts[answer])
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from ragauge.core.errors import BadInput
-from ragauge.datasets.labelled_answers import Labelled, load_labelled
+from ragauge.datasets.labelled_answers import LabelledDataset, load_labelled
 
 BEGIN = "model_name\tdata_source\tknowledge\tmessage\tresponse\tbegin_label\r\n"
 
@@ -227,8 +227,8 @@ def test_what_is_not_there_or_no_sample_is_refused(tmp_path):
 
 
 def test_a_set_can_be_made_by_hand():
-    assert Labelled("mine").people
-    assert list(Labelled("mine").samples) == []
+    assert LabelledDataset("mine").people
+    assert list(LabelledDataset("mine").samples) == []
 
 
 # The real ones, as their notes count them.

@@ -13,12 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 import ragauge
-from ragauge.cli.app import command_line
+from ragauge.cli.app import build_app
 from ragauge.core.errors import BadInput
-from ragauge.datasets import judgments_of
+from ragauge.datasets import judgments_by_name
 from ragauge.datasets.mitre_attack import load_stix
-from ragauge.files.source import Source
-from ragauge.files.stix import read_bundle
+from ragauge.files.source import InputFile
+from ragauge.files.stix import read_stix_bundle
 from ragauge.knowledge.freshness.versions_file import read_versions
 
 ENTERPRISE = "attack/enterprise-attack-18.1.stix21.json.gz"
@@ -209,7 +209,7 @@ def test_of_several_versions_of_an_object_the_newest_counts(tmp_path):
         node("tool", "S1", "Oldest", modified="2020-01-01T00:00:00.000Z"),
         node("tool", "S1", "Older", modified="2024-01-01T00:00:00Z"),
     ]
-    found = read_bundle(Source(str(write(tmp_path / "versions.json", versions))))
+    found = read_stix_bundle(InputFile(str(write(tmp_path / "versions.json", versions))))
     assert [one.name for one in found.nodes.values()] == ["Newest"]
     assert found.older == 2
 
@@ -220,14 +220,14 @@ def test_a_bundle_is_a_dataset_by_name_compressed_or_not(bundle, tmp_path):
     plain = ragauge.load(f"stix:{bundle}")
     assert len(ragauge.load(f"stix:{packed}").documents) == len(plain.documents) == 9
     assert len(ragauge.load(f"stix:{bundle}(retired=true, campaigns=true, most=5)").documents) == 12
-    assert judgments_of(f"stix:{bundle}").nested == plain.judgments.nested
+    assert judgments_by_name(f"stix:{bundle}").nested == plain.judgments.nested
     with pytest.raises(BadInput, match="`retired=maybe` is no option"):
         ragauge.load(f"stix:{bundle}(retired=maybe)")
 
 
 def test_a_bundle_is_asked_from_the_command_line(bundle, tmp_path):
     done = CliRunner().invoke(
-        command_line(),
+        build_app(),
         ["run", f"stix:{bundle}", "-s", "bm25", "-m", "recall@10", "-o", str(tmp_path / "out"), "--json"],
     )
     assert done.exit_code == 0, done.output

@@ -12,10 +12,10 @@ from test_stix import ENTERPRISE, GROUP, OTHER, STRATEGY, SUB, WHOLE, arrow, nod
 
 import ragauge
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.datasets import listing
+from ragauge.datasets import list_datasets
 from ragauge.datasets.mitre_attack import load_stix
-from ragauge.datasets.mitre_attack_questions import NAMES, PATHS, RELATIONS
-from ragauge.runs.folder import fingerprint
+from ragauge.datasets.mitre_attack_questions import RELATION_WORDINGS, TWO_HOP_PATHS, TYPE_NAMES
+from ragauge.runs.folder import dataset_fingerprint
 
 SECOND, MITIGATION, TOOL = "attack-pattern--T1.002", "course-of-action--M1", "tool--S1"
 VIRUS, TACTIC, CAMPAIGN = "malware--S2", "x-mitre-tactic--TA1", "campaign--C1"
@@ -162,7 +162,7 @@ def test_bundles_in_the_folder_of_collections_are_listed_by_name(bundle, tmp_pat
     for name in ("a", "b"):
         (tmp_path / "data" / "two" / f"{name}.json").write_bytes(bundle.read_bytes())
     monkeypatch.setenv("RAGAUGE_DATA", str(tmp_path / "data"))
-    found = {one.name: one.about for one in listing() if one.kind == "file"}
+    found = {one.name: one.about for one in list_datasets() if one.kind == "file"}
     assert list(found) == ["stix:FILE", "stix:attack"]
     assert found["stix:attack"] == str(tmp_path / "data" / "attack" / "one.json.gz")
     assert len(ragauge.load("stix:attack").documents) == len(load_stix(bundle).documents)
@@ -172,9 +172,9 @@ def test_bundles_in_the_folder_of_collections_are_listed_by_name(bundle, tmp_pat
 
 
 def test_every_path_goes_along_relations_that_are_known():
-    for path in PATHS:
-        assert {path.first.removeprefix("<"), path.second.removeprefix("<")} <= set(RELATIONS)
-        assert {*path.asked, path.via, path.wanted} <= set(NAMES)
+    for path in TWO_HOP_PATHS:
+        assert {path.first.removeprefix("<"), path.second.removeprefix("<")} <= set(RELATION_WORDINGS)
+        assert {*path.asked, path.via, path.wanted} <= set(TYPE_NAMES)
         assert "{name}" in path.wording
         assert "campaign" not in (path.via, path.wanted)
 
@@ -209,10 +209,12 @@ def test_the_answers_of_the_enterprise_bundle_are_those_of_a_graph_that_was_read
     data = load_stix(path, hops=2)
     active, graph = oracle(path)
     by_words = {}
-    for one in PATHS:
+    for one in TWO_HOP_PATHS:
         for own in one.asked:
-            called = [RELATIONS[way[1:]].called if way.startswith("<") else way for way in (one.first, one.second)]
-            words = [NAMES[own][0], called[0], NAMES[one.via][0], called[1], NAMES[one.wanted][0]]
+            called = [
+                RELATION_WORDINGS[way[1:]].called if way.startswith("<") else way for way in (one.first, one.second)
+            ]
+            words = [TYPE_NAMES[own][0], called[0], TYPE_NAMES[one.via][0], called[1], TYPE_NAMES[one.wanted][0]]
             by_words[" ".join(words)] = own, one
     numbers = {
         (one["type"], reference["external_id"]): name
@@ -235,6 +237,6 @@ def test_the_answers_of_the_enterprise_bundle_are_those_of_a_graph_that_was_read
 
 
 def test_questions_over_one_relation_are_what_they_have_always_been(shared):
-    known = fingerprint(load_stix(shared(ENTERPRISE)))
+    known = dataset_fingerprint(load_stix(shared(ENTERPRISE)))
     assert known["documents_hash"] == "05f6b9bf51f659756242aea34ad04cb4"
     assert known["queries_hash"] == "9a786d7c998d9fd47339ff2752ef1d6f"

@@ -15,24 +15,24 @@ from hypothesis import strategies as st
 from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.core.records import Dataset, Judgments
 from ragauge.datasets.perturbations import (
-    ACCENTED,
-    FULL_WIDTH,
-    KEYS,
-    KINDS,
-    LOOKALIKES,
-    ROWS,
-    WORD,
-    ZERO_WIDTH,
-    find,
-    perturbed,
-    perturbed_dataset,
+    ACCENTED_LETTERS,
+    FULL_WIDTH_CODES,
+    KEY_NEIGHBOURS,
+    KEYBOARD_ROWS,
+    LOOKALIKE_LETTERS,
+    PERTURBATIONS,
+    WORD_PATTERN,
+    ZERO_WIDTH_SPACE,
+    find_perturbation,
+    perturb,
+    perturb_dataset,
 )
 
 TYPOS = ("keyboard", "swap", "drop", "double", "insert", "typos")
 ONE_LETTER = ("keyboard", "accents added", "look alikes")
 """Those that put one letter in place of another."""
 TOUCHING = (*TYPOS, "accents added", "look alikes", "full width", "zero width", "split words")
-SAME_WORDS = tuple(name for name in KINDS if name not in ("joined words", "split words", "no punctuation"))
+SAME_WORDS = tuple(name for name in PERTURBATIONS if name not in ("joined words", "split words", "no punctuation"))
 ENGLISH = st.lists(st.text("abcdefghijklmnopqrstuvwxyzABCDEFG", min_size=1, max_size=9), min_size=1, max_size=12)
 RARITY = {"reverse": 3, "list": 40, "the": 900, "in": 950, "place": 12}
 
@@ -42,7 +42,7 @@ SOME = settings(max_examples=25)
 
 
 def one(text: str, how: str, **options) -> str:
-    return perturbed({"q": text}, how, rarity=options.pop("rarity", RARITY), **options)["q"]
+    return perturb({"q": text}, how, rarity=options.pop("rarity", RARITY), **options)["q"]
 
 
 def edits(left: str, right: str) -> int:
@@ -72,7 +72,7 @@ def edits(left: str, right: str) -> int:
 )
 def test_what_chance_has_no_part_in_is_what_one_would_write(how, before, after):
     assert one(before, how) == after
-    assert not KINDS[how].draws
+    assert not PERTURBATIONS[how].draws
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ def test_an_insertion_is_a_key_beside_the_right_one_before_or_after_it():
 
 
 def test_the_keys_beside_a_key_are_those_of_a_keyboard():
-    assert set(KEYS["g"]) == set("fhtyvb")
-    assert set(KEYS["q"]) == set("wa")
-    assert set(KEYS["m"]) == set("njk")
-    assert set(KEYS["5"]) == set("46")
-    assert set(KEYS) == set("".join(ROWS))
-    for key, near in KEYS.items():
-        assert all(key in KEYS[other] for other in near), key
+    assert set(KEY_NEIGHBOURS["g"]) == set("fhtyvb")
+    assert set(KEY_NEIGHBOURS["q"]) == set("wa")
+    assert set(KEY_NEIGHBOURS["m"]) == set("njk")
+    assert set(KEY_NEIGHBOURS["5"]) == set("46")
+    assert set(KEY_NEIGHBOURS) == set("".join(KEYBOARD_ROWS))
+    for key, near in KEY_NEIGHBOURS.items():
+        assert all(key in KEY_NEIGHBOURS[other] for other in near), key
 
 
 def test_a_key_beside_a_capital_is_a_capital():
@@ -117,16 +117,16 @@ def test_a_key_beside_a_capital_is_a_capital():
 
 
 def test_look_alikes_are_of_another_script_and_accents_are_of_the_same_letter():
-    for letter, others in LOOKALIKES.items():
+    for letter, others in LOOKALIKE_LETTERS.items():
         for other in others:
             assert unicodedata.name(other).startswith(("CYRILLIC", "GREEK"))
             assert other.isupper() == letter.isupper()
-    for letter, others in ACCENTED.items():
+    for letter, others in ACCENTED_LETTERS.items():
         for other in others:
             assert len(other) == 1
             assert unicodedata.normalize("NFD", other)[0] == letter
-    assert all(unicodedata.normalize("NFKC", chr(wide)) == chr(code) for code, wide in FULL_WIDTH.items())
-    assert unicodedata.name(ZERO_WIDTH) == "ZERO WIDTH SPACE"
+    assert all(unicodedata.normalize("NFKC", chr(wide)) == chr(code) for code, wide in FULL_WIDTH_CODES.items())
+    assert unicodedata.name(ZERO_WIDTH_SPACE) == "ZERO WIDTH SPACE"
 
 
 @pytest.mark.parametrize("how", TOUCHING)
@@ -163,17 +163,17 @@ def test_a_letter_is_replaced_by_one_letter_of_the_same_case(how, words, seed):
     assert [letter.isupper() for letter in after] == [letter.isupper() for letter in before]
 
 
-@pytest.mark.parametrize("how", KINDS)
+@pytest.mark.parametrize("how", PERTURBATIONS)
 @SOME
 @given(texts=st.dictionaries(st.text(max_size=5), st.text(max_size=40), max_size=5), seed=st.integers(0, 9))
 def test_any_text_gives_the_same_again_in_any_order_and_is_never_emptied(how, texts, seed):
     options = {"rate": 0.5, "seed": seed, "rarity": RARITY}
-    found = perturbed(texts, how, **options)
-    backwards = perturbed(dict(reversed(texts.items())), how, **options)
+    found = perturb(texts, how, **options)
+    backwards = perturb(dict(reversed(texts.items())), how, **options)
     assert backwards == found
     assert list(found) == list(texts)
     for query, text in texts.items():
-        assert perturbed({query: text}, how, **options)[query] == found[query]
+        assert perturb({query: text}, how, **options)[query] == found[query]
         assert bool(found[query].strip()) == bool(text.strip())
 
 
@@ -213,8 +213,8 @@ def test_case_changes_nothing_but_case(text):
 @given(text=st.text(max_size=40))
 def test_without_punctuation_the_words_are_left_and_no_mark(text):
     after = one(text, "no punctuation")
-    letters = Counter("".join(WORD.findall(text)))
-    assert Counter("".join(WORD.findall(after))) == letters
+    letters = Counter("".join(WORD_PATTERN.findall(text)))
+    assert Counter("".join(WORD_PATTERN.findall(after))) == letters
     if letters:
         assert not [mark for mark in after if mark != "_" and unicodedata.category(mark)[0] in "PS"]
 
@@ -238,7 +238,7 @@ def test_a_word_that_no_document_has_is_not_the_rare_one_unless_there_is_no_othe
     assert one(text, "rare word").split()[:2] == ["frobnicate", "the"]
     assert one("frobnicate", "rare word") != "frobnicate"
     with pytest.raises(MissingEvidence, match="in how many documents"):
-        perturbed({"q": text}, "rare word")
+        perturb({"q": text}, "rare word")
 
 
 def test_short_words_are_touched_only_where_there_are_no_longer_ones():
@@ -252,31 +252,31 @@ def test_short_words_are_touched_only_where_there_are_no_longer_ones():
 def test_seeds_queries_and_perturbations_draw_differently():
     text = "several words that could all be mistyped in very many ways"
     assert len({one(text, "typos", seed=seed) for seed in range(10)}) == 10
-    found = perturbed({str(i): text for i in range(10)}, "typos")
+    found = perturb({str(i): text for i in range(10)}, "typos")
     assert len(set(found.values())) == 10
 
 
 def test_another_process_draws_the_same():
     """Hashes of strings differ from process to process; what is drawn must not."""
     asked = "perturbed({'q': 'several words here'}, 'typos', rate=1)"
-    code = f"from ragauge.datasets.perturbations import perturbed; print({asked})"
+    code = f"from ragauge.datasets.perturbations import perturb as perturbed; print({asked})"
     told = {
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout for _ in "ab"
     }
-    assert told == {f"{perturbed({'q': 'several words here'}, 'typos', rate=1)}\n"}
+    assert told == {f"{perturb({'q': 'several words here'}, 'typos', rate=1)}\n"}
 
 
 def test_names_are_found_however_they_are_joined_and_unknown_ones_are_refused():
-    assert find("Upper-Case")[0] == find("upper_case")[0] == "upper case"
+    assert find_perturbation("Upper-Case")[0] == find_perturbation("upper_case")[0] == "upper case"
     with pytest.raises(UnknownName, match=r"no perturbation is named `kebyoard`(?s:.*)did you mean `keyboard`"):
-        perturbed({"q": "text"}, "kebyoard")
+        perturb({"q": "text"}, "kebyoard")
     for rate in (0, -1, 1.5, float("nan")):
         with pytest.raises(BadInput, match="the rate is"):
-            perturbed({"q": "text"}, "swap", rate=rate)
+            perturb({"q": "text"}, "swap", rate=rate)
 
 
 def test_every_perturbation_says_what_it_does_and_how_far_it_reaches():
-    for name, kind in KINDS.items():
+    for name, kind in PERTURBATIONS.items():
         assert kind.about, name
         assert kind.reach in ("words", "text", "word"), name
         assert name == re.sub(r"[\s_-]+", " ", name)
@@ -286,7 +286,7 @@ def test_every_perturbation_says_what_it_does_and_how_far_it_reaches():
 
 def test_a_dataset_keeps_everything_but_its_queries():
     data = Dataset("mine", [], {"q": "reverse a list"}, Judgments({"q": {"d": 1}}), origin="somewhere")
-    other = perturbed_dataset(data, "upper-case")
+    other = perturb_dataset(data, "upper-case")
     assert other.name == "mine (upper case)"
     assert other.queries == {"q": "REVERSE A LIST"}
     assert other.judgments is data.judgments

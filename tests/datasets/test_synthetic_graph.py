@@ -10,13 +10,13 @@ import pytest
 import ragauge
 from ragauge.core.errors import BadInput
 from ragauge.datasets import synthetic
-from ragauge.datasets.queries import words
-from ragauge.datasets.synthetic_graph_relations import PATHS, RELATIONS
-from ragauge.datasets.synthetic_vocabulary import KINDS, KNOWN, SUBJECTS
+from ragauge.datasets.queries import content_words
+from ragauge.datasets.synthetic_graph_relations import GRAPH_RELATIONS, QUESTION_PATHS
+from ragauge.datasets.synthetic_vocabulary import ENTITY_MENTIONS, ENTITY_TYPES, SUBJECT_WORDS
 
 
 def made(**options):
-    return synthetic.make("graph", **options)
+    return synthetic.make_synthetic("graph", **options)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def pattern(template: str) -> re.Pattern[str]:
     return re.compile(re.escape(template).replace(r"\{a\}", inside["a"]).replace(r"\{b\}", inside["b"]))
 
 
-TOLD = [(relation, pattern(way)) for relation, about in RELATIONS.items() for way in about.told]
+TOLD = [(relation, pattern(way)) for relation, about in GRAPH_RELATIONS.items() for way in about.told]
 
 
 def linked(data):
@@ -56,17 +56,17 @@ def said(data):
                 if found is None:
                     continue
                 a, b = (one.title if name == here else name for name in (found["a"], found["b"]))
-                if (kind.get(a), kind.get(b)) == RELATIONS[relation][:2]:
+                if (kind.get(a), kind.get(b)) == GRAPH_RELATIONS[relation][:2]:
                     facts.add((a, relation, b))
     return facts
 
 
 def read(question: str, names):
     """The thing that a question names, and the path that it was written for."""
-    for path in PATHS:
+    for path in QUESTION_PATHS:
         for asked in path.asked:
-            for known in KNOWN:
-                for subject in SUBJECTS:
+            for known in ENTITY_MENTIONS:
+                for subject in SUBJECT_WORDS:
                     start, _, end = asked.partition("{who}")
                     before, _, after = known.format(who="{who}", subject=subject).partition("{who}")
                     start, end = start + before, (after + end).replace(",?", "?")
@@ -106,17 +106,19 @@ def test_neither_texts_nor_links_are_complete(data):
     every = links | texts
     assert 0.7 < len(links) / len(every) < 0.95
     assert 0.5 < len(texts) / len(every) < 0.95
-    assert {relation for _, relation, _ in every} == set(RELATIONS)
+    assert {relation for _, relation, _ in every} == set(GRAPH_RELATIONS)
 
 
 def test_questions_share_names_and_types_with_texts_and_no_other_word_of_meaning():
-    types = set(KINDS)
-    for path in PATHS:
-        told = set().union(*(words(way) for step in path.steps for way in RELATIONS[step.removeprefix("<")].told))
+    types = set(ENTITY_TYPES)
+    for path in QUESTION_PATHS:
+        told = set().union(
+            *(content_words(way) for step in path.steps for way in GRAPH_RELATIONS[step.removeprefix("<")].told)
+        )
         for asked in path.asked:
-            assert not (words(asked) - types) & told, (path.steps, asked)
-    for subject, told in SUBJECTS.items():
-        assert not words(subject) & words(told)
+            assert not (content_words(asked) - types) & told, (path.steps, asked)
+    for subject, told in SUBJECT_WORDS.items():
+        assert not content_words(subject) & content_words(told)
 
 
 def test_some_things_have_several_documents_and_each_has_a_target(data):
@@ -171,7 +173,7 @@ def test_nothing_but_the_question_tells_answers_from_other_documents(size, seed)
 def test_documents_are_right_about_equally_often(data):
     times = Counter(doc for grades in data.judgments.nested.values() for doc in grades)
     kinds = {one.id: one.metadata["type"] for one in data.documents}
-    for kind in KINDS:
+    for kind in ENTITY_TYPES:
         mine = [times[doc] for doc, other in kinds.items() if other == kind]
         assert 0.7 < sum(mine) / len(mine) / (times.total() / 500) < 1.4
 
@@ -213,4 +215,4 @@ def test_names_with_options_are_read_and_mistakes_are_told():
         with pytest.raises(BadInput, match=re.escape(told)):
             ragauge.load(name)
     with pytest.raises(BadInput, match="cannot leak"):
-        synthetic.make("multihop", leak=True)
+        synthetic.make_synthetic("multihop", leak=True)

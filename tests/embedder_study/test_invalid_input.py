@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ragauge.cli.app import command_line
-from ragauge.core.composition import check
+from ragauge.cli.app import build_app
+from ragauge.core.composition import check_spec
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, RagaugeError, UnknownName
 from ragauge.core.records import Dataset, Judgments
-from ragauge.embedder_study import embedders
-from ragauge.embedder_study.plan import Plan
-from ragauge.files.workspace import refuse_unwritable
-from ragauge.models.embedders.openai import OpenAI
+from ragauge.embedder_study import compare_embedders
+from ragauge.embedder_study.plan import StudySettings
+from ragauge.files.workspace import check_writable
+from ragauge.models.embedders.openai import OpenAIEmbedder
 
 DATA = "synthetic:needles(documents=60, queries=8)"
 SMALL = "small=words(dimensions=32)"
@@ -44,7 +44,7 @@ def called(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments):
-        done = CliRunner().invoke(command_line(), list(map(str, arguments)))
+        done = CliRunner().invoke(build_app(), list(map(str, arguments)))
         if done.exception is not None:
             raise done.exception
         return done
@@ -66,7 +66,7 @@ def nothing_measured(monkeypatch):
     def refuse(name, described, ground):
         pytest.fail(f"{name} was measured")
 
-    monkeypatch.setattr("ragauge.embedder_study.measured", refuse)
+    monkeypatch.setattr("ragauge.embedder_study.measure_embedder", refuse)
 
 
 # Secrets.
@@ -96,24 +96,24 @@ def test_an_embedder_without_a_name_is_called_by_its_description_without_secrets
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     heard = []
     described = f"openai(url='http://user:{SECRET}@127.0.0.1:9/v1')"
-    found = embedders(
+    found = compare_embedders(
         fruit, ["words(dimensions=32)", described], baseline=described, watch=lambda *now: heard.append(now), **QUICK
     )
     assert list(found.failures) == ["openai(url=http://127.0.0.1:9/v1)"]
     assert SECRET not in str(found)
     assert SECRET not in str(heard)
-    assert SECRET not in OpenAI("m", url=f"http://user:{SECRET}@127.0.0.1:9/v1?key={SECRET}").name
+    assert SECRET not in OpenAIEmbedder("m", url=f"http://user:{SECRET}@127.0.0.1:9/v1?key={SECRET}").name
 
 
 def test_options_of_the_wrong_kind_are_told_without_secrets(fruit):
     with pytest.raises(BadInput) as error:
-        embedders(fruit, [f"openai(url='http://u:{SECRET}@h/v1', batch=many)"], **QUICK)
+        compare_embedders(fruit, [f"openai(url='http://u:{SECRET}@h/v1', batch=many)"], **QUICK)
     assert "batch is many, not a number" in error.value.message
     assert SECRET not in str(error.value)
 
 
 def test_a_baseline_is_found_however_its_description_is_spelled(fruit):
-    found = embedders(fruit, ["words( dimensions=32 )"], baseline="words(dimensions = 32)", **QUICK)
+    found = compare_embedders(fruit, ["words( dimensions=32 )"], baseline="words(dimensions = 32)", **QUICK)
     assert found.baseline == "words(dimensions=32)"
 
 
@@ -144,15 +144,15 @@ def test_a_wrong_option_is_refused_before_any_embedder_has_its_turn(called, wron
 def test_a_value_that_an_embedder_does_not_take_is_refused_too(fruit):
     pytest.importorskip("wordllama")
     with pytest.raises(BadInput, match="no vectors of 3 dimensions"):
-        embedders(fruit, ["words(dimensions=32)", "wordllama(dimensions=3)"], **QUICK)
+        compare_embedders(fruit, ["words(dimensions=32)", "wordllama(dimensions=3)"], **QUICK)
 
 
 def test_options_of_a_store_are_looked_at_without_opening_it():
-    check("stores", "pgvector(index=hnsw, dsn=nowhere)")
+    check_spec("stores", "pgvector(index=hnsw, dsn=nowhere)")
     with pytest.raises(BadInput, match="indx"):
-        check("stores", "pgvector(indx=hnsw)")
+        check_spec("stores", "pgvector(indx=hnsw)")
     with pytest.raises(BadInput, match="indx"):
-        embedders("no/such/folder", "words", stores=["exact", "pgvector(indx=hnsw)"])
+        compare_embedders("no/such/folder", "words", stores=["exact", "pgvector(indx=hnsw)"])
 
 
 def test_an_embedder_that_is_broken_takes_no_other_with_it(fruit):
@@ -160,7 +160,7 @@ def test_an_embedder_that_is_broken_takes_no_other_with_it(fruit):
         def embed(self, texts):
             return super().embed(texts)[1:]
 
-    found = embedders(fruit, {"short": Short(), "letters": Letters()}, **QUICK)
+    found = compare_embedders(fruit, {"short": Short(), "letters": Letters()}, **QUICK)
     assert list(found.failures) == ["short"]
     assert [one.name for one in found.entrants] == ["letters", "bm25", "chance"]
 
@@ -191,14 +191,14 @@ def test_what_could_not_be_written_is_refused_before_anything_is_done(called, tm
 
 def test_a_place_is_looked_at_and_nothing_is_made_there(tmp_path):
     for path, folder in ((tmp_path / "a" / "b.html", False), (tmp_path / "c" / "d", True), (tmp_path, True)):
-        refuse_unwritable(str(path), folder=folder)
-    refuse_unwritable("-")
+        check_writable(str(path), folder=folder)
+    check_writable("-")
     assert list(tmp_path.iterdir()) == []
     if os.geteuid() == 0:
         return  # whoever may do everything is refused nothing
     tmp_path.chmod(0o500)
     with pytest.raises(BadInput, match="not allowed"):
-        refuse_unwritable(str(tmp_path / "x.html"))
+        check_writable(str(tmp_path / "x.html"))
 
 
 def test_measures_of_ones_own_choice_go_into_the_studys_table_under_its_convention(called):
@@ -215,7 +215,7 @@ def test_a_form_of_embedders_is_refused_for_tokenizers(called):
 
 def test_a_seed_below_zero_is_refused(called):
     with pytest.raises(BadInput, match=r"seed must be between 0 and .*, got -1"):
-        Plan(seed=-1)
+        StudySettings(seed=-1)
     with pytest.raises(BadInput, match="seed must be at least 0, got -1"):
         called("tokenizers", DATA, "-t", "bpe(vocabulary=300)", "--seed", "-1")
 
@@ -225,7 +225,7 @@ def test_a_seed_below_zero_is_refused(called):
 
 def test_dimensions_that_vectors_do_not_have_are_told(fruit):
     given = {"small": "words(dimensions=16)", "large": "words(dimensions=64)"}
-    found = embedders(fruit, given, **{**QUICK, "dimensions": (8, 32, 9999)})
+    found = compare_embedders(fruit, given, **{**QUICK, "dimensions": (8, 32, 9999)})
     assert [note for note in found.notes if "dimensions" in note] == [
         "no 32 dimensions of small (16): vectors are only made smaller",
         "no 9,999 dimensions of small (16), large (64): vectors are only made smaller",
@@ -235,24 +235,24 @@ def test_dimensions_that_vectors_do_not_have_are_told(fruit):
 
 def test_what_is_kept_under_other_settings_is_told(fruit, tmp_path):
     given = {"small": "words(dimensions=16)", "large": "words(dimensions=64)"}
-    first = embedders(fruit, given, out=tmp_path, **QUICK)
+    first = compare_embedders(fruit, given, out=tmp_path, **QUICK)
     assert first.notes == []
-    other = embedders(fruit, {"small": given["small"]}, out=tmp_path, **QUICK, seed=1)
+    other = compare_embedders(fruit, {"small": given["small"]}, out=tmp_path, **QUICK, seed=1)
     # Of the four, `large` is not asked for.
     assert other.notes == ["3 kept from before under other settings, or of another version, are not used"]
-    again = embedders(fruit, given, out=tmp_path, **QUICK)
+    again = compare_embedders(fruit, given, out=tmp_path, **QUICK)
     assert len(again.notes) == 4
     assert all(": reused; made 20" in note for note in again.notes)
-    assert embedders(fruit, given, out=tmp_path, **QUICK, seed=2, fresh=True).notes == []
+    assert compare_embedders(fruit, given, out=tmp_path, **QUICK, seed=2, fresh=True).notes == []
 
 
 # Objects.
 
 
 def test_an_object_without_a_name_has_the_one_that_it_is_given(fruit, tmp_path):
-    found = embedders(fruit, {"mine": Letters()}, out=tmp_path, **QUICK)
+    found = compare_embedders(fruit, {"mine": Letters()}, out=tmp_path, **QUICK)
     assert found.find("mine").model == "mine"
-    assert embedders(fruit, [Letters()], **QUICK).find("Letters").model == "Letters"
+    assert compare_embedders(fruit, [Letters()], **QUICK).find("Letters").model == "Letters"
 
     class Learner(Letters):
         seen = 0
@@ -261,7 +261,7 @@ def test_an_object_without_a_name_has_the_one_that_it_is_given(fruit, tmp_path):
             Learner.seen = len(texts)
             return Letters()
 
-    assert embedders(fruit, {"learner": Learner()}, **QUICK).find("learner").train_seconds >= 0
+    assert compare_embedders(fruit, {"learner": Learner()}, **QUICK).find("learner").train_seconds >= 0
     assert Learner.seen == 3
 
 
@@ -271,13 +271,13 @@ def test_what_does_not_embed_is_refused_with_a_way_out(fruit):
             return np.ones((len(texts), 2))
 
     with pytest.raises(BadInput, match="Sentences is no embedder: it has no `embed`") as error:
-        embedders(fruit, {"mine": Sentences()})
+        compare_embedders(fruit, {"mine": Sentences()})
     assert "embed = model.encode" in (error.value.hint or "")
     with pytest.raises(BadInput, match="object is no embedder") as error:
-        embedders(fruit, {"mine": object()})
+        compare_embedders(fruit, {"mine": object()})
     assert "a row of numbers for each text" in (error.value.hint or "")
     with pytest.raises(BadInput, match="the class Letters is no embedder") as error:
-        embedders(fruit, {"mine": Letters})
+        compare_embedders(fruit, {"mine": Letters})
     assert "Letters(…)" in (error.value.hint or "")
 
 
@@ -288,11 +288,11 @@ def test_hints_suit_the_command_line_and_python_alike(fruit):
         (["words", "words"], "other=words"),
     ):
         with pytest.raises(BadInput) as error:
-            embedders(fruit, wrong)
+            compare_embedders(fruit, wrong)
         assert hint in (error.value.hint or "")
         assert "--" not in (error.value.hint or "")
     with pytest.raises(BadInput) as error:
-        embedders(fruit, "words", part="title")
+        compare_embedders(fruit, "words", part="title")
     assert "`whole`" in (error.value.hint or "")
     with pytest.raises(UnknownName):
-        embedders(fruit, "words", baseline="minilm")
+        compare_embedders(fruit, "words", baseline="minilm")

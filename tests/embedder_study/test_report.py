@@ -24,27 +24,40 @@ from test_charts import expressions
 from command import command_in
 from embedder_study_builder import MEASURES, QUERIES, STORES, bare, entrant, gap, mean, sheet, whole
 from ragauge import report
-from ragauge.cli.output import tell, writable
+from ragauge.cli.output import check_outputs, write_result
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.summaries import Mean
-from ragauge.embedder_study.charts import drawn
-from ragauge.embedder_study.report import account
+from ragauge.embedder_study.charts import build_charts
+from ragauge.embedder_study.report import build_report
 from ragauge.embedder_study.report_tables import (
-    by_bytes,
-    by_milliseconds,
-    costs,
-    dimensions,
-    ordered,
-    quality,
-    unbeaten,
+    cost_table,
+    dimension_table,
+    pareto_frontier,
+    quality_table,
+    sort_embedders,
+    trade_offs_by_bytes,
+    trade_offs_by_latency,
 )
-from ragauge.embedder_study.report_text import differing, headline, more, perturbations, robustness, unequal
-from ragauge.embedder_study.results import EmbedderPair, Entrant, Fault, Gap, Shaken
-from ragauge.embedder_study.scoring import alike, pairs
-from ragauge.output.page import charts, page, vega
-from ragauge.output.report import markdown, tables
+from ragauge.embedder_study.report_text import (
+    differences_table,
+    further_sentences,
+    robustness_table,
+    sort_perturbations,
+    summarise_embedders,
+    unequal_properties,
+)
+from ragauge.embedder_study.results import (
+    EmbedderPair,
+    EmbedderResult,
+    EmbeddingFailure,
+    MeanDifference,
+    PerturbationResult,
+)
+from ragauge.embedder_study.scoring import compare_embedder_pairs, find_single_option_pairs
+from ragauge.output.page import collect_charts, load_vega_script, render_report_page
+from ragauge.output.report import render_markdown, render_terminal
 from ragauge.reports import registry
-from ragauge.reports.layouts import recognise, tokenization
+from ragauge.reports.layouts import recognise_layout, tokenization
 
 CHARTS = {"measures", "recall", "times", "milliseconds", "dimensions", "bytes", "sizes", "robustness", "bits"}
 
@@ -60,17 +73,17 @@ def columns(rows):
 
 @pytest.fixture(scope="module")
 def told():
-    return account(whole())
+    return build_report(whole())
 
 
 @pytest.fixture(scope="module")
 def drawings():
-    return drawn(whole())
+    return build_charts(whole())
 
 
 @pytest.fixture(scope="module")
 def evil():
-    return account(hostile())
+    return build_report(hostile())
 
 
 # Tables
@@ -78,8 +91,8 @@ def evil():
 
 def test_the_table_of_quality_has_every_mean_and_difference_of_the_noun():
     found = whole()
-    table = columns(quality(found))
-    assert list(table) == [one.name for one in ordered(found)]
+    table = columns(quality_table(found))
+    assert list(table) == [one.name for one in sort_embedders(found)]
     for one in found.entrants:
         row = table[one.name]
         for measure in MEASURES:
@@ -91,51 +104,53 @@ def test_the_table_of_quality_has_every_mean_and_difference_of_the_noun():
 
 
 def test_one_query_tells_nothing_and_that_is_said():
-    unknown = Gap(0.5, math.nan, math.nan, math.nan, math.nan, 1)
-    ahead = Entrant("ahead", "ahead", means={"ndcg@10": Mean(1.0, 1)}, gaps={"ndcg@10": unknown})
+    unknown = MeanDifference(0.5, math.nan, math.nan, math.nan, math.nan, 1)
+    ahead = EmbedderResult("ahead", "ahead", means={"ndcg@10": Mean(1.0, 1)}, gaps={"ndcg@10": unknown})
     found = replace(
         bare(),
-        entrants=[ahead, Entrant("bm25", "bm25", means={"ndcg@10": Mean(0.5, 1)})],
+        entrants=[ahead, EmbedderResult("bm25", "bm25", means={"ndcg@10": Mean(0.5, 1)})],
         measures=["ndcg@10"],
         baseline="bm25",
         queries=1,
         pairs=[EmbedderPair("ahead", "bm25", "rank", unknown)],
     )
-    assert "1.000 over 1 query, then bm25 (0.500), and one query cannot tell who is better" in headline(found)
-    assert "Against bm25: 1 query cannot tell who is better." in more(found)
-    some = replace(ahead, name="some", gaps={"ndcg@10": Gap(0.5, 0.4, 0.6, 0.001, 0.002, 20)})
-    told = more(replace(found, entrants=[*found.entrants, some]))
+    assert "1.000 over 1 query, then bm25 (0.500), and one query cannot tell who is better" in summarise_embedders(
+        found
+    )
+    assert "Against bm25: 1 query cannot tell who is better." in further_sentences(found)
+    some = replace(ahead, name="some", gaps={"ndcg@10": MeanDifference(0.5, 0.4, 0.6, 0.001, 0.002, 20)})
+    told = further_sentences(replace(found, entrants=[*found.entrants, some]))
     assert "Against bm25: some is better; ahead is not to be compared." in told
 
 
 def test_the_best_of_a_column_is_marked_and_nobody_else():
-    table = columns(quality(whole()))
+    table = columns(quality_table(whole()))
     assert [name for name, row in table.items() if row["recall@10"].startswith("•")] == ["minilm-float32"]
 
 
 def test_stars_are_those_of_the_corrected_p_value():
-    table = columns(quality(whole()))
+    table = columns(quality_table(whole()))
     assert table["minilm"]["vs bm25"].endswith(" ***")
     assert table["wordllama"]["vs bm25"].endswith(" ns")
 
 
 def test_costs_are_those_of_the_first_store_and_of_the_embedder():
     found = whole()
-    row, one = columns(costs(found))["byt5-small"], found.find("byt5-small")
+    row, one = columns(cost_table(found))["byt5-small"], found.find("byt5-small")
     total = one.shelves[0].stages["total"]
     assert [row["ms p50"], row["p95"], row["p99"]] == [f"{total.p50:.0f}", f"{total.p95:.0f}", f"{total.p99:.0f}"]
     assert [row["dim"], row["bytes"], row["params"], row["MB"]] == ["1,472", "5,888", "217.0M", "1,400"]
-    assert columns(costs(found))["bm25"]["dim"] == "-"
+    assert columns(cost_table(found))["bm25"]["dim"] == "-"
 
 
 def test_a_caption_tells_of_the_columns_that_are_there(told):
     assert part(told, "costs").text.endswith("bytes are a vector's; MB is memory beyond a process without it.")
     found = whole()
-    light = account(replace(found, entrants=[replace(one, memory_bytes=None) for one in found.entrants]))
+    light = build_report(replace(found, entrants=[replace(one, memory_bytes=None) for one in found.entrants]))
     assert "MB" not in part(light, "costs").text
     bm25, chance = (next(one for one in found.entrants if one.kind == kind) for kind in ("words", "chance"))
     filled = replace(chance, shelves=found.entrants[0].shelves)
-    alone = account(replace(found, entrants=[bm25, filled]))
+    alone = build_report(replace(found, entrants=[bm25, filled]))
     said = f"Milliseconds of single queries, each embedded by itself, in the store {STORES[0]}."
     assert part(alone, "costs").text == said
     text = part(told, "tokenizers").text
@@ -144,7 +159,7 @@ def test_a_caption_tells_of_the_columns_that_are_there(told):
 
 def test_equal_dimensions_are_those_that_all_embedders_can_have():
     found = whole()
-    table = dimensions(found, "pca")
+    table = dimension_table(found, "pca")
     assert table.header == ["embedder", "as it is", "8 d", "16 d", "32 d", "64 d", "128 d", "256 d"]
     small = next(one for one in found.find("minilm").shrunk if (one.how, one.dimension) == ("pca", 64))
     assert columns(table)["minilm"]["64 d"] == f"{small.means['ndcg@10'].value:.4f}"
@@ -152,7 +167,7 @@ def test_equal_dimensions_are_those_that_all_embedders_can_have():
 
 
 def test_what_is_unbeaten_is_found_by_looking_at_every_pair():
-    for offers in (by_bytes(whole()), by_milliseconds(whole())):
+    for offers in (trade_offs_by_bytes(whole()), trade_offs_by_latency(whole())):
         slow = [
             one
             for one in offers
@@ -164,16 +179,16 @@ def test_what_is_unbeaten_is_found_by_looking_at_every_pair():
         ]
         # Of equal ones the first stands for all.
         prices = {(one.price, one.mean.value) for one in slow}
-        assert {(one.price, one.mean.value) for one in unbeaten(offers)} == prices
+        assert {(one.price, one.mean.value) for one in pareto_frontier(offers)} == prices
         assert len(prices) > 2
 
 
 def test_what_costs_most_on_average_comes_first():
     found = whole()
-    keys = perturbations(found)
+    keys = sort_perturbations(found)
     sums = [sum(it.gap.difference for one in found.entrants for it in one.shaken if it.how == how) for how, _ in keys]
     assert sums == sorted(sums)
-    row = columns(robustness(found))["bm25"]
+    row = columns(robustness_table(found))["bm25"]
     assert row["confusables"] == f"{-0.41 * 1.3 * 0.6:+.3f}*"
     assert row["white space"] == "+0.000"
     kept = [1 - share * 0.6 for share in (1.0, 0.9, 0.8, 0.3, 0.5, 1.3, 0.2, 0.0)]
@@ -182,21 +197,21 @@ def test_what_costs_most_on_average_comes_first():
 
 def test_what_embedders_differ_in_stands_in_a_table_and_in_words(told):
     found = whole()
-    row = columns(differing(found))
+    row = columns(differences_table(found))
     assert [row[name]["trained"] for name in ("minilm", "lstm-bpe", "untrained", "bm25")] == [
         "elsewhere",
         "here",
         "not at all",
         "-",
     ]
-    assert "dimension (256 to 1,472)" in unequal(found)
+    assert "dimension (256 to 1,472)" in unequal_properties(found)
     assert "every text cut after 512 characters (14.2% of the documents are longer)" in part(told, "equal").text
 
 
 def test_embedders_that_differ_in_nothing_are_not_said_to_differ():
     found = replace(whole(), entrants=[entrant("a", 0.4), entrant("b", 0.3)])
-    assert unequal(found) == []
-    assert "due to all of that" not in part(account(found), "equal").text
+    assert unequal_properties(found) == []
+    assert "due to all of that" not in part(build_report(found), "equal").text
 
 
 def test_faults_are_counted_and_listed_with_their_error(told):
@@ -227,7 +242,7 @@ def test_tokenizers_stand_once_each_and_their_pieces_side_by_side(told):
 def test_a_tokenizer_that_was_tried_on_nothing_is_left_out_of_the_pieces():
     found = whole()
     silent = replace(found.entrants[0], tokenizer=replace(found.entrants[0].tokenizer, probes=()))
-    told = account(replace(found, entrants=[silent, *found.entrants[1:]]))
+    told = build_report(replace(found, entrants=[silent, *found.entrants[1:]]))
     assert [row[0] for row in part(told, "probes").rows[0].rows] == ["bpe(vocabulary=4000)", "bytes"]
 
 
@@ -244,23 +259,23 @@ def test_chance_has_no_part_in_tables_of_vectors():
     found = whole()
     random = replace(entrant("chance", 0.004, dimension=16), kind="chance")
     with_chance = replace(found, entrants=[random, *found.entrants[:3]])
-    assert "256 d" in dimensions(with_chance, "pca").header
-    assert "chance" not in {one.name for one in by_bytes(with_chance)} | {
-        row[0] for row in dimensions(with_chance, "pca").rows
+    assert "256 d" in dimension_table(with_chance, "pca").header
+    assert "chance" not in {one.name for one in trade_offs_by_bytes(with_chance)} | {
+        row[0] for row in dimension_table(with_chance, "pca").rows
     }
 
 
 def test_one_store_has_no_table_of_stores():
     found = whole()
     alone = [replace(one, shelves=one.shelves[:1]) for one in found.entrants]
-    assert "stores" not in {one.id for one in account(replace(found, entrants=alone)).parts}
+    assert "stores" not in {one.id for one in build_report(replace(found, entrants=alone)).parts}
 
 
 # Words
 
 
 def test_the_headline_says_who_is_best_whether_that_is_sure_and_what_it_costs():
-    assert headline(whole()) == (
+    assert summarise_embedders(whole()) == (
         "minilm-float32 is best by ndcg@10: 0.465 (0.435 to 0.498) over 391 queries, which cannot be told from minilm "
         "(0.462, p = 0.930); a query takes 12.2 ms (median)."
     )
@@ -270,24 +285,26 @@ def test_headline_of_equal_embedders_says_that_they_are_equal():
     found = whole()
     best = next(one for one in found.entrants if one.name == "minilm-float32")
     twins = [best, replace(best, name="same"), *(one for one in found.entrants if one is not best)]
-    assert headline(replace(found, entrants=twins)).startswith("minilm-float32 and same are equal by ndcg@10: 0.465")
+    assert summarise_embedders(replace(found, entrants=twins)).startswith(
+        "minilm-float32 and same are equal by ndcg@10: 0.465"
+    )
 
 
 def test_a_difference_that_is_sure_is_said_to_be_one():
     found = whole()
     sure = replace(found, pairs=[EmbedderPair("minilm-float32", "minilm", "rank", gap(0.003))])
-    assert "ahead of minilm (0.462, p < 0.001)" in headline(sure)
-    assert ", then minilm (0.462);" in headline(replace(found, pairs=[]))
+    assert "ahead of minilm (0.462, p < 0.001)" in summarise_embedders(sure)
+    assert ", then minilm (0.462);" in summarise_embedders(replace(found, pairs=[]))
 
 
 def test_the_baseline_as_the_next_best_is_told_by_its_own_test():
     found = replace(whole(), pairs=[])
     two = replace(found, entrants=[one for one in found.entrants if one.name in ("minilm", "bm25")])
-    assert "ahead of bm25 (0.410, p < 0.001)" in headline(two)
+    assert "ahead of bm25 (0.410, p < 0.001)" in summarise_embedders(two)
 
 
 def test_sentences_name_the_groups_around_the_baseline_and_chance():
-    told = more(whole())
+    told = further_sentences(whole())
     assert told[0].startswith(
         "Against bm25: minilm-float32 and minilm are better; wordllama is not to be told from it;"
     )
@@ -297,7 +314,7 @@ def test_sentences_name_the_groups_around_the_baseline_and_chance():
 
 def test_who_is_not_beaten_is_the_same_in_words_and_in_the_chart(drawings):
     found = whole()
-    said = next(one for one in more(found) if one.startswith("Nobody is both better and faster"))
+    said = next(one for one in further_sentences(found) if one.startswith("Nobody is both better and faster"))
     alt = drawings["milliseconds"].alt
     names = re.findall(r"([\w-]+) \(", said.partition("than ")[2])
     assert alt.endswith(f"Not beaten in both: {', '.join(names[:-1])} and {names[-1]}.")
@@ -307,48 +324,48 @@ def test_who_is_not_beaten_is_the_same_in_words_and_in_the_chart(drawings):
 
 
 def test_nothing_known_is_a_dash_and_no_table_is_made_up():
-    told = account(bare("a", "b"))
+    told = build_report(bare("a", "b"))
     assert told.headline == "Nothing was measured of any embedder."
     assert [one.id for one in told.parts] == ["quality", "equal"]
     assert set(told.parts[0].rows[0].rows[0][1:]) <= {"-", "baseline"}
-    assert "nan" not in markdown([told]).lower().replace("nano", "")
+    assert "nan" not in render_markdown([told]).lower().replace("nano", "")
 
 
 def test_no_embedder_at_all_is_told_too():
-    told = account(bare(failures={"x": "gone"}))
+    told = build_report(bare(failures={"x": "gone"}))
     assert [one.id for one in told.parts] == ["equal", "failures"] or [one.id for one in told.parts] == ["failures"]
-    assert page([told], "")
+    assert render_report_page([told], "")
 
 
 def test_a_mean_that_is_none_stands_last_and_is_drawn_nowhere():
     found = whole()
-    lost = Entrant("lost", "lost", means={"ndcg@10": Mean(math.nan, 0)}, dimension=8)
+    lost = EmbedderResult("lost", "lost", means={"ndcg@10": Mean(math.nan, 0)}, dimension=8)
     more_ = replace(found, entrants=[lost, *found.entrants])
-    assert ordered(more_)[-1].name == "lost"
-    assert columns(quality(more_))["lost"]["ndcg@10"] == "-"
-    text = json.dumps([one.spec for drawing in drawn(more_).values() for one in drawing.panels], allow_nan=False)
+    assert sort_embedders(more_)[-1].name == "lost"
+    assert columns(quality_table(more_))["lost"]["ndcg@10"] == "-"
+    text = json.dumps([one.spec for drawing in build_charts(more_).values() for one in drawing.panels], allow_nan=False)
     assert "NaN" not in text
 
 
 def test_one_embedder_alone_has_an_account():
     found = whole()
     alone = replace(found, entrants=[found.entrants[0]], pairs=[], baseline="")
-    assert "best by ndcg@10: 0.462" in headline(alone)
-    assert page([account(alone)], "")
+    assert "best by ndcg@10: 0.462" in summarise_embedders(alone)
+    assert render_report_page([build_report(alone)], "")
 
 
 def test_a_difference_that_is_rounded_to_nothing_has_no_minus():
     found = whole()
     one = replace(found.find("minilm"), gaps={"ndcg@10": gap(-1e-9, p=0.9)})
-    table = columns(quality(replace(found, entrants=[one, found.find("bm25")])))
+    table = columns(quality_table(replace(found, entrants=[one, found.find("bm25")])))
     assert table["minilm"]["vs bm25"] == "+0.0000 ns"
 
 
 def test_a_perturbation_that_changed_no_query_is_a_dash_and_comes_last():
     found = whole()
-    nothing = Shaken("nothing", 1.0, 0.0, Mean(0.4, QUERIES), Gap(*[math.nan] * 5, QUERIES))
+    nothing = PerturbationResult("nothing", 1.0, 0.0, Mean(0.4, QUERIES), MeanDifference(*[math.nan] * 5, QUERIES))
     still = [replace(one, shaken=[nothing, *one.shaken]) for one in found.entrants if one.shaken]
-    table = robustness(replace(found, entrants=still))
+    table = robustness_table(replace(found, entrants=still))
     assert table.header[-1] == "nothing"
     assert {row[-1] for row in table.rows} == {"-"}
 
@@ -357,7 +374,7 @@ def test_one_perturbation_at_two_rates_is_two_columns():
     found = whole()
     one = found.find("minilm")
     twice = replace(one, shaken=[one.shaken[0], one.shaken[0]._replace(rate=0.5)])
-    assert set(robustness(replace(found, entrants=[twice])).header[3:]) == {"keyboard 0.2", "keyboard 0.5"}
+    assert set(robustness_table(replace(found, entrants=[twice])).header[3:]) == {"keyboard 0.2", "keyboard 0.5"}
 
 
 # Pairs
@@ -373,35 +390,38 @@ def test_pairs_are_those_that_differ_in_one_option():
         "f": "encoder(model=y)",
         "own": "<object at 0x7f>",
     }
-    assert alike(described) == [("a", "b", "tokenizer"), ("c", "d", "tokenizer vocabulary")]
+    assert find_single_option_pairs(described) == [("a", "b", "tokenizer"), ("c", "d", "tokenizer vocabulary")]
 
 
 def test_pairs_have_the_better_one_first_and_the_difference_of_their_means():
     values = {"a": [0.1, 0.2, 0.3, 0.2], "b": [0.5, 0.6, 0.9, 0.4], "c": [0.5, 0.7, 0.9, 0.5]}
-    found = pairs({"a": "lm(kind=lstm)", "b": "lm(kind=lstm, tokenizer=bytes)"}, values, "ndcg@10")
+    found = compare_embedder_pairs({"a": "lm(kind=lstm)", "b": "lm(kind=lstm, tokenizer=bytes)"}, values, "ndcg@10")
     assert [(one.one, one.other, one.differs) for one in found] == [("c", "b", "rank"), ("b", "a", "tokenizer")]
     assert found[0].gap.difference == pytest.approx(0.05)
     assert found[1].gap.difference == pytest.approx(0.4)
     assert all(one.gap.p <= one.gap.p_corrected <= 1 for one in found)
-    assert pairs({"a": "lm"}, {"a": [0.5, 0.1]}, "ndcg@10") == []
+    assert compare_embedder_pairs({"a": "lm"}, {"a": [0.5, 0.1]}, "ndcg@10") == []
 
 
 def test_two_that_are_best_and_differ_in_one_thing_are_tested_once():
     values = {"a": [0.1, 0.2, 0.3, 0.2], "b": [0.5, 0.6, 0.7, 0.9]}
-    found = pairs({"a": "lm(kind=lstm)", "b": "lm(kind=transformer)"}, values, "ndcg@10")
+    found = compare_embedder_pairs({"a": "lm(kind=lstm)", "b": "lm(kind=transformer)"}, values, "ndcg@10")
     assert [(one.one, one.other, one.differs) for one in found] == [("b", "a", "rank"), ("b", "a", "kind")]
     assert found[0].gap == found[1].gap
     assert found[0].gap.p_corrected == found[0].gap.p == pytest.approx(ttest_rel(values["b"], values["a"]).pvalue)
 
 
 def test_an_option_at_its_usual_value_is_no_difference():
-    assert alike({"a": "lm", "b": "lm(kind=transformer)", "c": "lm(kind=transformer, dimension=128)"}) == []
+    assert (
+        find_single_option_pairs({"a": "lm", "b": "lm(kind=transformer)", "c": "lm(kind=transformer, dimension=128)"})
+        == []
+    )
     cut = {"a": "lm(tokenizer=bpe)", "b": "lm(tokenizer=bpe(vocabulary=8000))", "c": "lm(tokenizer=bpe(vocabulary=9))"}
-    assert alike(cut) == [("a", "c", "tokenizer vocabulary"), ("b", "c", "tokenizer vocabulary")]
+    assert find_single_option_pairs(cut) == [("a", "c", "tokenizer vocabulary"), ("b", "c", "tokenizer vocabulary")]
 
 
 def test_less_can_be_better_in_pairs():
-    found = pairs({}, {"a": [0.1, 0.2], "b": [0.5, 0.6]}, "stale", lower=True)
+    found = compare_embedder_pairs({}, {"a": [0.1, 0.2], "b": [0.5, 0.6]}, "stale", lower=True)
     assert [(one.one, one.other) for one in found] == [("a", "b")]
 
 
@@ -411,16 +431,16 @@ def test_less_can_be_better_in_pairs():
 @pytest.mark.parametrize("noun", [whole(), bare("a"), sheet()], ids=["lineup", "bare", "tokenizers"])
 def test_json_comes_back_as_it_was(noun, tmp_path):
     path = tmp_path / "x.json"
-    registry.write(noun, [str(path)])
-    assert registry.is_told(path)
-    (again,) = registry.read(path)
-    assert registry.as_json(again) == registry.as_json(noun) == path.read_text()
+    registry.write_results(noun, [str(path)])
+    assert registry.is_result_file(path)
+    (again,) = registry.read_results(path)
+    assert registry.results_to_json(again) == registry.results_to_json(noun) == path.read_text()
     assert "NaN" not in path.read_text()
 
 
 def test_the_csv_has_a_row_for_each_embedder_with_all_digits():
     found = whole()
-    rows = {row["embedder"]: row for row in csv.DictReader(io.StringIO(registry.as_csv(found)))}
+    rows = {row["embedder"]: row for row in csv.DictReader(io.StringIO(registry.results_to_csv(found)))}
     assert list(rows) == [one.name for one in found.entrants]
     row, one = rows["minilm"], found.find("minilm")
     assert float(row["ndcg@10"]) == one.means["ndcg@10"].value
@@ -436,7 +456,7 @@ def test_the_csv_has_a_row_for_each_embedder_with_all_digits():
 
 def test_the_long_csv_has_every_figure_once():
     found = whole()
-    rows = list(csv.DictReader(io.StringIO(registry.KINDS["long"].write([found]))))
+    rows = list(csv.DictReader(io.StringIO(registry.RESULT_FORMATS["long"].write([found]))))
     keys = [(row["embedder"], row["table"], row["how"], row["at"], row["measure"]) for row in rows]
     assert len(set(keys)) == len(keys)
     values = dict(zip(keys, (row["value"] for row in rows), strict=True))
@@ -451,10 +471,10 @@ def test_the_long_csv_has_every_figure_once():
 def test_the_tokenization_studys_table_is_written_and_read_again(tmp_path):
     found = replace(whole(), convention="tokenization")
     path = tmp_path / "study.csv"
-    registry.write(found, [str(path)], "tokenization")
-    assert recognise(str(path)) == "tokenization"
-    assert path.read_text().splitlines()[0] == ",".join(tokenization.COLUMNS)
-    again = tokenization.read(str(path))
+    registry.write_results(found, [str(path)], "tokenization")
+    assert recognise_layout(str(path)) == "tokenization"
+    assert path.read_text().splitlines()[0] == ",".join(tokenization.MODEL_COLUMNS)
+    again = tokenization.read_model_table(str(path))
     for one in found.entrants:
         entry = again.entries[one.name]
         assert entry.means["mrr@15"] == Mean(one.means["mrr@15"].value, QUERIES)
@@ -466,25 +486,25 @@ def test_the_tokenization_studys_table_is_written_and_read_again(tmp_path):
 
 def test_the_studys_table_tells_how_many_queries_were_timed_where_not_all_were():
     found = replace(whole(), convention="tokenization")
-    assert "timed_queries" not in registry.KINDS["tokenization"].write([found])
+    assert "timed_queries" not in registry.RESULT_FORMATS["tokenization"].write([found])
     one = found.find("minilm")
     stages = {name: replace(stage, n=14) for name, stage in one.shelves[0].stages.items()}
     few = replace(one, shelves=[replace(one.shelves[0], stages=stages), *one.shelves[1:]])
     bare_one = replace(one, name="untimed", shelves=[])
     several = replace(found, entrants=[few, found.find("bm25"), bare_one])
-    rows = list(csv.DictReader(io.StringIO(registry.KINDS["tokenization"].write([several]))))
+    rows = list(csv.DictReader(io.StringIO(registry.RESULT_FORMATS["tokenization"].write([several]))))
     told = [(row["model"], row["num_queries"], row["timed_queries"]) for row in rows]
     assert told == [("minilm", "391", "14"), ("bm25", "391", "391"), ("untimed", "391", "")]
 
 
 def test_the_tokenization_studys_names_mean_its_own_convention():
     with pytest.raises(BadInput, match="the names of tokenization mean tokenization's") as raised:
-        registry.KINDS["tokenization"].write([whole()])
+        registry.RESULT_FORMATS["tokenization"].write([whole()])
     assert raised.value.hint.startswith("the same `ragauge embedders` with --as tokenization")
 
 
 def test_the_studys_table_of_tokenizers_is_for_tokenizers():
-    text = registry.KINDS["tokenizer"].write([sheet()])
+    text = registry.RESULT_FORMATS["tokenizer"].write([sheet()])
     assert [line.split(",")[0] for line in text.splitlines()] == [
         "tokenizer",
         "bytes",
@@ -492,20 +512,20 @@ def test_the_studys_table_of_tokenizers_is_for_tokenizers():
         "minilm",
     ]
     with pytest.raises(BadInput, match="the form `tokenizer` is for one result of `tokenizers`"):
-        registry.KINDS["tokenizer"].write([whole()])
+        registry.RESULT_FORMATS["tokenizer"].write([whole()])
 
 
 def test_forms_of_embedders_are_for_one_lineup():
     for form in ("tokenization", "long"):
         with pytest.raises(BadInput, match=f"the form `{form}` is for one result of `embedders`"):
-            registry.KINDS[form].write([sheet()])
+            registry.RESULT_FORMATS[form].write([sheet()])
         with pytest.raises(BadInput, match="is for one result"):
-            registry.KINDS[form].write([whole(), whole()])
+            registry.RESULT_FORMATS[form].write([whole(), whole()])
 
 
 def test_report_shows_a_lineup_again_as_a_page_beside_runs_and_in_every_form(tmp_path):
     run = command_in(tmp_path, "report")
-    registry.write(replace(whole(), convention="tokenization"), [str(tmp_path / "lineup.json")])
+    registry.write_results(replace(whole(), convention="tokenization"), [str(tmp_path / "lineup.json")])
     assert "minilm-float32 is best by ndcg@10" in run("lineup.json").stdout
     run("lineup.json", "-o", "page.html", "-o", "page.md", "-o", "table.csv")
     assert "minilm-float32 is best by ndcg@10" in (tmp_path / "page.html").read_text()
@@ -519,16 +539,16 @@ def test_report_shows_a_lineup_again_as_a_page_beside_runs_and_in_every_form(tmp
 
 
 def test_a_terminal_has_the_short_tables_and_says_which_columns_it_has_no_room_for(told):
-    pieces, left = tables(told, 80)
+    pieces, left = render_terminal(told, 80)
     assert {"recall@10", "p99", "white space"} <= set(left)
     assert len(pieces) < 60
-    assert tables(told, 400)[1] == []
+    assert render_terminal(told, 400)[1] == []
     narrow = Console(width=200)
     assert all(narrow.measure(one).maximum <= 80 for one in pieces if isinstance(one, Table))
 
 
 def test_in_a_pipe_sentences_are_as_wide_as_people_read_and_tables_as_they_are(capsys):
-    tell([whole()], [], as_json=False, as_csv=False, folded=True)
+    write_result([whole()], [], as_json=False, as_csv=False, folded=True)
     lines = capsys.readouterr().out.splitlines()
     prose = [line for line in lines if "  " not in line]
     assert max(map(len, prose)) <= 80
@@ -537,7 +557,7 @@ def test_in_a_pipe_sentences_are_as_wide_as_people_read_and_tables_as_they_are(c
 
 
 def test_a_finished_result_is_not_told_to_change_its_convention(tmp_path):
-    registry.write(whole(), [str(tmp_path / "lineup.json")])
+    registry.write_results(whole(), [str(tmp_path / "lineup.json")])
     done = command_in(tmp_path, "report")("lineup.json", "--as", "tokenization", code=2)
     assert "--convention" not in done.stderr
     assert "the same `ragauge embedders` with --as tokenization" in done.stderr
@@ -545,7 +565,7 @@ def test_a_finished_result_is_not_told_to_change_its_convention(tmp_path):
 
 def test_a_form_is_not_written_into_a_file_that_ends_like_another(tmp_path):
     run = command_in(tmp_path, "report")
-    registry.write(whole(), [str(tmp_path / "lineup.json")])
+    registry.write_results(whole(), [str(tmp_path / "lineup.json")])
     done = run("lineup.json", "-o", "page.html", "--as", "long", code=2)
     assert "page.html: the form `long` is no .html" in done.stderr
     assert "page.csv, or without --as" in done.stderr
@@ -564,7 +584,7 @@ def test_a_form_is_not_written_into_a_file_that_ends_like_another(tmp_path):
 )
 def test_a_damaged_result_is_told_as_one(tmp_path, damage, said):
     file = tmp_path / "lineup.json"
-    registry.write(whole(), [str(file)])
+    registry.write_results(whole(), [str(file)])
     file.write_text(damage(file.read_text()))
     done = command_in(tmp_path, "report")("lineup.json", code=2)
     assert said in done.stderr
@@ -572,25 +592,25 @@ def test_a_damaged_result_is_told_as_one(tmp_path, damage, said):
 
 def test_names_come_back_from_csv_as_they_were():
     odd = bare("a\x1b[31mb", "tab\tand, comma")
-    text = registry.as_csv(odd)
+    text = registry.results_to_csv(odd)
     assert [row[0] for row in csv.reader(io.StringIO(text))] == ["embedder", "a\x1b[31mb", "tab\tand, comma"]
-    long = registry.KINDS["long"].write([replace(whole(), entrants=[entrant("a\x9bb", 0.4)], pairs=[])])
+    long = registry.RESULT_FORMATS["long"].write([replace(whole(), entrants=[entrant("a\x9bb", 0.4)], pairs=[])])
     assert "a\x9bb,quality," in long
 
 
 def test_a_named_form_goes_with_one_file_and_is_known_before_anything_is_done():
-    writable(["x.csv"], as_json=False, as_csv=False, form="long")
-    writable([], as_json=False, as_csv=False, form="long")
+    check_outputs(["x.csv"], as_json=False, as_csv=False, form="long")
+    check_outputs([], as_json=False, as_csv=False, form="long")
     with pytest.raises(BadInput, match="--as goes with one file"):
-        writable(["x.csv", "y.csv"], as_json=False, as_csv=False, form="long")
+        check_outputs(["x.csv", "y.csv"], as_json=False, as_csv=False, form="long")
     with pytest.raises(UnknownName, match="no form is named `lang`"):
-        writable([], as_json=False, as_csv=False, form="lang")
+        check_outputs([], as_json=False, as_csv=False, form="lang")
     with pytest.raises(BadInput, match="--as"):
-        writable([], as_json=True, as_csv=False, form="long")
+        check_outputs([], as_json=True, as_csv=False, form="long")
 
 
 def test_a_named_form_without_a_file_is_printed(capsys):
-    tell([whole()], [], as_json=False, as_csv=False, form="long")
+    write_result([whole()], [], as_json=False, as_csv=False, form="long")
     assert capsys.readouterr().out.startswith("embedder,table,how,at,measure,value,low,high,n\nminilm,quality,")
 
 
@@ -599,7 +619,7 @@ def test_a_named_form_without_a_file_is_printed(capsys):
 
 def test_every_chart_is_drawn_where_there_is_enough_and_none_where_there_is_not(drawings):
     assert set(drawings) == CHARTS
-    assert drawn(bare("a", "b")) == {}
+    assert build_charts(bare("a", "b")) == {}
 
 
 def test_vega_lite_has_nothing_to_warn_of(capfd, drawings):
@@ -637,7 +657,7 @@ def hostile(names=(*HOSTILE, *NAMES, r"\textbf{x}_$", "x" * 300)):
     evil = HOSTILE[0]
     entrants = [
         entrant(
-            name, 0.4 - 0.01 * i, description=evil, faults=[Fault(evil, "query", "failed", evil)],
+            name, 0.4 - 0.01 * i, description=evil, faults=[EmbeddingFailure(evil, "query", "failed", evil)],
             faulty={"query failed": 1}, notes=[evil],
         )
         for i, name in enumerate(names)
@@ -650,7 +670,7 @@ def hostile(names=(*HOSTILE, *NAMES, r"\textbf{x}_$", "x" * 300)):
 def test_whatever_embedders_are_called_they_stand_in_no_expression(evil):
     import vl_convert
 
-    for kind, drawing in charts([evil]).items():
+    for kind, drawing in collect_charts([evil]).items():
         written = "\n".join(expressions(vl_convert.vegalite_to_vega(drawing.sheet())))
         for name in HOSTILE:
             assert name not in written, kind
@@ -659,11 +679,11 @@ def test_whatever_embedders_are_called_they_stand_in_no_expression(evil):
 
 def test_names_from_files_are_neither_markup_nor_lost_in_other_forms(evil):
     found = hostile()
-    text = markdown([evil])
+    text = render_markdown([evil])
     assert "<script>window.__x" not in text
     assert "<img src=x" not in text
-    assert not any("\x07" in str(one) for one in tables(evil, 80)[0])
-    rows = list(csv.DictReader(io.StringIO(registry.as_csv(found))))
+    assert not any("\x07" in str(one) for one in render_terminal(evil, 80)[0])
+    rows = list(csv.DictReader(io.StringIO(registry.results_to_csv(found))))
     assert [row["embedder"] for row in rows] == [one.name for one in found.entrants]
 
 
@@ -694,7 +714,7 @@ def test_the_bar_of_the_page_fits_a_desk_and_leads_to_its_sections(opened, file)
 
 def test_numbers_on_the_page_are_sorted_as_numbers(opened, file):  # noqa: F811
     seen = opened(file, charts=True)
-    at = 1 + costs(whole()).header[1:].index("params")
+    at = 1 + cost_table(whole()).header[1:].index("params")
     seen.click(f"#embedders-costs button[data-column='{at}']")
     column = f"#embedders-costs tbody tr td:nth-child({at + 1})"
     cells = seen.eval_on_selector_all(column, "all => all.map(one => one.textContent)")
@@ -703,7 +723,7 @@ def test_numbers_on_the_page_are_sorted_as_numbers(opened, file):  # noqa: F811
 
 def test_hostile_names_do_nothing_on_the_page_and_are_no_markup(opened, evil, tmp_path):  # noqa: F811
     path = tmp_path / "page.html"
-    path.write_text(page([evil], vega()))
+    path.write_text(render_report_page([evil], load_vega_script()))
     assert "<script>window.__x" not in path.read_text()
     seen = opened(path, charts=True)
     assert seen.evaluate("window.__x") is None
@@ -715,7 +735,7 @@ def test_means_without_intervals_are_shown_without():
     plain = [
         replace(one, means={name: Mean(it.value, it.n) for name, it in one.means.items()}) for one in found.entrants
     ]
-    told = account(replace(found, entrants=plain))
+    told = build_report(replace(found, entrants=plain))
     assert columns(part(told, "quality").rows[0])["minilm"]["95%"] == "-"
     assert "best by ndcg@10: 0.465 over" in told.headline
     assert mean(0.5).n == QUERIES
@@ -729,11 +749,11 @@ def test_cli_study_file_as_tokenization_works_as_its_folder():
 
 def test_quality_text_states_context_and_chance_next_to_the_scores():
     found = whole()
-    text = part(account(found), "quality").text
+    text = part(build_report(found), "quality").text
     assert "Every text is cut after 512 characters, which shortens 14.2% of the documents; `ragauge run` reads" in text
     assert "(--context 0 cuts none)" in text
     assert "chance ranks by random vectors" in text
     others = [one for one in found.entrants if one.kind != "chance"]
-    bare = part(account(replace(found, context=None, cut=0.0, entrants=others)), "quality").text
+    bare = part(build_report(replace(found, context=None, cut=0.0, entrants=others)), "quality").text
     assert "cut after" not in bare
     assert "chance ranks" not in bare

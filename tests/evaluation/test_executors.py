@@ -21,21 +21,21 @@ import ragauge
 from command import forked
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Judgments, Run
-from ragauge.evaluation import count_each, read_measures
+from ragauge.evaluation import compute_judged_ranks_by_name, parse_measures
 from ragauge.files import parquet_runs
-from ragauge.files.parquet_runs import is_parted, parquet_run
-from ragauge.files.readers import scan_run
+from ragauge.files.parquet_runs import is_multi_file_run, open_parquet_run
+from ragauge.files.readers import open_run_lazily
 from ragauge.measures import judged_ranks_from_frames
-from ragauge.measures.conventions import convention
-from ragauge.measures.judged_ranks_from_frames import Block, Counting, parts_of
+from ragauge.measures.conventions import find_convention
+from ragauge.measures.judged_ranks_from_frames import FrameRanker, QueryBlock, split_run
 
 MEASURES = ["ndcg@10", "map", "mrr", "recall@5", "bpref", "rbp", "dr@5"]
 CONVENTIONS = [
-    convention("default"),
-    convention("trec9"),
-    convention("ranx").but(missing="zero"),
-    convention("default").but(ties="expected"),
-    convention("default").but(own="dropped", ties="ranked"),
+    find_convention("default"),
+    find_convention("trec9"),
+    find_convention("ranx").but(missing="zero"),
+    find_convention("default").but(ties="expected"),
+    find_convention("default").but(own="dropped", ties="ranked"),
 ]
 
 
@@ -71,10 +71,10 @@ def same(one, other) -> None:
 @pytest.fixture
 def small_parts(monkeypatch):
     """Pieces of a few rows, so that there are many, and queries lie across them."""
-    monkeypatch.setattr(parquet_runs, "ROWS", 17)
-    monkeypatch.setattr(parquet_runs, "SMALL", 0)
-    monkeypatch.setattr(parquet_runs, "PIECES", 3)
-    monkeypatch.setattr(judged_ranks_from_frames, "GIVEN", 50)
+    monkeypatch.setattr(parquet_runs, "ROWS_PER_GROUP", 17)
+    monkeypatch.setattr(parquet_runs, "SINGLE_GROUP_BYTES", 0)
+    monkeypatch.setattr(parquet_runs, "GROUPS_PER_PART", 3)
+    monkeypatch.setattr(judged_ranks_from_frames, "MIN_ROWS_PER_PART", 50)
 
 
 @pytest.fixture(scope="module")
@@ -153,14 +153,14 @@ def test_a_cluster_has_the_numbers_of_this_process(tmp_path, workers, small_part
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_a_worker_that_is_killed_costs_no_number(form, tmp_path, workers, monkeypatch):
-    monkeypatch.setattr(parquet_runs, "ROWS", 2_000)
-    monkeypatch.setattr(parquet_runs, "SMALL", 0)
-    monkeypatch.setattr(parquet_runs, "PIECES", 1)
-    monkeypatch.setattr(judged_ranks_from_frames, "GIVEN", 2_000)
+    monkeypatch.setattr(parquet_runs, "ROWS_PER_GROUP", 2_000)
+    monkeypatch.setattr(parquet_runs, "SINGLE_GROUP_BYTES", 0)
+    monkeypatch.setattr(parquet_runs, "GROUPS_PER_PART", 1)
+    monkeypatch.setattr(judged_ranks_from_frames, "MIN_ROWS_PER_PART", 2_000)
     qrels, run = collection(queries=1500, depth=60)
     path = written(form, run, tmp_path)
-    rules = convention("default")
-    wanted = read_measures(MEASURES[:4], rules)
+    rules = find_convention("default")
+    wanted = parse_measures(MEASURES[:4], rules)
     judgments = ragauge.read_judgments(qrels)
     seen = []
 
@@ -169,8 +169,10 @@ def test_a_worker_that_is_killed_costs_no_number(form, tmp_path, workers, monkey
         if len(seen) == 3:
             assert workers.kill(1) == 1
 
-    here = count_each(judgments, {"run": path}, wanted, rules)["run"]
-    there = count_each(judgments, {"run": path}, wanted, rules, executor=workers.executor, watch=watch)["run"]
+    here = compute_judged_ranks_by_name(judgments, {"run": path}, wanted, rules)["run"]
+    there = compute_judged_ranks_by_name(
+        judgments, {"run": path}, wanted, rules, executor=workers.executor, watch=watch
+    )["run"]
     assert len(seen) > 20
     assert seen == sorted(seen)
     assert seen[-1] == rows(run).height  # every row once
@@ -202,11 +204,11 @@ def test_parts_have_every_query_once_and_whole(tmp_path_factory, sizes, rows_of_
     table.slice(0, len(queries) // 2).write_parquet(folder / "a.parquet")
     table.slice(len(queries) // 2).write_parquet(folder / "b.parquet")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet_runs, "ROWS", rows_of_a_piece)
-        patch.setattr(parquet_runs, "SMALL", 0)
-        patch.setattr(parquet_runs, "PIECES", pieces)
-        patch.setattr(parquet_runs, "FEW", 2)
-        parts = [pl.concat(list(part.frames())) for part in parquet_run(str(folder)).parts()]
+        patch.setattr(parquet_runs, "ROWS_PER_GROUP", rows_of_a_piece)
+        patch.setattr(parquet_runs, "SINGLE_GROUP_BYTES", 0)
+        patch.setattr(parquet_runs, "GROUPS_PER_PART", pieces)
+        patch.setattr(parquet_runs, "FIRST_ROWS_READ", 2)
+        parts = [pl.concat(list(part.frames())) for part in open_parquet_run(str(folder)).parts()]
     assert pl.concat(parts).equals(table)
     names = [set(part["query"]) for part in parts]
     assert sum(map(len, names)) == len(sizes)
@@ -217,14 +219,14 @@ def test_what_parts_share_is_sent_without_what_nobody_needs():
 
     qrels, run = collection()
     judgments = Judgments(qrels, targets={"d1": ["t"]})
-    counting = Counting(judgments, convention("default"), 3)
+    counting = FrameRanker(judgments, find_convention("default"), 3)
     table = Run(rows(run).rename({"query_id": "query", "doc_id": "doc"}))
-    before = [counting(part) for part in parts_of(table)]
+    before = [counting(part) for part in split_run(table)]
     there = pickle.loads(pickle.dumps(counting))
     assert "index" not in there.__dict__
     assert there.judgments.targets is None
     assert there.judgments.nested == judgments.nested
-    after = [there(part) for part in parts_of(table)]
+    after = [there(part) for part in split_run(table)]
     assert [one.rows for one in after] == [one.rows for one in before]
     assert counting.whole(table, before).rank.tolist() == counting.whole(table, after).rank.tolist()
 
@@ -267,7 +269,7 @@ def test_ranks_that_only_some_files_have_are_none(tmp_path, pools, small_parts):
     table = rows(run).with_columns(rank=pl.int_range(pl.len()))
     table.head(40).write_parquet(tmp_path / "a.parquet")  # the second query goes on in the other file
     table.slice(40).drop("rank").write_parquet(tmp_path / "b.parquet")
-    rules = convention("default").but(ties="ranked")
+    rules = find_convention("default").but(ties="ranked")
     here = ragauge.evaluate(qrels, tmp_path, MEASURES[:4], rules)
     assert here.means["recall@5"] == ragauge.evaluate(qrels, rows(run), MEASURES[:4], rules).means["recall@5"]
     same(ragauge.evaluate(qrels, tmp_path, MEASURES[:4], rules, executor=pools["threads"]), here)
@@ -302,12 +304,12 @@ def test_a_folder_without_a_value_is_a_query_that_is_missing(name, tmp_path):
 
 
 def test_a_folder_of_something_else_is_no_run(tmp_path):
-    assert not is_parted(tmp_path)
+    assert not is_multi_file_run(tmp_path)
     (tmp_path / "inner").mkdir()
     rows(collection()[1]).write_parquet(tmp_path / "inner" / "part-0.parquet")
-    assert not is_parted(tmp_path)
+    assert not is_multi_file_run(tmp_path)
     with pytest.raises(BadInput, match="no run is in this folder"):
-        scan_run(tmp_path)
+        open_run_lazily(tmp_path)
     (tmp_path / "part-0.parquet").write_text("not Parquet")
     with pytest.raises(BadInput, match=r"part-0\.parquet: cannot be read"):
         ragauge.evaluate({"q1": {"d1": 1}}, tmp_path)
@@ -321,15 +323,15 @@ def test_documents_that_a_query_got_twice_are_all_found(lists, place):
     starts = np.cumsum([0, *map(len, some)])
     hashes += np.repeat(np.arange(len(some)), np.diff(starts)) << 40
     judged = np.array([-1 if n % 5 == 4 else n for n in range(len(some))])
-    block = Block([str(n) for n in range(len(some))], starts, pl.Series([""]), np.zeros(0), hashes, judged, None)
+    block = QueryBlock([str(n) for n in range(len(some))], starts, pl.Series([""]), np.zeros(0), hashes, judged, None)
     expected = [
         row
         for row, value in enumerate(hashes.tolist())
         if judged[np.searchsorted(starts, row, side="right") - 1] >= 0 and (hashes == value).sum() > 1
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judged_ranks_from_frames, "SOME", 16)
-        assert judged_ranks_from_frames._alike(block).tolist() == expected
+        patch.setattr(judged_ranks_from_frames, "MIN_ROWS_PER_DUPLICATE_CHECK", 16)
+        assert judged_ranks_from_frames._possible_duplicates(block).tolist() == expected
 
 
 def test_the_command_says_the_same_on_a_cluster(tmp_path):

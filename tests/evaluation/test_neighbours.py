@@ -7,20 +7,20 @@ import gzip
 import numpy as np
 import pytest
 
-from ragauge import BadInput, MissingEvidence, arrays, evaluate, neighbours
-from ragauge.store_benchmarks.results import RECALL
+from ragauge import BadInput, MissingEvidence, evaluate, judgments_from_neighbours, run_from_arrays
+from ragauge.store_benchmarks.results import RECALL_MEASURE
 
 
 def test_recall_of_the_k_nearest_counts_only_those():
-    truth = neighbours([[1, 2, 3, 4]])
-    run = arrays([[1, 4, 2]], [[0.9, 0.8, 0.7]])
+    truth = judgments_from_neighbours([[1, 2, 3, 4]])
+    run = run_from_arrays([[1, 4, 2]], [[0.9, 0.8, 0.7]])
     found = evaluate(truth, run, ["recall@2", "recall@3"], "ann").means
     assert found == {"recall(of=k)@2": 0.5, "recall(of=k)@3": pytest.approx(2 / 3)}
 
 
 def test_a_neighbour_as_near_as_the_true_one_counts_by_distance():
     """Document 9 is not among the truth, but no farther than the second true neighbour."""
-    truth = neighbours([[1, 2]], [[1.0, 2.0]])
+    truth = judgments_from_neighbours([[1, 2]], [[1.0, 2.0]])
     run = ([[1, 9]], [[-1.0, -2.0]])
     found = evaluate(truth, run, ["recall(of=k)@2", "recall(of=eps)@2", "recall(of=eps,eps=0.1)@2"]).means
     assert list(found.values()) == [0.5, 1.0, 1.0]
@@ -29,43 +29,43 @@ def test_a_neighbour_as_near_as_the_true_one_counts_by_distance():
 
 
 def test_ties_alone_count_with_an_eps_of_a_millionth_and_the_name_says_so():
-    truth = neighbours([[1, 2]], [[1.0, 2.0]])
+    truth = judgments_from_neighbours([[1, 2]], [[1.0, 2.0]])
     for far, value in ((2.0, 1.0), (2.000001, 1.0), (2.0005, 0.5)):
         found = evaluate(truth, ([[1, 9]], [[-1.0, -far]]), ["recall(of=eps,eps=0.000001)@2"]).means
-        assert found == {f"{RECALL}@2": value}, far
+        assert found == {f"{RECALL_MEASURE}@2": value}, far
 
 
 def test_where_the_true_neighbour_is_at_distance_0_rounding_is_still_allowed_for():
-    truth = neighbours([[1, 2]], [[0.0, 0.0]])
+    truth = judgments_from_neighbours([[1, 2]], [[0.0, 0.0]])
     for far, value in ((2e-16, 1.0), (1e-9, 0.5)):
-        assert list(evaluate(truth, ([[1, 9]], [[0.0, -far]]), [f"{RECALL}@2"]).means.values()) == [value], far
+        assert list(evaluate(truth, ([[1, 9]], [[0.0, -far]]), [f"{RECALL_MEASURE}@2"]).means.values()) == [value], far
 
 
 def test_inner_products_as_distances_are_below_zero_and_count_all_the_same():
-    truth = neighbours([[1, 2]], [[-5.0, -4.0]])
+    truth = judgments_from_neighbours([[1, 2]], [[-5.0, -4.0]])
     for far, value in ((-4.0, 1.0), (-3.999, 1.0), (-3.9, 0.5)):
         found = evaluate(truth, ([[1, 9]], [[5.0, -far]]), ["recall(of=eps)@2"]).means
         assert list(found.values()) == [value], far
 
 
 def test_relative_distance_error_by_hand():
-    truth = neighbours([[1, 2]], [[1.0, 2.0]])
+    truth = judgments_from_neighbours([[1, 2]], [[1.0, 2.0]])
     assert evaluate(truth, ([[1, 9]], [[-1.0, -3.0]]), ["rde@2"]).means["rde@2"] == pytest.approx((0 + 0.5) / 2)
 
 
 def test_distances_given_as_scores_are_caught():
     with pytest.raises(BadInput, match="rise down every list, as distances do"):
-        evaluate(neighbours([[1, 2]]), ([[1, 2]], [[0.1, 0.2]]), ["recall@2"])
+        evaluate(judgments_from_neighbours([[1, 2]]), ([[1, 2]], [[0.1, 0.2]]), ["recall@2"])
 
 
 def test_places_that_a_store_left_empty_are_no_documents():
-    run = arrays([[5, -1, -1]], [[0.5, 0.0, 0.0]])
+    run = run_from_arrays([[5, -1, -1]], [[0.5, 0.0, 0.0]])
     assert run.nested == {"0": {"5": 0.5}}
 
 
 def test_measures_by_distance_say_what_they_lack():
     with pytest.raises(MissingEvidence, match="distances of the true neighbours"):
-        evaluate(neighbours([[1]]), ([[1]], [[1.0]]), ["recall(of=eps)@1"])
+        evaluate(judgments_from_neighbours([[1]]), ([[1]], [[1.0]]), ["recall(of=eps)@1"])
 
 
 def test_real_neighbours_of_real_vectors(shared):
@@ -83,7 +83,7 @@ def test_real_neighbours_of_real_vectors(shared):
     nearest = np.argsort(distances, axis=1, kind="stable")[:, :100]
     scores = -np.take_along_axis(distances, nearest, axis=1)
     true_distances = np.take_along_axis(distances, truth, axis=1)
-    judged = neighbours(truth, true_distances)
+    judged = judgments_from_neighbours(truth, true_distances)
     exact = evaluate(judged, (nearest, scores), ["recall@10", "recall(of=eps)@10", "rde@10"], "ann").means
     assert list(exact.values()) == [1.0, 1.0, 0.0]
     half = np.argsort(np.where(np.arange(10_000) % 2, np.inf, distances), axis=1)[:, :10]

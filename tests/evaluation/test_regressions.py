@@ -13,7 +13,7 @@ import zstandard
 from hypothesis import given
 
 from command import typed
-from ragauge import PRESETS, BadInput, arrays, evaluate, neighbours, read_judgments, read_run
+from ragauge import PRESETS, BadInput, evaluate, judgments_from_neighbours, read_judgments, read_run, run_from_arrays
 from ragauge.files.readers import read_targets
 from strategies import judgments, runs
 
@@ -117,15 +117,18 @@ def test_measures_of_documents_obey_the_rules_about_what_is_taken_out():
 
 
 def test_a_missing_query_is_not_perfect_where_less_is_better():
-    truth = neighbours([[1, 2], [3, 4]], [[0.5, 0.6], [0.1, 0.2]])
+    truth = judgments_from_neighbours([[1, 2], [3, 4]], [[0.5, 0.6], [0.1, 0.2]])
     found = evaluate(truth, ([[1, 2]], [[-0.5, -0.6]], ["0"]), ["rde@2"])
     assert (found.means["rde@2"], found.n["rde@2"]) == (0.0, 1)
 
 
 def test_one_neighbour_three_times_is_one_neighbour():
-    truth = neighbours([[1, 2, 3]], [[0.1, 0.2, 0.3]])
+    truth = judgments_from_neighbours([[1, 2, 3]], [[0.1, 0.2, 0.3]])
     assert value(truth, ([[1, 1, 1]], [[-0.1] * 3]), "recall(of=eps)@3", "ann") == pytest.approx(1 / 3)
-    assert value(neighbours([[1, 2, -1]]), arrays([[1, 2]], [[0.9, 0.8]]), "recall@3", "default") == 1.0
+    assert (
+        value(judgments_from_neighbours([[1, 2, -1]]), run_from_arrays([[1, 2]], [[0.9, 0.8]]), "recall@3", "default")
+        == 1.0
+    )
 
 
 def test_the_k_best_are_relevant_ones():

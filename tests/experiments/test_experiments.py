@@ -23,9 +23,9 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import BackendFailed, BadInput, RagaugeError, UnknownName
 from ragauge.core.records import Dataset, Judgments
 from ragauge.experiments import read_experiment, run
-from ragauge.runs.execution import Answer
+from ragauge.runs.execution import QueryResult
 from ragauge.runs.journal import Journal
-from ragauge.runs.system_run import overhead
+from ragauge.runs.system_run import measure_overhead_us
 
 DOCUMENTS = [Document(f"d{i}", f"word{i} and word{i + 1}") for i in range(30)]
 QUERIES = {f"q{i}": f"word{i}" for i in range(12)}
@@ -230,12 +230,12 @@ def test_a_journal_with_a_torn_line_loses_that_line_only(tmp_path):
     mine = {"system": {"name": "mine"}, "plan": {"k": 10}}
     journal = Journal(path, mine)
     journal.begin({})
-    strange = Answer('q"\n\\é\u2028', 0, ["a\tb", "ü"], [float("inf"), -1e-300], stages={'x"y': 3})
+    strange = QueryResult('q"\n\\é\u2028', 0, ["a\tb", "ü"], [float("inf"), -1e-300], stages={'x"y': 3})
     for number, docs in enumerate(([], [""], ["a\nb", "c"], ["", ""], ["\n"])):
-        odd = Answer(f"odd {number}", 0, docs, [0.1] * len(docs))
+        odd = QueryResult(f"odd {number}", 0, docs, [0.1] * len(docs))
         journal.keep(odd)
     journal.keep(odd)  # the same once more is read once
-    for one in (strange, Answer("q2", 0, [], [], "error", "No: \n'\""), Answer("q3", 0)):
+    for one in (strange, QueryResult("q2", 0, [], [], "error", "No: \n'\""), QueryResult("q3", 0)):
         journal.keep(one)
     journal.close()
     path.write_bytes(path.read_bytes()[:-7])
@@ -243,7 +243,7 @@ def test_a_journal_with_a_torn_line_loses_that_line_only(tmp_path):
     assert [one.query for one in again.answers[5:]] == [strange.query, "q2"]
     assert [one.docs for one in again.answers[:5]] == [[], [""], ["a\nb", "c"], ["", ""], ["\n"]]
     assert again.answers[5] == strange
-    again.keep(Answer("q3", 0))
+    again.keep(QueryResult("q3", 0))
     again.close()
     third = Journal(path, mine)
     third.close()
@@ -497,7 +497,7 @@ def test_folder_names_lead_nowhere_else(tmp_path):
 
 
 def test_the_harness_costs_microseconds():
-    assert 0 < overhead(10, 50) < 10_000  # a figure to print, not to promise: only that it is one
+    assert 0 < measure_overhead_us(10, 50) < 10_000  # a figure to print, not to promise: only that it is one
 
 
 TOML = """
@@ -658,10 +658,10 @@ def test_module_that_fails_while_imported_shows_its_error(tmp_path, monkeypatch,
     file = tmp_path / f"failing_{abs(hash(code))}.py"
     file.write_text(code)
     with pytest.raises(BadInput) as error:
-        plugins.own(f"{file.stem}:search")
+        plugins.import_user_object(f"{file.stem}:search")
     assert error.value.message == f"the module `{file.stem}` cannot be imported: {told.format(file=file)}"
     with pytest.raises(BadInput, match="there is no module `nothere`"):
-        plugins.own("nothere:search")
+        plugins.import_user_object("nothere:search")
 
 
 def test_library_that_fails_while_imported_shows_its_error(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ import pytest
 
 from ragauge.core.errors import BadInput
 from ragauge.experiments.history import history, index, rescoring
-from ragauge.experiments.history.run_folders import DEPTH, find
+from ragauge.experiments.history.run_folders import MAX_FOLDER_DEPTH, find_experiment_folders
 from ragauge.files.readers import read_judgments
 from ragauge.runs.folder import judgments_hash
 from result_folders import LONG_AGO, made, ranked, settle
@@ -178,7 +178,10 @@ def test_what_could_not_be_read_is_not_put_in_the_index(runs):
 
 
 def test_processes_at_once_do_no_harm(runs):
-    code = f"from ragauge.experiments.history import history; print([p.mean.value for p in history({str(runs)!r}, rebuild=True)"
+    code = (
+        f"from ragauge.experiments.history import history; print([p.mean.value for p in "
+        f"history({str(runs)!r}, rebuild=True)"
+    )
     code += ".points])"
     at_once = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
     said = {one.communicate()[0] for one in at_once}
@@ -207,30 +210,30 @@ def test_results_are_found_at_any_depth_but_not_in_hidden_folders(runs, tmp_path
     deep = tmp_path / "one" / "two" / "three"
     shutil.copytree(runs, deep)
     shutil.copytree(runs / "a", tmp_path / "one" / ".hidden" / "a")
-    found, skipped = find([tmp_path / "one"])
+    found, skipped = find_experiment_folders([tmp_path / "one"])
     assert set(found) == {str(deep / "a"), str(deep / "b")}
     assert skipped == {}
 
 
 def test_a_result_inside_a_result_is_one_too(runs):
     shutil.move(runs / "b", runs / "a" / "later")
-    assert set(find([runs])[0]) == {str(runs / "a"), str(runs / "a" / "later")}
+    assert set(find_experiment_folders([runs])[0]) == {str(runs / "a"), str(runs / "a" / "later")}
 
 
 def test_folders_that_are_too_deep_are_told(runs, tmp_path):
     deep = tmp_path / "deep"
-    place = deep.joinpath(*["x"] * (DEPTH + 1))
+    place = deep.joinpath(*["x"] * (MAX_FOLDER_DEPTH + 1))
     shutil.copytree(runs, place)
-    found, skipped = find([deep])
+    found, skipped = find_experiment_folders([deep])
     assert found == {}
-    assert list(skipped.values()) == [f"what is below it is more than {DEPTH} folders down"]
+    assert list(skipped.values()) == [f"what is below it is more than {MAX_FOLDER_DEPTH} folders down"]
 
 
 def test_links_that_lead_back_end_and_nothing_counts_twice(runs):
     (runs / "a" / "back").symlink_to(runs, target_is_directory=True)
     (runs / "again").symlink_to(runs / "b", target_is_directory=True)
     (runs / "nowhere").symlink_to(runs / "nothing")
-    found, skipped = find([runs, runs / "b"])
+    found, skipped = find_experiment_folders([runs, runs / "b"])
     assert len(found) == 2
     assert skipped == {}
     assert len(means(runs)) == 2
@@ -252,7 +255,7 @@ def test_a_folder_that_cannot_be_looked_into_is_told(runs):
     try:
         if user == 0:
             os.seteuid(65534)  # root can look into every folder
-        found, skipped = find([open_to_all / "runs"])
+        found, skipped = find_experiment_folders([open_to_all / "runs"])
     finally:
         os.seteuid(user)
         (open_to_all / "runs" / "b").chmod(0o755)
@@ -377,7 +380,7 @@ def test_a_convention_that_has_no_name_cannot_be_had_again(runs):
 def test_scored_in_blocks_or_at_once_it_is_the_same(runs, monkeypatch):
     how = {"measures": ["ndcg@3", "map"], "index": False}
     at_once = history(runs, **how).points
-    monkeypatch.setattr(rescoring, "SMALL", 0)
+    monkeypatch.setattr(rescoring, "MAX_WHOLE_READ_BYTES", 0)
     assert history(runs, **how).points == at_once
 
 

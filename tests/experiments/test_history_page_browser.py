@@ -13,7 +13,7 @@ from result_folders import DATA, made, ranked
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
-from ragauge.experiments.history.page import page
+from ragauge.experiments.history.page import render_history_page
 
 EVIL = '</script><img src=x onerror="alert(1)"> ${7*7} {{ 7*7 }} datum.value'
 GOOD, WORSE = [1] * 15 + [2] * 15, [1] * 5 + [2] * 10 + [4] * 15
@@ -31,7 +31,7 @@ def file(tmp_path_factory):
     for name in ("manifest.json", "run.parquet"):
         (folder / "runs" / "<u>empty" / "run" / name).write_text("{}")
     found = folder / "history.html"
-    found.write_text(page(history(folder / "runs"), "2026-11-15T18:00:00+00:00"), encoding="utf-8")
+    found.write_text(render_history_page(history(folder / "runs"), "2026-11-15T18:00:00+00:00"), encoding="utf-8")
     return found
 
 

@@ -11,7 +11,7 @@ from command import forked
 from ragauge import RAGEvaluator
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BackendFailed, BadInput, MissingEvidence
-from ragauge.datasets.query_sets import read_ground_truth
+from ragauge.datasets.query_sets import parse_ground_truth
 from ragauge.systems.bm25 import BM25
 
 RANKINGS = {"one": ["a", "b", "c", "d", "e"], "two": ["x", "b", "y", "b", "z"], "three": ["p", "q", "r", "s", "t"]}
@@ -81,7 +81,7 @@ def test_several_and_graded_answers():
     ideal = 2 + 1 / 1.584962500721156
     second = (1 / 1.584962500721156) / (1 + 1 / 1.584962500721156)
     assert metrics["ndcg"] == pytest.approx(((1 + 2 / 2) / ideal + second) / 2)
-    assert read_ground_truth({"How?": "a", "Why?": ["b", "c"]})[1] == {"q1": {"a": 1.0}, "q2": {"b": 1.0, "c": 1.0}}
+    assert parse_ground_truth({"How?": "a", "Why?": ["b", "c"]})[1] == {"q1": {"a": 1.0}, "q2": {"b": 1.0, "c": 1.0}}
 
 
 def test_failures_count_as_nothing_found():

@@ -16,7 +16,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import ragauge
-from ragauge.cli.app import command_line
+from ragauge.cli.app import build_app
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.core.records import Dataset, Judgments
@@ -25,14 +25,14 @@ from ragauge.experiments.reliability import reliability
 from ragauge.experiments.reliability_files import read_trials
 from ragauge.runs import folder as runs_folder
 from ragauge.stats.reliability import (
-    agreement,
-    differ_by_trial,
-    over_tasks,
-    over_trials,
+    cochran_q_test,
+    compute_reliability,
+    default_ks,
+    interval_over_tasks,
+    interval_over_trials,
     pass_all,
     pass_at,
-    reliability_of,
-    usual_ks,
+    trial_agreement,
 )
 
 DOCUMENTS = [Document(f"d{i}", f"word{i} and word{i + 1}") for i in range(30)]
@@ -77,7 +77,7 @@ def test_the_figures_are_shares_of_all_subsets_of_k_trials(outcomes, data):
     assert pass_all(n, c, k)[0] == pytest.approx(np.mean([all(one) for one in subsets]), abs=1e-12)
     if n > 1:
         pairs = [one == other for one, other in combinations(outcomes, 2)]
-        assert agreement(n, c) == pytest.approx(np.mean(pairs), abs=1e-12)
+        assert trial_agreement(n, c) == pytest.approx(np.mean(pairs), abs=1e-12)
 
 
 def test_large_numbers_neither_overflow_nor_lose_digits():
@@ -89,7 +89,7 @@ def test_large_numbers_neither_overflow_nor_lose_digits():
 
 
 def test_tasks_may_have_unequal_numbers_of_trials():
-    found = reliability_of({"a": (3, 2), "b": (4, 1)}, [2])
+    found = compute_reliability({"a": (3, 2), "b": (4, 1)}, [2])
     assert found.pass_at[2].value == pytest.approx((1 + 1 / 2) / 2)
     assert found.pass_all[2].value == pytest.approx((1 / 3 + 0) / 2)
     assert found.trials == (3, 4)
@@ -104,9 +104,9 @@ def test_more_trials_than_were_made_are_refused_with_the_reason():
 
 
 def test_every_k_is_shown_until_there_are_many():
-    assert usual_ks(1) == [1]
-    assert usual_ks(10) == list(range(1, 11))
-    assert usual_ks(11) == [1, 2, 5, 10, 11]
+    assert default_ks(1) == [1]
+    assert default_ks(10) == list(range(1, 11))
+    assert default_ks(11) == [1, 2, 5, 10, 11]
     assert list(reliability({"a": (4, 2), "b": (3, 2)}).pass_at) == [1, 2, 3]
 
 
@@ -125,9 +125,9 @@ def test_always_sometimes_and_never_by_hand():
 def test_of_yes_and_no_the_interval_over_tasks_is_clopper_and_pearsons(m, passed):
     exact = stats.binomtest(passed, m).proportion_ci(0.95)
     values = np.array([[1.0] * passed + [0.0] * (m - passed)])
-    low, high = over_tasks(values)
+    low, high = interval_over_tasks(values)
     assert (low[0], high[0]) == pytest.approx((exact.low, exact.high), abs=1e-9)
-    low, high = over_tasks(values * (1 - 1e-9))  # no longer plain yes and no, so that weights are drawn
+    low, high = interval_over_tasks(values * (1 - 1e-9))  # no longer plain yes and no, so that weights are drawn
     assert (low[0], high[0]) == pytest.approx((exact.low, exact.high), abs=0.01)
 
 
@@ -170,7 +170,7 @@ def test_intervals_over_tasks_cover_at_their_level(population):
     for turn in range(400):
         n = rng.integers(3, 6, 30)
         c = rng.binomial(n, population(rng, 30))
-        low, high = over_tasks(np.stack([pass_all(n, c, k) for k in ks]), rounds=2000, seed=turn)
+        low, high = interval_over_tasks(np.stack([pass_all(n, c, k) for k in ks]), rounds=2000, seed=turn)
         for at, k in enumerate(ks):
             covered[k] += low[at] <= TRUTH[population](k) <= high[at]
     assert min(covered.values()) >= 370
@@ -183,7 +183,7 @@ def test_the_plain_bootstrap_would_not_cover_near_perfection():
         values = pass_all(3, rng.binomial(3, mostly_perfect(rng, 30)), 3)[None]
         resampled = values[0][rng.integers(0, 30, (1000, 30))].mean(axis=1)
         plain += np.quantile(resampled, 0.025) <= TRUTH[mostly_perfect](3) <= np.quantile(resampled, 0.975)
-        low, high = over_tasks(values, rounds=2000, seed=turn)
+        low, high = interval_over_tasks(values, rounds=2000, seed=turn)
         ours += bool(low[0] <= TRUTH[mostly_perfect](3) <= high[0])
     assert plain < 130
     assert ours > 185
@@ -202,14 +202,14 @@ def test_intervals_over_trials_cover_what_these_very_tasks_would_do(population):
                 ([pass_all(n, c, k) for k in ks], [np.mean(chances**k) for k in ks]),
             )
         ):
-            low, high = over_trials(np.stack(figures), n, ks)
+            low, high = interval_over_trials(np.stack(figures), n, ks)
             covered[row] += (low <= np.array(truth) + 1e-12) & (np.array(truth) <= high + 1e-12)
     assert covered.min() >= 370
 
 
 def test_intervals_over_trials_are_narrower_where_tasks_differ():
     counts = {f"t{i}": (5, 5 if i < 50 else 0) for i in range(100)}
-    tasks, trials = (reliability_of(counts, [1], over=over).pass_at[1] for over in ("tasks", "trials"))
+    tasks, trials = (compute_reliability(counts, [1], over=over).pass_at[1] for over in ("tasks", "trials"))
     assert trials.high - trials.low < 0.6 * (tasks.high - tasks.low)
 
 
@@ -234,7 +234,7 @@ def test_of_one_task_clopper_and_pearsons_interval_is_carried_through():
     st.sampled_from(["tasks", "trials"]),
 )
 def test_figures_lie_inside_their_intervals_and_between_0_and_1(pairs, over):
-    found = reliability_of({str(i): pair for i, pair in enumerate(pairs)}, over=over, rounds=500)
+    found = compute_reliability({str(i): pair for i, pair in enumerate(pairs)}, over=over, rounds=500)
     for figures in (found.pass_at, found.pass_all):
         for one in figures.values():
             assert 0 <= one.low <= one.value <= one.high <= 1
@@ -243,10 +243,10 @@ def test_figures_lie_inside_their_intervals_and_between_0_and_1(pairs, over):
 
 
 def test_a_bad_hour_that_all_tasks_share_is_told():
-    assert differ_by_trial(np.array([[1, 0, 0], [1, 1, 0], [1, 0, 0], [1, 0, 1]], bool)) == pytest.approx(
+    assert cochran_q_test(np.array([[1, 0, 0], [1, 1, 0], [1, 0, 0], [1, 0, 1]], bool)) == pytest.approx(
         math.exp(-4.5 / 2)
     )
-    assert differ_by_trial(np.ones((5, 3), bool)) == 1.0
+    assert cochran_q_test(np.ones((5, 3), bool)) == 1.0
     rng = np.random.default_rng(3)
     calm = {f"t{i}": (rng.random(3) < 0.7).tolist() for i in range(60)}
     storm = {task: [*outcomes[:2], False] for task, outcomes in calm.items()}
@@ -256,7 +256,7 @@ def test_a_bad_hour_that_all_tasks_share_is_told():
 
 def test_the_level_of_that_alarm_is_kept():
     rng = np.random.default_rng(4)
-    alarms = sum(differ_by_trial(rng.random((40, 3)) < 0.6) < 0.05 for _ in range(400))
+    alarms = sum(cochran_q_test(rng.random((40, 3)) < 0.6) < 0.05 for _ in range(400))
     assert 8 <= alarms <= 33
 
 
@@ -457,7 +457,7 @@ def test_every_ranking_of_a_repeated_run_is_kept_on_disk(tmp_path):
     found = run(DATA, {"w": Wavering()}, repeats=3, warmup=0, out=tmp_path, measures=["recall@10"]).runs["w"]
     assert found.repeats.columns == ["query", "repeat", "doc", "rank", "score"]
     assert found.repeats["repeat"].unique().sort().to_list() == [1, 2]
-    first, second, third = rankings(runs_folder.read(tmp_path / "w"))
+    first, second, third = rankings(runs_folder.read_run_folder(tmp_path / "w"))
     assert first["q4"] == ("d4", "d21")
     assert (second["q4"], third["q4"]) == (("d4", "d22"), ("d23",))
     assert (second["q3"], third["q3"]) == (("d22",), ("d3", "d23"))
@@ -475,7 +475,7 @@ def test_one_time_is_one_trial_and_leaves_no_file(tmp_path):
 
 def test_a_failed_repeat_is_an_empty_ranking_and_not_a_missing_one(tmp_path):
     run(DATA, {"w": Wavering(fails=[(6, 1), (6, 2), (8, 2)])}, repeats=2, warmup=0, out=tmp_path, measures=["mrr"])
-    first = runs_folder.read(tmp_path / "w").trials()[0]
+    first = runs_folder.read_run_folder(tmp_path / "w").trials()[0]
     assert "q6" not in first.nested
     assert first.timings.filter(pl.col("query") == "q6")["status"].to_list() == ["error"]
     found = reliability(tmp_path / "w")
@@ -492,7 +492,7 @@ def test_what_is_asked_again_does_not_touch_the_other_repeats(tmp_path):
     before = rankings(run(DATA, {"w": system}, repeats=3, warmup=0, out=tmp_path, measures=["mrr"]).runs["w"])
     again = run(DATA, {"w": system}, repeats=3, warmup=0, out=tmp_path, measures=["mrr"], reuse=True)
     assert "w: 2 queries that had failed were run again" in again.notes
-    after = rankings(runs_folder.read(tmp_path / "w"))
+    after = rankings(runs_folder.read_run_folder(tmp_path / "w"))
     assert rankings(again.runs["w"]) == after
     assert after[1].pop("q6") == ("d24",)  # the fourth time that it was asked
     assert after[0].pop("q8") == ("d8", "d24")
@@ -512,7 +512,7 @@ def test_what_was_stopped_in_a_repeat_goes_on_with_the_rankings_that_it_had(tmp_
     with pytest.raises(KeyboardInterrupt):
         run(DATA, {"w": stopped}, repeats=3, warmup=0, out=tmp_path, measures=["mrr"])
     run(DATA, {"w": stopped}, repeats=3, warmup=0, out=tmp_path, measures=["mrr"])
-    assert [dict(sorted(one.items())) for one in rankings(runs_folder.read(tmp_path / "w"))] == [
+    assert [dict(sorted(one.items())) for one in rankings(runs_folder.read_run_folder(tmp_path / "w"))] == [
         dict(sorted(one.items())) for one in whole
     ]
 
@@ -524,7 +524,7 @@ def test_a_folder_without_its_repeats_is_asked_for_them(tmp_path):
         reliability(tmp_path / "w")
     again = run(DATA, {"w": Wavering()}, repeats=2, warmup=0, out=tmp_path, measures=["mrr"], reuse=True)
     assert "w: 12 queries whose ranking was not saved were run again" in again.notes
-    assert len(runs_folder.read(tmp_path / "w").trials()) == 2
+    assert len(runs_folder.read_run_folder(tmp_path / "w").trials()) == 2
 
 
 def test_an_experiment_is_a_set_of_trials():
@@ -557,7 +557,7 @@ def test_a_real_collection_agrees_with_counting_by_hand(shared, tmp_path):
     run(data, {"lossy": lossy}, repeats=4, warmup=0, out=tmp_path)
     found = reliability(tmp_path / "lossy")
     hits = dict.fromkeys(data.queries, 0)
-    for trial in runs_folder.read(tmp_path / "lossy").trials():
+    for trial in runs_folder.read_run_folder(tmp_path / "lossy").trials():
         table = trial.table.filter(pl.col("rank") <= 5)
         for query in data.queries:
             docs = table.filter(pl.col("query") == query)["doc"].to_list()
@@ -572,7 +572,7 @@ def test_a_real_collection_agrees_with_counting_by_hand(shared, tmp_path):
 
 
 def invoke(*arguments):
-    return CliRunner().invoke(command_line(), ["reliability", *map(str, arguments)])
+    return CliRunner().invoke(build_app(), ["reliability", *map(str, arguments)])
 
 
 def test_folders_of_an_experiment_give_one_table(tmp_path):
@@ -632,7 +632,9 @@ def test_the_table_fits_80_columns_and_texts_stay_texts(tmp_path, monkeypatch):
 
     from ragauge.cli import console
 
-    monkeypatch.setattr(console, "data", lambda: Console(width=80, highlight=False, markup=False, emoji=False))
+    monkeypatch.setattr(
+        console, "stdout_console", lambda: Console(width=80, highlight=False, markup=False, emoji=False)
+    )
     shown = invoke(tmp_path)
     assert max(map(len, shown.stdout.splitlines())) <= 80
     assert "[bold]why[/bold]\ufffd[31m so" in shown.stdout

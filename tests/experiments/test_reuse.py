@@ -255,14 +255,14 @@ def test_embedders_service_is_measured_again_and_built_in_is_reused(tmp_path, mo
     with serving(embed) as url:
         given = {"service": f"openai(model=m, url={url}/v1)", "small": "words(dimensions=64)"}
         how = {"measures": ["recall@5"], "out": tmp_path, "memory": False, "sizes": (), "perturbations": ()}
-        ragauge.embedders(data, given, **how)
+        ragauge.compare_embedders(data, given, **how)
         asked = len(requests)
-        again = ragauge.embedders(data, given, **how)
+        again = ragauge.compare_embedders(data, given, **how)
         assert len(requests) > asked
         assert not any(note.startswith("service: reused") for note in again.notes)
         assert any(note.startswith("small: reused; made 20") for note in again.notes)
         asked = len(requests)
-        kept = ragauge.embedders(data, given, **how, reuse=True)
+        kept = ragauge.compare_embedders(data, given, **how, reuse=True)
         assert len(requests) == asked
     assert any(note.startswith("service: reused; made 20") for note in kept.notes)
     about = json.loads((tmp_path / "service" / "manifest.json").read_text())

@@ -19,16 +19,16 @@ from scipy.stats import rankdata
 from typer.testing import CliRunner
 
 import ragauge
-from ragauge.cli.app import command_line
-from ragauge.comparison.results import mean_ranks, ranks
+from ragauge.cli.app import build_app
+from ragauge.comparison.results import compute_mean_ranks, compute_ranks
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.core.records import Dataset, Judgments
-from ragauge.experiments import named_datasets, read_experiment, run, run_each
+from ragauge.experiments import datasets_by_name, read_experiment, run, run_each
 from ragauge.reports import experiment_set as joint
 from ragauge.reports import overview
-from ragauge.runs.results import Study
-from ragauge.systems.builder import Workshop
+from ragauge.runs.results import ExperimentSet
+from ragauge.systems.builder import SystemBuilder
 
 SMALL = "synthetic:needles(documents=60, queries=12)"
 HOPS = "synthetic:graph(documents=60, queries=12)"
@@ -55,7 +55,7 @@ FOLDERS = {SMALL: "synthetic_needles_documents=60_queries=12", OTHER: "synthetic
 def command(*arguments, cwd):
     """The command in this process, which has loaded everything already; mistakes are raised."""
     with contextlib.chdir(cwd):
-        done = CliRunner().invoke(command_line(), list(arguments))
+        done = CliRunner().invoke(build_app(), list(arguments))
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done
@@ -88,7 +88,7 @@ def test_each_dataset_is_an_experiment_of_its_own(tmp_path):
         baseline="none",
         out=tmp_path,
     )
-    assert isinstance(study, Study)
+    assert isinstance(study, ExperimentSet)
     means = {name: {one: s.means["recall@1"] for one, s in e.scores.items()} for name, e in study.experiments.items()}
     assert means == {"one": {"mine": 1.0, "none": 0.0}, "two": {"mine": 0.5, "none": 0.0}}
     assert study.experiments["two"].differences["mine"].wins == 3
@@ -133,14 +133,14 @@ def test_a_dataset_that_cannot_be_run_is_left_out_and_says_why(tmp_path):
 )
 def test_datasets_that_cannot_be_told_apart_are_refused(datasets, message):
     with pytest.raises(BadInput, match=message):
-        named_datasets(datasets)
+        datasets_by_name(datasets)
 
 
 def test_datasets_are_called_as_they_are_named(tmp_path):
     (tmp_path / "mine" / "beir").mkdir(parents=True)
     given = ["pydocs", SMALL, tmp_path / "mine" / "beir", small("one", 6)]
-    assert list(named_datasets(given)) == ["pydocs", SMALL, "mine", "one"]
-    assert list(named_datasets("pydocs")) == ["pydocs"]
+    assert list(datasets_by_name(given)) == ["pydocs", SMALL, "mine", "one"]
+    assert list(datasets_by_name("pydocs")) == ["pydocs"]
 
 
 # Measures that a dataset cannot tell
@@ -210,15 +210,15 @@ def test_mean_ranks_are_those_of_scipy():
     rng = np.random.default_rng(0)
     for _ in range(50):
         values = rng.integers(0, 4, 5).tolist()
-        assert ranks(values, lower=True) == rankdata(values).tolist()
-        assert ranks(values, lower=False) == rankdata([-value for value in values]).tolist()
+        assert compute_ranks(values, lower=True) == rankdata(values).tolist()
+        assert compute_ranks(values, lower=False) == rankdata([-value for value in values]).tolist()
     seen = seen_of(
         one={"a": [1, 1, 0, 0], "b": [1, 0, 0, 0], "c": [1, 1, 1, 1]},
         two={"a": [1, 1, 0, 0], "b": [0, 1, 0, 1], "c": [0, 0, 0, 0]},
     )
     # By hand: in `one` c, a, b; in `two` a and b share the first two places.
-    assert mean_ranks(seen, "recall@1") == {"a": 1.75, "b": 2.25, "c": 2.0}
-    found = joint.joint(seen, "recall@1")
+    assert compute_mean_ranks(seen, "recall@1") == {"a": 1.75, "b": 2.25, "c": 2.0}
+    found = joint.build_measure_table(seen, "recall@1")
     assert found.header == ["recall@1", "one", "two", "mean rank"]
     assert found.rows == [
         ["a", "0.5000", "0.5000", "1.75"],
@@ -226,13 +226,13 @@ def test_mean_ranks_are_those_of_scipy():
         ["c", "1.0000", "0.0000", "2.00"],
     ]
     assert found.strong == {(2, 1), (0, 2), (1, 2), (0, 3)}
-    assert joint.headline(seen) == (
+    assert joint.summarise_experiments(seen) == (
         "a has the best mean rank by recall@1, 1.75; it is first on 1 of 2 datasets. "
         "None of 4 differences from a is more than chance gives."
     )
     right, wrong = [1] * 30, [0] * 25 + [1] * 5
     sure = seen_of(one={"a": wrong, "b": right}, two={"a": wrong, "b": wrong})
-    assert joint.headline(sure) == (
+    assert joint.summarise_experiments(sure) == (
         "b has the best mean rank by recall@1, 1.25; it is first on 1 of 2 datasets. "
         "1 of 2 differences from a is more than chance gives."
     )
@@ -240,12 +240,12 @@ def test_mean_ranks_are_those_of_scipy():
 
 def test_a_system_that_a_dataset_lacks_has_a_dash_and_that_dataset_no_rank():
     seen = seen_of(one={"a": [1, 1], "b": [1, 0]}, two={"a": [1, 0]}, three={"a": [0, 0], "b": [0, 1]})
-    found = joint.joint(seen, "recall@1")
+    found = joint.build_measure_table(seen, "recall@1")
     assert found.rows == [["a", "1.0000", "0.5000", "0.0000", "1.50"], ["b", "0.5000", "-", "0.5000", "1.50"]]
-    assert mean_ranks({"one": seen["one"], "two": seen["two"]}, "recall@1") == {}
+    assert compute_mean_ranks({"one": seen["one"], "two": seen["two"]}, "recall@1") == {}
     never = seen_of(one={"a": [1, 1]}, two={"b": [1, 0]})
-    assert mean_ranks(never, "recall@1") == {}
-    assert joint.joint(never, "recall@1").header == ["recall@1", "one", "two"]
+    assert compute_mean_ranks(never, "recall@1") == {}
+    assert joint.build_measure_table(never, "recall@1").header == ["recall@1", "one", "two"]
 
 
 def test_stars_are_those_of_the_comparison():
@@ -255,7 +255,7 @@ def test_stars_are_those_of_the_comparison():
         "far"
     )
     assert row.stars == "***"
-    found = joint.joint(seen, "recall@1")
+    found = joint.build_measure_table(seen, "recall@1")
     assert [cells[1] for cells in found.rows] == ["0.1667", "1.0000 ***", "0.1667"]
 
 
@@ -265,13 +265,13 @@ def test_the_first_measure_is_one_that_every_dataset_has():
     mapped = Dataset("mapped", data.documents, data.queries, data.judgments.with_targets({"d0": ["x"]}))
     both = run(mapped, {"mine": found_by_word}, measures=["dr@5", "recall@5", "dr@1", "mrr"])
     seen = {"plain": overview(plain, audited=False), "mapped": overview(both, audited=False)}
-    assert joint.measures(seen) == ["recall@5", "dr@5", "dr@1", "mrr"]
-    assert joint.joint(seen, "dr@5").rows == [["mine", "-", "1.0000"]]
+    assert joint.list_measures(seen) == ["recall@5", "dr@5", "dr@1", "mrr"]
+    assert joint.build_measure_table(seen, "dr@5").rows == [["mine", "-", "1.0000"]]
 
 
 def test_a_narrow_terminal_does_without_the_last_datasets():
     seen = seen_of(**{f"a-dataset-with-a-long-name-{i}": {"a": [1, 0], "b": [1, 1]} for i in range(5)})
-    (table,), left = joint.tables(seen, 80)
+    (table,), left = joint.render_dataset_tables(seen, 80)
     assert [str(column.header) for column in table.columns] == ["recall@1", *list(seen)[:2], "mean rank"]
     assert sorted(left) == list(seen)[2:]
 
@@ -510,7 +510,7 @@ def test_tables_of_systems_may_hold_lists_tables_and_names_of_others(tmp_path):
     path = tmp_path / "x.toml"
     path.write_text(NESTED)
     systems = read_experiment(str(path))["systems"]
-    shop = Workshop([], systems)
+    shop = SystemBuilder([], systems)
     told = {name: shop.identity(name)["description"] for name in systems}
     assert told == {
         "walk": "swarm(embedder=wordllama(dimensions=64), graph=links+knn(neighbours=4), agents=5)",

@@ -10,17 +10,17 @@ import pytest
 from typer.testing import CliRunner
 
 import ragauge
-from ragauge.cli.app import command_line
-from ragauge.core.composition import check
+from ragauge.cli.app import build_app
+from ragauge.core.composition import check_spec
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.core.graphs import Links
-from ragauge.core.randomness import generator
+from ragauge.core.graphs import LinkArrays
+from ragauge.core.randomness import query_rng
 from ragauge.core.records import Dataset, Judgments
 from ragauge.core.specs import Spec
 from ragauge.experiments import run
-from ragauge.runs.folder import circumstance
-from ragauge.systems.builder import Workshop
+from ragauge.runs.folder import manifest_value
+from ragauge.systems.builder import SystemBuilder
 
 N = 12
 
@@ -39,7 +39,7 @@ def words(links=None, **metadata):
 
 def lucky(query, k):
     """The right document, behind none, one or two others; how many is chance."""
-    others = [f"x{i}" for i in range(int(generator(0, query).integers(0, 3)))]
+    others = [f"x{i}" for i in range(int(query_rng(0, query).integers(0, 3)))]
     return [*others, f"d{query.removeprefix('word')}"][:k]
 
 
@@ -50,7 +50,7 @@ def second(query, k):
 def command(*arguments, cwd):
     """The command in this process; mistakes are raised."""
     with contextlib.chdir(cwd):
-        done = CliRunner().invoke(command_line(), list(arguments))
+        done = CliRunner().invoke(build_app(), list(arguments))
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done
@@ -231,7 +231,7 @@ def test_parts_that_systems_share_count_for_all_of_them(monkeypatch):
 
         def link(self, documents, vectors):
             clock[0] += 10
-            return Links(np.arange(N - 1), np.arange(1, N), np.ones(N - 1))
+            return LinkArrays(np.arange(N - 1), np.arange(1, N), np.ones(N - 1))
 
     shared = {"embedder": Slow(), "graph": [Linking()]}
     walker = Spec("swarm", shared)
@@ -241,7 +241,7 @@ def test_parts_that_systems_share_count_for_all_of_them(monkeypatch):
         "reranked": Spec("pipeline", {"of": Spec("pagerank", shared), "reranker": walker}),
         "bm25": Spec("bm25"),
     }
-    shop = Workshop(words().documents, systems)
+    shop = SystemBuilder(words().documents, systems)
 
     async def built():
         for name in systems:
@@ -278,7 +278,7 @@ def test_parts_that_systems_share_count_for_all_of_them(monkeypatch):
 )
 def test_an_option_that_is_wrong_is_named_before_anything_is_built(family, description, message, hint):
     with pytest.raises(BadInput) as error:
-        check(family, description)
+        check_spec(family, description)
     assert error.value.message == message
     assert (error.value.hint or "").startswith(hint)
 
@@ -373,7 +373,7 @@ def test_a_system_of_the_file_brings_those_that_it_is_made_of(tmp_path):
     (tmp_path / "made.toml").write_text(made_of)
     done = command("run", "made.toml", "-s", "reranked", cwd=tmp_path)
     assert done.exit_code == 0
-    about = circumstance(tmp_path / "runs" / "made" / "reranked", "system")
+    about = manifest_value(tmp_path / "runs" / "made" / "reranked", "system")
     whole = "hybrid(of=bm25(b=0.1)+bm25)"
     assert about["description"] == f"pipeline(of={whole}, reranker=mmr(embedder=words))"
     again = command("run", "made.toml", "-s", "words", "-s", "both", "-s", "reranked", cwd=tmp_path)

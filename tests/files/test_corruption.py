@@ -179,4 +179,4 @@ def test_timings_without_a_required_column_are_refused_by_name(tmp_path):
     path = tmp_path / "mine" / "timings.parquet"
     pl.read_parquet(path).drop("error").write_parquet(path)
     with pytest.raises(BadInput, match="error"):
-        folder.read(tmp_path / "mine")
+        folder.read_run_folder(tmp_path / "mine")

@@ -10,32 +10,32 @@ import pytest
 
 from ragauge.core.errors import BadInput
 from ragauge.datasets.folders import read_documents
-from ragauge.files.documents import Flaw, Names, Reading, read_files
-from ragauge.files.json_files import IDS, TEXTS
+from ragauge.files.documents import CorpusFlaw, FieldNames, LoadedCorpus, read_corpus_files
+from ragauge.files.json_files import DOCUMENT_ID_FIELDS, TEXT_FIELDS
 
 
-def read(path, text: str | bytes, names: Names | None = None) -> Reading:
+def read(path, text: str | bytes, names: FieldNames | None = None) -> LoadedCorpus:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return read_files(path.name, [path], names or Names())
+    return read_corpus_files(path.name, [path], names or FieldNames())
 
 
 @pytest.mark.parametrize(("ending", "mark"), [("csv", ","), ("tsv", "\t")])
 def test_a_row_with_more_cells_than_the_header_is_told_and_never_cut(ending, mark, tmp_path):
     rows = [["id", "text"], ["a", "Hello", " world"], ["b", "plain"], ["c", "with an empty cell", ""]]
     found = read(tmp_path / f"c.{ending}", "".join(mark.join(row) + "\n" for row in rows))
-    assert found.flaws == [Flaw("unreadable", f"c.{ending}:2", "3 cells, the header has 2")]
+    assert found.flaws == [CorpusFlaw("unreadable", f"c.{ending}:2", "3 cells, the header has 2")]
     assert (found.ids, found.texts) == (["b", "c"], ["plain", "with an empty cell"])
 
 
 def test_a_row_that_ends_before_its_text_is_told_and_one_that_ends_after_it_is_read(tmp_path):
     found = read(tmp_path / "c.csv", "id,text,source\na,one\nb\nc,two,here\n")
-    assert found.flaws == [Flaw("unreadable", "c.csv:3", "1 cell, the header has 3")]
+    assert found.flaws == [CorpusFlaw("unreadable", "c.csv:3", "1 cell, the header has 3")]
     assert found.texts == ["one", "two"]
 
 
 def test_without_a_header_the_first_line_says_how_many_cells_there_are(tmp_path):
     found = read(tmp_path / "c.csv", "a,one\nb,two, and more\nc,three\n")
-    assert found.flaws == [Flaw("unreadable", "c.csv:2", "3 cells, the first line has 2")]
+    assert found.flaws == [CorpusFlaw("unreadable", "c.csv:2", "3 cells, the first line has 2")]
     assert found.ids == ["a", "c"]
 
 
@@ -52,7 +52,7 @@ BROKEN = {
 def test_an_open_quote_costs_its_own_row_and_no_other(how, tmp_path):
     text, line, said, kept = BROKEN[how]
     found = read(tmp_path / "c.csv", f"id,text\n{text}")
-    assert found.flaws == [Flaw("unreadable", f"c.csv:{line}", said)]
+    assert found.flaws == [CorpusFlaw("unreadable", f"c.csv:{line}", said)]
     assert found.ids == kept
     assert found.places[-1].startswith("c.csv:")
 
@@ -70,7 +70,7 @@ def test_names_of_columns_may_be_written_in_any_case(form, tmp_path):
     path = tmp_path / f"c.{form}"
     if form == "parquet":
         pl.DataFrame({"ID": ["a"], "Text": ["one"], "TITLE": ["First"]}).write_parquet(path)
-        found = read_files("c", [path], Names())
+        found = read_corpus_files("c", [path], FieldNames())
     else:
         mark = "," if form == "csv" else "\t"
         found = read(path, f"ID{mark}Text{mark}TITLE\na{mark}one{mark}First\n")
@@ -78,13 +78,13 @@ def test_names_of_columns_may_be_written_in_any_case(form, tmp_path):
 
 
 def test_names_that_are_given_may_be_written_in_any_case_too(tmp_path):
-    assert read(tmp_path / "c.csv", "Key,Words\na,one\n", Names("key", "words")).ids == ["a"]
+    assert read(tmp_path / "c.csv", "Key,Words\na,one\n", FieldNames("key", "words")).ids == ["a"]
 
 
 @pytest.mark.parametrize(("mark", "called"), [(";", "`;`"), ("\t", "tabs"), ("|", "`|`")])
 def test_another_separator_is_told_and_the_table_is_read(mark, called, tmp_path):
     found = read(tmp_path / "c.csv", f'id{mark}text\na{mark}"one, two"\n')
-    assert found.flaws == [Flaw("separator", "c.csv:1", f"the cells are separated by {called}, not by commas")]
+    assert found.flaws == [CorpusFlaw("separator", "c.csv:1", f"the cells are separated by {called}, not by commas")]
     assert (found.ids, found.texts) == (["a"], ["one, two"])
 
 
@@ -98,12 +98,12 @@ def test_a_small_torn_archive_is_told_like_a_large_one(name, tmp_path):
 
 def test_a_file_that_is_not_there_is_an_error_all_the_same(tmp_path):
     with pytest.raises(BadInput, match="cannot be read"):
-        read_files("c", [tmp_path / "c.jsonl"], Names())
+        read_corpus_files("c", [tmp_path / "c.jsonl"], FieldNames())
 
 
 def test_documents_have_the_same_names_of_fields_wherever_they_are_read(tmp_path):
-    rows = [{name: f"d{i}", "text": "words"} for i, name in enumerate(IDS)]
-    rows += [{"id": name, name: "words"} for name in TEXTS]
+    rows = [{name: f"d{i}", "text": "words"} for i, name in enumerate(DOCUMENT_ID_FIELDS)]
+    rows += [{"id": name, name: "words"} for name in TEXT_FIELDS]
     path = tmp_path / "c.jsonl"
     found = read(path, "".join(json.dumps(row) + "\n" for row in rows))
     documents = read_documents(path)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from ragauge import BadInput, evaluate, read_judgments, read_run
 from ragauge.files import trec
 from ragauge.files.readers import read_targets
-from ragauge.files.source import Source
-from ragauge.files.workspace import whole_file
+from ragauge.files.source import InputFile
+from ragauge.files.workspace import atomic_write
 from ragauge.files.writers import write_judgments, write_run
 
 QRELS = {"q1": {"d1": 2.0, "d2": 0.0}, "q2": {"d#3": 1.0}}
@@ -84,7 +84,7 @@ def test_a_line_far_into_a_large_file_is_named_by_its_number(tmp_path, monkeypat
     rows = [f"q{i // 10} Q0 d{i} 1 {i / 7:.4f} t\n" for i in range(5000)]
     rows[4321] = "q432 Q0 d4321 1 x t\n"
     path = write(tmp_path / "r.txt", "".join(rows))
-    monkeypatch.setattr(Source.blocks, "__defaults__", (1000,))
+    monkeypatch.setattr(InputFile.blocks, "__defaults__", (1000,))
     with pytest.raises(BadInput, match=r"r\.txt:4322: the score is `x`") as error:
         evaluate({"q1": {"d1": 1}}, path, ["mrr"])
     assert (error.value.file, error.value.line) == (str(path), 4322)
@@ -96,7 +96,7 @@ def test_blocks_of_any_size_give_the_same_run(tmp_path, monkeypatch):
     qrels = {f"q{q}": {f"d{q * 37 + i}": 1 for i in range(0, 37, 5)} for q in range(13)}
     whole = evaluate(qrels, path, ["all_trec"]).means
     for size in (1, 100, 1111):
-        monkeypatch.setattr(Source.blocks, "__defaults__", (size,))
+        monkeypatch.setattr(InputFile.blocks, "__defaults__", (size,))
         assert evaluate(qrels, path, ["all_trec"]).means == whole
 
 
@@ -117,7 +117,7 @@ def test_the_quick_reader_reads_what_splitting_lines_would(tmp_path_factory, lin
     rows = [line.split() for line in lines if line.split() and not line.split()[0].startswith("#")]
     sound = bool(rows) and all(len(row) == 4 and row[3] in ("1", "0.5") for row in rows)
     try:
-        found = trec.read_qrels(Source(str(path)))
+        found = trec.read_qrels(InputFile(str(path)))
     except BadInput:
         assert not sound
         return
@@ -275,7 +275,7 @@ def test_compressed_output_reads_back(tmp_path):
 
 
 def test_parquet_is_read_in_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr("ragauge.files.table_files.ROWS", 2)
+    monkeypatch.setattr("ragauge.files.table_files.ROWS_PER_WRITE", 2)
     frame = pl.DataFrame({"query_id": [1, 1, 1, 2], "doc_id": [10, 11, 12, 10], "score": [0.3, 0.2, 0.1, 0.9]})
     frame.write_parquet(tmp_path / "r.parquet")
     found = evaluate({"1": {"12": 1}, "2": {"10": 1}}, tmp_path / "r.parquet", ["mrr"])
@@ -314,7 +314,7 @@ def test_a_file_in_the_wrong_place_is_told_what_it_looks_like(tmp_path, read, te
 def test_what_cannot_be_written_is_said(tmp_path, monkeypatch, place):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file.txt").write_text("")
-    with pytest.raises(BadInput, match=r"is a folder|cannot be written"), whole_file(place):
+    with pytest.raises(BadInput, match=r"is a folder|cannot be written"), atomic_write(place):
         pass
 
 

@@ -10,7 +10,7 @@ import pytest
 import ragauge
 from ragauge.core.errors import BadInput
 from ragauge.experiments import run
-from ragauge.files.workspace import LOCK, hold_folder
+from ragauge.files.workspace import LOCK_FILE, hold_folder
 from ragauge.judging import judge
 from result_folders import DATA, ranked
 
@@ -51,8 +51,8 @@ def test_hold_folder_refuses_a_second_process_until_the_first_is_killed(tmp_path
     process.kill()
     process.wait()
     with hold_folder(tmp_path / "F"):
-        assert (tmp_path / "F" / LOCK).exists()
-    assert not (tmp_path / "F" / LOCK).exists()
+        assert (tmp_path / "F" / LOCK_FILE).exists()
+    assert not (tmp_path / "F" / LOCK_FILE).exists()
 
 
 def test_hold_folder_shared_excludes_only_exclusive_holders(tmp_path):
@@ -88,10 +88,10 @@ def test_run_fresh_respects_the_lock_of_another_process(tmp_path, other_process)
 def test_embedders_and_run_respect_the_lock_of_another_process(tmp_path, other_process):
     other_process(tmp_path)
     with pytest.raises(BadInput, match=BUSY):
-        ragauge.embedders("synthetic:needles", ["words"], out=tmp_path, baselines=False)
+        ragauge.compare_embedders("synthetic:needles", ["words"], out=tmp_path, baselines=False)
     with pytest.raises(BadInput, match=BUSY):
         run(DATA, {"good": GOOD}, out=tmp_path, warmup=0)
-    assert [path.name for path in tmp_path.iterdir()] == [LOCK]
+    assert [path.name for path in tmp_path.iterdir()] == [LOCK_FILE]
 
 
 def test_judge_respects_the_lock_of_another_process(tmp_path, other_process):

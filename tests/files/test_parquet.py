@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from ragauge.core.errors import BadInput
-from ragauge.files.parquet import check_structure, parquet_columns, read_parquet, scan_parquet
+from ragauge.files.parquet import check_structure, read_parquet, read_parquet_columns, scan_parquet
 from ragauge.files.readers import read_judgments, read_run
 
 
@@ -70,7 +70,7 @@ def test_any_bit_may_be_wrong_and_only_our_errors_come_out(data):
 def test_what_is_no_parquet_file_is_named(content, tmp_path):
     path = tmp_path / "a.parquet"
     path.write_bytes(content)
-    for read in (read_parquet, parquet_columns, read_judgments, read_run):
+    for read in (read_parquet, read_parquet_columns, read_judgments, read_run):
         with pytest.raises(BadInput, match=r"a\.parquet"):
             read(str(path))
     with pytest.raises(BadInput, match=r"none\.parquet: cannot be read"):

@@ -18,11 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from ragauge.cli.app import command_line
+from ragauge.cli.app import build_app
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.samples import Sample
-from ragauge.evaluation.validation import findings
-from ragauge.files.samples import FORMS, is_samples, read_samples, samples_of, write_samples
+from ragauge.evaluation.validation import sample_findings
+from ragauge.files.samples import SAMPLE_ROW_BUILDERS, is_samples_file, read_samples, samples_from, write_samples
 
 FULL = Sample(
     "s1",
@@ -61,15 +61,15 @@ def written(tmp_path, text, name="samples.jsonl"):
 )
 def test_the_names_of_other_tools_are_understood(names):
     row = dict(zip(names.split(), ("x", "When?", "1887.", ["a", "b"], "In 1887."), strict=True))
-    assert samples_of([row]) == [Sample("x", "When?", "1887.", ("a", "b"), "In 1887.")]
+    assert samples_from([row]) == [Sample("x", "When?", "1887.", ("a", "b"), "In 1887.")]
 
 
 def test_a_list_of_one_reference_is_that_reference():
-    assert samples_of([{"question": "?", "ground_truths": ["In 1887."]}])[0].reference == "In 1887."
+    assert samples_from([{"question": "?", "ground_truths": ["In 1887."]}])[0].reference == "In 1887."
 
 
 def test_what_is_no_field_is_kept_as_metadata():
-    (one,) = samples_of(
+    (one,) = samples_from(
         [{"question": "?", "answer": "!", "topic": "t", "reference_contexts": ["r"], "metadata": {"a": 1}}]
     )
     assert one.metadata == {"topic": "t", "reference_contexts": ["r"], "a": 1}
@@ -77,19 +77,19 @@ def test_what_is_no_field_is_kept_as_metadata():
 
 def test_the_context_of_deepeval_is_not_what_was_retrieved():
     """There it is what should have been; taking it for retrieved would make any retriever perfect."""
-    (golden,) = samples_of([{"input": "?", "expected_output": "!", "context": ["ideal"]}])
+    (golden,) = samples_from([{"input": "?", "expected_output": "!", "context": ["ideal"]}])
     assert golden.contexts is None
     assert golden.metadata == {"context": ["ideal"]}
-    (plain,) = samples_of([{"question": "?", "answer": "!", "context": "given"}])
+    (plain,) = samples_from([{"question": "?", "answer": "!", "context": "given"}])
     assert plain.contexts == ("given",)
 
 
 def test_contexts_may_be_objects_with_ids():
     chunks = [{"page_content": "one", "id": 7}, {"text": "two", "document_id": "d2", "title": "Title"}]
-    (one,) = samples_of([{"question": "?", "contexts": chunks}])
+    (one,) = samples_from([{"question": "?", "contexts": chunks}])
     assert (one.contexts, one.context_ids) == (("one", "Title two"), ("7", "d2"))
     document = SimpleNamespace(page_content="three", metadata={})
-    (one,) = samples_of([{"question": "?", "contexts": [document]}])
+    (one,) = samples_from([{"question": "?", "contexts": [document]}])
     assert (one.contexts, one.context_ids) == (("three",), ())
 
 
@@ -108,21 +108,21 @@ def test_a_conversation_becomes_history_and_question():
         {"content": "hello", "type": "ai"},
         {"content": "When?", "type": "human"},
     ]
-    (one,) = samples_of([{"user_input": turns, "response": "1887."}])
+    (one,) = samples_from([{"user_input": turns, "response": "1887."}])
     assert (one.history, one.question, one.answer) == (("user: hi", "assistant: hello"), "When?", "1887.")
-    (one,) = samples_of([{"user_input": [*turns, {"content": "1887.", "type": "ai"}], "reference": "1887"}])
+    (one,) = samples_from([{"user_input": [*turns, {"content": "1887.", "type": "ai"}], "reference": "1887"}])
     assert (one.question, one.answer) == ("When?", "1887.")
     spoken = [
         {"speaker": "user", "text": "hi"},
         {"speaker": "agent", "text": "hello"},
         {"speaker": "user", "text": "When?"},
     ]
-    (one,) = samples_of([{"input": spoken}])
+    (one,) = samples_from([{"input": spoken}])
     assert (one.history, one.question) == (("user: hi", "assistant: hello"), "When?")
 
 
 def test_a_label_is_of_faithfulness_and_labels_are_of_what_they_say():
-    one, other = samples_of(
+    one, other = samples_from(
         [
             {"question": "?", "answer": "!", "label": 1},
             {"question": "?", "answer": "!", "labels": {"context_recall": 0.5}},
@@ -135,7 +135,7 @@ def test_a_label_is_of_faithfulness_and_labels_are_of_what_they_say():
 
 
 @pytest.mark.parametrize("name", ["s.jsonl", "s.json", "s.csv", "s.tsv", "s.parquet", "s.jsonl.gz", "s.ndjson", "s"])
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", SAMPLE_ROW_BUILDERS)
 def test_what_is_written_is_read_again(name, form, tmp_path):
     path = str(tmp_path / name)
     if form == "deepeval" and name in ("s.csv", "s.tsv"):
@@ -160,10 +160,12 @@ sample = st.builds(
 )
 
 
-@given(st.lists(sample, min_size=1, max_size=3, unique_by=lambda one: one.id), st.sampled_from(sorted(FORMS)))
+@given(
+    st.lists(sample, min_size=1, max_size=3, unique_by=lambda one: one.id), st.sampled_from(sorted(SAMPLE_ROW_BUILDERS))
+)
 def test_any_text_survives_in_any_form(samples, form):
-    rows = [json.loads(json.dumps(FORMS[form](one))) for one in samples]
-    assert samples_of(rows) == samples
+    rows = [json.loads(json.dumps(SAMPLE_ROW_BUILDERS[form](one))) for one in samples]
+    assert samples_from(rows) == samples
 
 
 def test_ragas_reads_what_is_written_for_it(tmp_path):
@@ -216,7 +218,7 @@ def test_lists_in_cells_are_read_as_json_or_as_csv_writers_leave_them(tmp_path):
 )
 def test_json_may_be_a_list_or_hold_one_or_have_columns(thing, tmp_path):
     path = written(tmp_path, json.dumps(thing), "samples.json")
-    assert read_samples(path) == samples_of(thing) == [Sample("1", "When?", "1887.")]
+    assert read_samples(path) == samples_from(thing) == [Sample("1", "When?", "1887.")]
 
 
 def test_samples_without_ids_are_called_by_their_line(tmp_path):
@@ -262,22 +264,22 @@ class Model:
 
 def test_objects_and_datasets_of_other_libraries_are_samples():
     known = [Sample("1", "When?", "1887.")]
-    assert samples_of([Row("When?", "1887.")]) == known
-    assert samples_of([namedtuple("Pair", "question answer")("When?", "1887.")]) == known
+    assert samples_from([Row("When?", "1887.")]) == known
+    assert samples_from([namedtuple("Pair", "question answer")("When?", "1887.")]) == known
     model = Model(user_input="When?", response="1887.")
-    assert samples_of(model) == samples_of([model]) == samples_of(iter([model])) == known
-    assert samples_of(SimpleNamespace(samples=[model])) == known
-    assert samples_of(SimpleNamespace(test_cases=[], goldens=[model])) == known
-    assert samples_of(known) == samples_of(known[0]) == known
+    assert samples_from(model) == samples_from([model]) == samples_from(iter([model])) == known
+    assert samples_from(SimpleNamespace(samples=[model])) == known
+    assert samples_from(SimpleNamespace(test_cases=[], goldens=[model])) == known
+    assert samples_from(known) == samples_from(known[0]) == known
 
 
 def test_frames_are_samples():
     frame = {"question": ["When?", "Who?"], "answer": ["1887.", None], "contexts": [["a"], []]}
     known = [Sample("1", "When?", "1887.", ("a",)), Sample("2", "Who?", None, ())]
-    assert samples_of(pl.DataFrame(frame)) == known
-    assert samples_of(pl.DataFrame(frame).lazy()) == known
-    assert samples_of(pd.DataFrame(frame)) == known
-    assert samples_of(pd.DataFrame({"question": ["When?"], "answer": [float("nan")], "contexts": ["['a']"]})) == [
+    assert samples_from(pl.DataFrame(frame)) == known
+    assert samples_from(pl.DataFrame(frame).lazy()) == known
+    assert samples_from(pd.DataFrame(frame)) == known
+    assert samples_from(pd.DataFrame({"question": ["When?"], "answer": [float("nan")], "contexts": ["['a']"]})) == [
         Sample("1", "When?", None, ("a",))
     ]
 
@@ -321,11 +323,11 @@ def test_a_mistake_is_named_with_its_line(line, words, tmp_path):
 @pytest.mark.parametrize(("name", "words"), [("", "is empty"), (" ", "is ' '"), (" a", "begins or ends"), (7, "is 7")])
 def test_an_id_that_no_file_gives_back_is_refused(name, words):
     with pytest.raises(BadInput, match=rf"sample 2: the id .*{words}"):
-        samples_of([Sample("a", "When?", "Now."), Sample(name, "When?", "Now.")])
+        samples_from([Sample("a", "When?", "Now."), Sample(name, "When?", "Now.")])
 
 
 def test_two_names_that_say_the_same_are_one():
-    assert samples_of([{"question": "?", "query": "?", "answer": "!"}]) == [Sample("1", "?", "!")]
+    assert samples_from([{"question": "?", "query": "?", "answer": "!"}]) == [Sample("1", "?", "!")]
 
 
 def test_a_list_that_a_spreadsheet_cut_off_does_not_pass_for_a_text(tmp_path):
@@ -347,9 +349,9 @@ def test_nothing_is_no_samples(tmp_path):
     with pytest.raises(BadInput, match="these are no samples"):
         read_samples(written(tmp_path, "q1 0 a 1\n", "qrels.txt"))
     with pytest.raises(BadInput, match="a int holds no samples"):
-        samples_of(7)
+        samples_from(7)
     with pytest.raises(BadInput, match="sample 1: a int is no sample"):
-        samples_of([7])
+        samples_from([7])
     with pytest.raises(UnknownName, match="form of samples"):
         write_samples([BARE], str(tmp_path / "x"), "trulens")
 
@@ -361,15 +363,15 @@ def test_the_columns_of_json_are_equally_long(tmp_path):
 
 
 def test_judgments_and_runs_are_not_taken_for_samples(tmp_path):
-    assert is_samples(written(tmp_path, '{"question": "?", "answer": "!"}'))
+    assert is_samples_file(written(tmp_path, '{"question": "?", "answer": "!"}'))
     for text in (
         '{"query_id": "q", "doc_id": "d", "score": 1}',
         '{"query": "q", "query_id": "1", "relevant_docs": {}, "reference_answer": "x"}',
     ):
-        assert not is_samples(written(tmp_path, text))
-    assert not is_samples(written(tmp_path, "query_id,doc_id,label\nq,d,1\n", "qrels.csv"))
-    assert not is_samples(written(tmp_path, "q1 0 a 1\n", "qrels.txt"))
-    assert not is_samples(str(tmp_path))
+        assert not is_samples_file(written(tmp_path, text))
+    assert not is_samples_file(written(tmp_path, "query_id,doc_id,label\nq,d,1\n", "qrels.csv"))
+    assert not is_samples_file(written(tmp_path, "q1 0 a 1\n", "qrels.txt"))
+    assert not is_samples_file(str(tmp_path))
 
 
 # Real ones
@@ -380,7 +382,7 @@ def test_real_tasks_with_conversations_are_read(shared, tmp_path):
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         tasks = [json.loads(line) for line in lines][:50]
     rows = [{"id": one["task_id"], "input": one["input"], "contexts": one["contexts"]} for one in tasks]
-    samples = samples_of(rows)
+    samples = samples_from(rows)
     assert len(samples) == 50
     assert any(one.history for one in samples)
     assert all(one.question for one in samples)
@@ -396,32 +398,32 @@ def test_samples_are_converted_by_name_or_by_ending(tmp_path):
     path = str(tmp_path / "samples.jsonl")
     write_samples([FULL, BARE], path)
     for target, more in (("a.jsonl", ["--to", "ragas"]), ("a.json", ["--to", "deepeval"]), ("a.csv", [])):
-        done = CliRunner().invoke(command_line(), ["convert", path, str(tmp_path / target), *more])
+        done = CliRunner().invoke(build_app(), ["convert", path, str(tmp_path / target), *more])
         assert done.exit_code == 0, done.output
         assert read_samples(str(tmp_path / target)) == [FULL, BARE]
     assert '"user_input"' in (tmp_path / "a.jsonl").read_text()
-    refused = CliRunner().invoke(command_line(), ["convert", path, "-", "--to", "csv"])
+    refused = CliRunner().invoke(build_app(), ["convert", path, "-", "--to", "csv"])
     assert "samples cannot be written as csv" in str(refused.exception)
 
 
 def test_measures_of_answers_are_listed_and_explained():
-    listed = json.loads(CliRunner().invoke(command_line(), ["measures", "--json"]).output)
+    listed = json.loads(CliRunner().invoke(build_app(), ["measures", "--json"]).output)
     assert {"name": "faithfulness", "of": "answers"}.items() <= next(
         r for r in listed if r["name"] == "faithfulness"
     ).items()
-    told = CliRunner().invoke(command_line(), ["measures", "answer_relevancy"]).output
+    told = CliRunner().invoke(build_app(), ["measures", "answer_relevancy"]).output
     assert told.startswith("answer_relevance\n")
     assert "needs: question, answer" in told
-    assert "map(of=found)" in CliRunner().invoke(command_line(), ["measures", "context_precision@5"]).output
-    assert "faithfulness" in CliRunner().invoke(command_line(), ["measures"]).output
-    lost = CliRunner().invoke(command_line(), ["measures", "faithfulnes"])
+    assert "map(of=found)" in CliRunner().invoke(build_app(), ["measures", "context_precision@5"]).output
+    assert "faithfulness" in CliRunner().invoke(build_app(), ["measures"]).output
+    lost = CliRunner().invoke(build_app(), ["measures", "faithfulnes"])
     assert "did you mean `faithfulness`" in str(lost.exception)
 
 
 def test_fields_that_are_not_read_are_listed_and_are_a_problem_where_something_is_missing():
     rows = [{"query": "How high?", "response": "High.", "retrieved": ["It is high."], "topic": "size"}]
     rows.append({"query": "How old?", "response": "Old.", "retrieved": ["It is old."], "reference_contexts": ["x"]})
-    (found,) = (one for one in findings("x", samples_of(rows)) if one.what == "unread fields")
+    (found,) = (one for one in sample_findings("x", samples_from(rows)) if one.what == "unread fields")
     assert found.problem
     said = "fields that are not read, but kept as metadata: retrieved, topic (1); contexts may be called contexts, "
     assert found.message.startswith(said)
@@ -432,7 +434,7 @@ def test_fields_that_are_not_read_are_listed_and_are_a_problem_where_something_i
         "reference": "High.",
         "topic": "x",
     }
-    (found,) = (one for one in findings("x", samples_of([whole])) if one.what == "unread fields")
+    (found,) = (one for one in sample_findings("x", samples_from([whole])) if one.what == "unread fields")
     assert (found.problem, found.message) == (False, "fields that are not read, but kept as metadata: topic")
 
 
@@ -444,7 +446,7 @@ def test_odd_samples_are_found_before_they_are_judged(tmp_path):
         Sample("s4", "What?", "See [4].", ("a",), "See [4]."),
         Sample("s5", "What?", "See [4].", ("a",)),
     ]
-    found = {one.what: (one.problem, one.count) for one in findings("x", samples)}
+    found = {one.what: (one.problem, one.count) for one in sample_findings("x", samples)}
     assert found == {
         "samples": (False, 5),
         "contexts": (False, 7),
@@ -460,15 +462,15 @@ def test_odd_samples_are_found_before_they_are_judged(tmp_path):
         "dangling citations": (True, 2),
         "answers that are references": (False, 1),
     }
-    (empty,) = (one for one in findings("x", [Sample("s", "What?", "So.", ())]) if one.what == "empty contexts")
+    (empty,) = (one for one in sample_findings("x", [Sample("s", "What?", "So.", ())]) if one.what == "empty contexts")
     assert empty.message == "samples with an empty list of contexts: 1"
     path = str(tmp_path / "samples.jsonl")
     write_samples(samples, path)
-    done = CliRunner().invoke(command_line(), ["validate", path, "--strict"])
+    done = CliRunner().invoke(build_app(), ["validate", path, "--strict"])
     assert done.exit_code == 2
     assert "answers that cite a chunk that is not there: 2 (s4, s5)" in done.output
 
 
 def test_sound_samples_raise_no_alarm():
     sound = [Sample(str(at), f"{at}?", f"{at}!", ("a", "b"), "r") for at in range(3)]
-    assert not [one for one in findings("x", sound) if one.problem]
+    assert not [one for one in sample_findings("x", sound) if one.problem]

@@ -11,17 +11,17 @@ import pytest
 from typer.testing import CliRunner
 
 import ragauge
-from ragauge.cli.app import command_line
+from ragauge.cli.app import build_app
 from ragauge.core.errors import BadInput, Incomparable
 from ragauge.evaluation.directions import is_lower_better
-from ragauge.experiments.reliability_files import is_trials
-from ragauge.files.scores import holds_scores, read_scores
-from ragauge.files.source import Source
-from ragauge.files.table_files import header
+from ragauge.experiments.reliability_files import is_trials_file
+from ragauge.files.scores import is_scores_file, read_scores
+from ragauge.files.source import InputFile
+from ragauge.files.table_files import read_header
 from ragauge.files.table_rows import read_tags
-from ragauge.measures.answers import ANSWERS
-from ragauge.measures.names import parse
-from ragauge.measures.registry import TABLE
+from ragauge.measures.answers import ANSWER_MEASURES
+from ragauge.measures.names import parse_measure
+from ragauge.measures.registry import MEASURE_REGISTRY
 
 SWARM = """Hit@1,MRR,DR@20,latency,method,query_id,gt_count,seed,query_complexity
 1,1.0,0.5,0.01,GraphFlow,1,2,42,simple
@@ -36,7 +36,7 @@ SWARM = """Hit@1,MRR,DR@20,latency,method,query_id,gt_count,seed,query_complexit
 
 
 def invoke(*arguments):
-    return CliRunner().invoke(command_line(), list(map(str, arguments)))
+    return CliRunner().invoke(build_app(), list(map(str, arguments)))
 
 
 def written(path, text):
@@ -55,7 +55,7 @@ def message_of(path):
 
 def test_the_swarm_notebooks_table_is_compared_over_queries_and_seeds(tmp_path):
     path = written(tmp_path / "swarm.csv", SWARM)
-    assert holds_scores(path)
+    assert is_scores_file(path)
     found = ragauge.compare(path, baseline="GraphFlow", by="complexity")
     assert found.measures == ["Hit@1", "MRR", "DR@20", "latency"]
     row = found.find("Swarm", "MRR")
@@ -94,7 +94,7 @@ def test_every_kind_of_table_says_the_same(tmp_path, ending):
         WIDE.write_ndjson(path)
     else:
         WIDE.write_csv(path, separator="\t" if ending == "tsv" else ",")
-    assert holds_scores(str(path))
+    assert is_scores_file(str(path))
     known, _ = read_scores(str(path))
     assert known["a"].queries == known["b"].queries == ["1", "2"]
     np.testing.assert_array_equal(known["a"].values["ndcg"], [0.5, np.nan])
@@ -132,17 +132,17 @@ def test_direction_of_costs_follows_from_the_unit_in_the_name():
     assert [name for name in (*less, *more) if is_lower_better(name)] == less
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", MEASURE_REGISTRY)
 def test_direction_of_every_ranking_measure_is_known_by_name(name):
-    cutoff = {"rank": "@10", "rank?": "@10", "level": "@0.5"}.get(TABLE[name].cutoff, "")
-    measure = str(parse(f"{name}{cutoff}"))
-    assert is_lower_better(measure) is TABLE[name].lower_is_better
-    assert is_lower_better(name) is TABLE[name].lower_is_better
+    cutoff = {"rank": "@10", "rank?": "@10", "level": "@0.5"}.get(MEASURE_REGISTRY[name].cutoff, "")
+    measure = str(parse_measure(f"{name}{cutoff}"))
+    assert is_lower_better(measure) is MEASURE_REGISTRY[name].lower_is_better
+    assert is_lower_better(name) is MEASURE_REGISTRY[name].lower_is_better
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", ANSWER_MEASURES)
 def test_direction_of_every_answer_measure_is_known_by_name(name):
-    assert is_lower_better(name) is ANSWERS[name].lower_is_better
+    assert is_lower_better(name) is ANSWER_MEASURES[name].lower_is_better
 
 
 def test_direction_of_an_unknown_name_is_none():
@@ -374,11 +374,11 @@ def test_what_is_no_table_is_told_and_no_riddle(tmp_path):
     text = written(tmp_path / "t.txt", "query,mrr\nq1,1\n")
     for path in (tmp_path / "folder", text, "-", "no" * 3000):
         assert "this is no table of scores" in message_of(path)
-        assert not holds_scores(str(path))
+        assert not is_scores_file(str(path))
     assert "cannot be read (Is a directory)" in message_of(tmp_path / "folder.csv")
-    assert not holds_scores(str(tmp_path / "folder.csv"))
+    assert not is_scores_file(str(tmp_path / "folder.csv"))
     (tmp_path / "torn.parquet").write_bytes(b"PAR1")
-    for read in (holds_scores, read_scores):
+    for read in (is_scores_file, read_scores):
         with pytest.raises(BadInput, match="cannot be read"):
             read(str(tmp_path / "torn.parquet"))
 
@@ -405,17 +405,17 @@ def test_a_text_in_another_encoding_is_told(tmp_path):
     ],
 )
 def test_headers_are_read_as_the_table_is(tmp_path, name, text, columns):
-    source = Source(written(tmp_path / name, text))
-    assert header(source, source.ending.removeprefix(".")) == columns
+    source = InputFile(written(tmp_path / name, text))
+    assert read_header(source, source.ending.removeprefix(".")) == columns
 
 
 def test_quoted_headers_and_nested_objects_do_not_deceive(tmp_path):
-    assert is_trials(written(tmp_path / "a.csv", '"task","success"\n"a",1\n'))
-    assert holds_scores(written(tmp_path / "b.csv", '"query_id","ndcg@10"\n"a",1\n'))
-    assert holds_scores(written(tmp_path / "c.jsonl", '{"mrr": 1, "top": {"doc": "d1"}, "query": "q1"}\n'))
-    assert not holds_scores(written(tmp_path / "d.jsonl", '{"said": "query: 1", "mrr": 1}\n'))
-    assert not holds_scores(written(tmp_path / "e.csv", '"query","doc","score"\nq,d,1\n'))
-    assert not is_trials(written(tmp_path / "e.csv", '"query","doc","score"\nq,d,1\n'))
+    assert is_trials_file(written(tmp_path / "a.csv", '"task","success"\n"a",1\n'))
+    assert is_scores_file(written(tmp_path / "b.csv", '"query_id","ndcg@10"\n"a",1\n'))
+    assert is_scores_file(written(tmp_path / "c.jsonl", '{"mrr": 1, "top": {"doc": "d1"}, "query": "q1"}\n'))
+    assert not is_scores_file(written(tmp_path / "d.jsonl", '{"said": "query: 1", "mrr": 1}\n'))
+    assert not is_scores_file(written(tmp_path / "e.csv", '"query","doc","score"\nq,d,1\n'))
+    assert not is_trials_file(written(tmp_path / "e.csv", '"query","doc","score"\nq,d,1\n'))
 
 
 def test_tags_are_read_by_the_same_rules(tmp_path):

@@ -9,26 +9,26 @@ import zstandard
 
 from command import command_in
 from ragauge.core.errors import BadInput
-from ragauge.core.limits import DECOMPRESSED, LINE
-from ragauge.files.source import Source
+from ragauge.core.limits import DECOMPRESSED_LIMIT, LINE_LIMIT
+from ragauge.files.source import InputFile
 from ragauge.files.vectors import read_vectors
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
 def test_decompressed_file_above_limit_is_refused(tmp_path, monkeypatch, pack):
-    monkeypatch.setenv(DECOMPRESSED.variable, "1")
+    monkeypatch.setenv(DECOMPRESSED_LIMIT.variable, "1")
     bomb = tmp_path / "bomb.jsonl"
     bomb.write_bytes(pack(b'{"a": 1}\n' * 1_000_000))
     with pytest.raises(BadInput, match="decompresses to more than 1 MB and 100 times its size") as caught:
-        Source(str(bomb)).read()
+        InputFile(str(bomb)).read()
     assert caught.value.file == str(bomb)
     assert caught.value.hint.endswith("export RAGAUGE_MAX_DECOMPRESSED_MB=4")
-    monkeypatch.setenv(DECOMPRESSED.variable, "20")
-    assert len(Source(str(bomb)).read()) == 9_000_000
+    monkeypatch.setenv(DECOMPRESSED_LIMIT.variable, "20")
+    assert len(InputFile(str(bomb)).read()) == 9_000_000
 
 
 def test_decompressed_vectors_above_limit_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv(DECOMPRESSED.variable, "1")
+    monkeypatch.setenv(DECOMPRESSED_LIMIT.variable, "1")
     bomb = tmp_path / "bomb.u8bin.gz"
     bomb.write_bytes(gzip.compress((50_000).to_bytes(4, "little") + (100).to_bytes(4, "little") + bytes(5_000_000)))
     with pytest.raises(BadInput, match="decompresses to more than 1 MB"):
@@ -36,32 +36,32 @@ def test_decompressed_vectors_above_limit_are_refused(tmp_path, monkeypatch):
 
 
 def test_compressed_file_with_normal_ratio_is_not_limited(tmp_path, monkeypatch):
-    monkeypatch.setenv(DECOMPRESSED.variable, "0.01")
+    monkeypatch.setenv(DECOMPRESSED_LIMIT.variable, "0.01")
     path = tmp_path / "a.run.gz"
     lines = b"".join(b"q%d Q0 d%d 1 %f x\n" % (n, n * 7919 % 10007, 1 / (n + 1)) for n in range(20_000))
     path.write_bytes(gzip.compress(lines))
-    assert Source(str(path)).read() == lines
+    assert InputFile(str(path)).read() == lines
 
 
 @pytest.mark.parametrize("name", ["a.run", "a.run.gz", "a.run.zst"])
 def test_line_above_limit_is_refused(tmp_path, monkeypatch, name):
-    monkeypatch.setenv(LINE.variable, "1")
+    monkeypatch.setenv(LINE_LIMIT.variable, "1")
     path = tmp_path / name
     pack = {".gz": gzip.compress, ".zst": zstandard.compress}.get(path.suffix, bytes)
     path.write_bytes(pack(b"q1 Q0 d1 1 1.0 x\n" + b"x" * 40_000_000))
     with pytest.raises(BadInput, match="a line is longer than 1 MB"):
-        list(Source(str(path)).blocks(1000))
-    with Source(str(path)).open() as file, pytest.raises(BadInput, match="a line is longer than 1 MB"):
+        list(InputFile(str(path)).blocks(1000))
+    with InputFile(str(path)).open() as file, pytest.raises(BadInput, match="a line is longer than 1 MB"):
         list(file)
 
 
 def test_lines_up_to_the_limit_are_read(tmp_path, monkeypatch):
-    monkeypatch.setenv(LINE.variable, "0.001")
+    monkeypatch.setenv(LINE_LIMIT.variable, "0.001")
     path = tmp_path / "a.txt"
     path.write_bytes(b"x" * 999 + b"\n" + b"y" * 999)
-    with Source(str(path)).open() as file:
+    with InputFile(str(path)).open() as file:
         assert [len(line) for line in file] == [1000, 999]
-    assert b"".join(Source(str(path)).blocks(10)) == path.read_bytes() + b"\n"
+    assert b"".join(InputFile(str(path)).blocks(10)) == path.read_bytes() + b"\n"
 
 
 def test_evaluate_gzip_bomb_prints_one_line_error(tmp_path):

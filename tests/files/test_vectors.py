@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as some
 
 from ragauge.core.errors import BadInput, MissingExtra, UnknownName
-from ragauge.files.vectors import ENDINGS, read_vectors, write_vectors
+from ragauge.files.vectors import VECTOR_FILE_ENDINGS, read_vectors, write_vectors
 from ragauge.store_benchmarks.ann_benchmarks_hdf5 import read_hdf5, write_hdf5
-from ragauge.store_benchmarks.results import Truth, VectorSet
+from ragauge.store_benchmarks.results import ExactNeighbours, VectorSet
 
 KINDS = {".fvecs": "f4", ".ivecs": "i4", ".bvecs": "u1", ".fbin": "f4", ".ibin": "i4", ".u8bin": "u1", ".i8bin": "i1"}
 SHAPES = st.tuples(st.integers(1, 8), st.integers(1, 6))
@@ -187,7 +187,7 @@ def _made(path):
 
 
 def test_every_format_is_told_of():
-    assert set(KINDS) | {".npy", ".parquet"} == set(ENDINGS)
+    assert set(KINDS) | {".npy", ".parquet"} == set(VECTOR_FILE_ENDINGS)
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_a_file_of_ann_benchmarks_is_written_and_read(tmp_path, distance, metric
     h5py = pytest.importorskip("h5py")
     near, far = np.array([[0, 1]]), np.array([[0.0, 1.0]])
     data = VectorSet("made", BASE, BASE[:1], metric)
-    write_hdf5(tmp_path / "a.hdf5", data, Truth(near, far, metric, "numpy"))
+    write_hdf5(tmp_path / "a.hdf5", data, ExactNeighbours(near, far, metric, "numpy"))
     with h5py.File(tmp_path / "a.hdf5") as file:
         assert file.attrs["distance"] == distance
         assert set(file) == {"train", "test", "neighbors", "distances"}

@@ -15,18 +15,18 @@ import pytest
 
 from ragauge.core.errors import BadInput
 from ragauge.files import workspace
-from ragauge.files.workspace import create_temporary_folder, replace_file, temporary_folder, whole_file
+from ragauge.files.workspace import atomic_write, create_temporary_folder, replace_file, temporary_folder
 
 WRITERS = 20
 WRITER = """
 import sys
-from ragauge.files.workspace import whole_file
+from ragauge.files.workspace import atomic_write
 
 path, letter = sys.argv[1:]
 print("ready", flush=True)
 sys.stdin.readline()
 for _ in range(20):
-    with whole_file(path) as out:
+    with atomic_write(path) as out:
         for _ in range(100):
             out.write(letter.encode() * 1000)
             out.flush()
@@ -103,7 +103,7 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path, monkeypatch):
     assert folder.is_dir()
     (orphan,) = path.parent.iterdir()
     monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setattr(workspace, "_swept", set())
+    monkeypatch.setattr(workspace, "_swept_folders", set())
     with replace_file(path) as temporary:
         temporary.write_text("whole")
     assert not orphan.exists()
@@ -120,7 +120,7 @@ def test_temporary_files_of_living_processes_and_other_hosts_stay(tmp_path, monk
     elsewhere = tmp_path / "ragauge-test-000000-999999999-01234567"
     elsewhere.mkdir()
     (tmp_path / "ragauge-test").mkdir()
-    monkeypatch.setattr(workspace, "_swept", set())
+    monkeypatch.setattr(workspace, "_swept_folders", set())
     with temporary_folder("test"):
         assert {one.name for one in tmp_path.iterdir()} >= {mine.name, elsewhere.name, "ragauge-test"}
 
@@ -129,14 +129,14 @@ def test_whole_file_writes_to_a_pipe_without_replacing_it(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
-    with whole_file(str(pipe)) as out:
+    with atomic_write(str(pipe)) as out:
         out.write(b"through the pipe")
     assert reader.communicate()[0] == b"through the pipe"
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
 def test_whole_file_folder_is_refused(tmp_path):
-    with pytest.raises(BadInput, match="is a folder"), whole_file(str(tmp_path)):
+    with pytest.raises(BadInput, match="is a folder"), atomic_write(str(tmp_path)):
         pass
 
 

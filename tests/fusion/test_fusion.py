@@ -22,10 +22,10 @@ from ragauge.core.records import Run
 from ragauge.evaluation import evaluate
 from ragauge.files.readers import read_run
 from ragauge.fusion import fuse, tune
-from ragauge.fusion.methods import METHODS, default_norm, find_method, simplex
+from ragauge.fusion.methods import METHODS, default_norm, find_method, simplex_weights
 from ragauge.fusion.normalisation import NORMALISATIONS
 from ragauge.fusion.query_fusion import fuse_query, fuse_runs, missing_queries, train
-from ragauge.fusion.tuning import cross_validated, split
+from ragauge.fusion.tuning import cross_validate, split_folds
 from strategies import names
 
 PLAIN = [name for name, row in METHODS.items() if row.training is None]
@@ -221,7 +221,7 @@ def test_condorcet_compares_many_documents_in_parts(monkeypatch):
 
     lists = [run["q0"] for run in random_runs(5, docs=50)[0]]
     whole = fuse_query(lists, "condorcet")
-    monkeypatch.setattr(untrained_methods, "_CELLS", 60)
+    monkeypatch.setattr(untrained_methods, "_PAIRS_PER_BLOCK", 60)
     assert fuse_query(lists, "condorcet") == whole
 
 
@@ -419,11 +419,11 @@ def scorer(qrels, measure="ndcg@10"):
 @pytest.mark.parametrize("method", ["wsum", "rrf", "rbc", "posfuse", "probfuse", "slidefuse", "bayesfuse"])
 def test_a_fold_is_fused_the_same_whatever_its_own_judgments_are(method):
     runs, qrels = random_runs(7, queries=12)
-    first = cross_validated(runs, qrels, method, score=scorer(qrels), folds=3)
+    first = cross_validate(runs, qrels, method, score=scorer(qrels), folds=3)
     for fold in first.folds:
         rng = random.Random(1)
         changed = {q: {d: rng.randint(0, 2) for d in docs} if q in fold.queries else docs for q, docs in qrels.items()}
-        again = cross_validated(runs, changed, method, score=scorer(changed), folds=3)
+        again = cross_validate(runs, changed, method, score=scorer(changed), folds=3)
         assert fold in again.folds
         for query in fold.queries:
             assert list(again.run[query].items()) == list(first.run[query].items())
@@ -436,7 +436,7 @@ def test_tuning_finds_the_run_that_is_better_and_shows_its_optimism():
     qrels = {f"q{i}": {f"d{j}": int(j < 3) for j in range(20)} for i in range(20)}
     good = {q: {f"d{j}": (j < 3) + rng.gauss(0, 0.4) for j in range(20)} for q in qrels}
     noise = {q: {f"d{j}": rng.gauss(0, 1) for j in range(20)} for q in qrels}
-    tuned = cross_validated([good, noise], qrels, "wsum", score=scorer(qrels))
+    tuned = cross_validate([good, noise], qrels, "wsum", score=scorer(qrels))
     assert tuned.params["weights"][0] >= 0.7
     assert len(tuned.folds) == 5
     assert tuned.tried[0][0] == {"weights": (0.5, 0.5)}
@@ -449,7 +449,7 @@ def test_tuning_finds_the_run_that_is_better_and_shows_its_optimism():
 
 def test_a_method_that_learns_positions_by_heart_is_seen_to_be_optimistic():
     runs, qrels = random_runs(11, queries=10)
-    tuned = cross_validated(runs, qrels, "posfuse", score=scorer(qrels, "map"))
+    tuned = cross_validate(runs, qrels, "posfuse", score=scorer(qrels, "map"))
     assert tuned.optimism > 0.01
     assert tuned.trained is not None
     assert tuned.trained.queries == 10
@@ -459,7 +459,7 @@ def test_a_method_that_learns_positions_by_heart_is_seen_to_be_optimistic():
 def test_queries_without_judgments_get_what_all_judged_ones_chose():
     runs, qrels = random_runs(13, queries=8)
     judged = {q: qrels[q] for q in list(qrels)[:6]}
-    tuned = cross_validated(runs, judged, "rrf", score=scorer(judged), folds=2)
+    tuned = cross_validate(runs, judged, "rrf", score=scorer(judged), folds=2)
     assert set(tuned.run) == set(qrels)
     assert tuned.run["q7"] == fuse_runs(runs, "rrf", **tuned.params)["q7"]
     assert set(tuned.scores) == set(judged)
@@ -467,44 +467,44 @@ def test_queries_without_judgments_get_what_all_judged_ones_chose():
 
 def test_grids_may_be_given_as_values_or_as_combinations():
     runs, qrels = random_runs(17, queries=6)
-    values = cross_validated(
+    values = cross_validate(
         runs, qrels, "rrf", score=scorer(qrels), folds=2, grid={"k": [1, 60], "weights": [None, [1, 2, 3]]}
     )
-    listed = cross_validated(
+    listed = cross_validate(
         runs, qrels, "rrf", score=scorer(qrels), folds=2, grid=[dict(params) for params, _ in values.tried]
     )
     assert len(values.tried) == 4
     assert listed.run == values.run
-    both = cross_validated(runs, qrels, "probfuse", score=scorer(qrels), folds=2, grid={"n_segments": [2, 4]})
+    both = cross_validate(runs, qrels, "probfuse", score=scorer(qrels), folds=2, grid={"n_segments": [2, 4]})
     assert both.params["n_segments"] in (2, 4)
 
 
 def test_tuning_refuses_what_makes_no_sense():
     runs, qrels = random_runs(19, queries=4)
     with pytest.raises(BadInput, match="4 judged queries cannot be split into 5 folds"):
-        cross_validated(runs, qrels, "rrf", score=scorer(qrels))
+        cross_validate(runs, qrels, "rrf", score=scorer(qrels))
     with pytest.raises(BadInput, match="cannot hold anything out"):
-        cross_validated(runs, qrels, "rrf", score=scorer(qrels), folds=1)
+        cross_validate(runs, qrels, "rrf", score=scorer(qrels), folds=1)
     with pytest.raises(BadInput, match="nothing to tune"):
-        cross_validated(runs, qrels, "isr", score=scorer(qrels), folds=2)
+        cross_validate(runs, qrels, "isr", score=scorer(qrels), folds=2)
     with pytest.raises(BadInput, match="grid is empty"):
-        cross_validated(runs, qrels, "rrf", score=scorer(qrels), folds=2, grid=[])
+        cross_validate(runs, qrels, "rrf", score=scorer(qrels), folds=2, grid=[])
     with pytest.raises(BadInput, match="has no parameter `phi`"):
-        cross_validated(runs, qrels, "rrf", score=scorer(qrels), folds=2, grid={"phi": [1]})
+        cross_validate(runs, qrels, "rrf", score=scorer(qrels), folds=2, grid={"phi": [1]})
     with pytest.raises(MissingEvidence, match="scores none"):
-        cross_validated(runs, qrels, "rrf", score=lambda fused: {}, folds=2)
+        cross_validate(runs, qrels, "rrf", score=lambda fused: {}, folds=2)
 
 
 def test_folds_depend_on_the_seed_and_not_on_the_order_of_queries():
     queries = [f"q{i}" for i in range(11)]
-    assert split(queries, 3, 0) == split(queries[::-1], 3, 0)
-    assert split(queries, 3, 0) != split(queries, 3, 1)
-    assert sorted(map(len, split(queries, 3, 0))) == [3, 4, 4]
+    assert split_folds(queries, 3, 0) == split_folds(queries[::-1], 3, 0)
+    assert split_folds(queries, 3, 0) != split_folds(queries, 3, 1)
+    assert sorted(map(len, split_folds(queries, 3, 0))) == [3, 4, 4]
 
 
 @pytest.mark.parametrize("runs", range(1, 20))
 def test_default_weights_are_few_begin_even_and_sum_to_1(runs):
-    grid = simplex(runs)
+    grid = simplex_weights(runs)
     assert len(grid) <= 101
     assert grid[0] == (1 / runs,) * runs
     assert len(set(grid)) == len(grid)

@@ -24,13 +24,13 @@ import ragauge
 from command import command_in
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, CheckFailed, Incomparable, UnknownName
-from ragauge.core.records import ByMeasure, Dataset, Judgments, Run, Scores
-from ragauge.evaluation.indicators import Figure, find
+from ragauge.core.records import Dataset, Judgments, MeasureDict, Run, Scores
+from ragauge.evaluation.indicators import Indicator, find_indicator
 from ragauge.gates import report as reports
-from ragauge.gates.results import Check, Gate, Rule
-from ragauge.gates.rule_grammar import parse, read_gate, texts_of
+from ragauge.gates.results import Gate, Rule, RuleCheck
+from ragauge.gates.rule_grammar import parse_rule, read_gate_file, rule_texts
 from ragauge.measures.conventions import PRESETS
-from ragauge.stats.paired_tests import swap_test
+from ragauge.stats.paired_tests import paired_permutation_test
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,9 +48,9 @@ def scores(name="run", lower=(), convention="default", judge="", **columns):
         name,
         convention,
         [f"q{i}" for i in range(n)],
-        ByMeasure(values, str),
-        ByMeasure(means, str),
-        ByMeasure(unscored, str),
+        MeasureDict(values, str),
+        MeasureDict(means, str),
+        MeasureDict(unscored, str),
         lower_is_better=frozenset(lower),
         judge=judge,
     )
@@ -88,7 +88,7 @@ def timings(milliseconds, status=None, stage=None):
 
 
 def read(text):
-    return parse(text, lambda name: find(name, PRESETS["default"]))
+    return parse_rule(text, lambda name: find_indicator(name, PRESETS["default"]))
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_table_says_the_same_as_rules():
         "mrr": {"better": True, "by": "topic"},
         "map": {"above": 1e-7, "at_most": 1, "in": "topic=files"},
     }
-    assert [str(read(text)) for text in texts_of(table)] == [
+    assert [str(read(text)) for text in rule_texts(table)] == [
         "ndcg@10 >= 0.4",
         "ndcg@10 drop <= 2%",
         "ndcg@10 not worse",
@@ -278,7 +278,7 @@ def test_a_figure_is_held_against_a_number(rule, expected):
 def test_a_mean_that_rounding_put_below_the_limit_is_at_the_limit():
     values = [0.1, 0.7, 0.4, 0.3, 0.5]
     below = scores(mrr=values)
-    object.__setattr__(below, "means", ByMeasure({"mrr": 0.39999999999999997}, str))
+    object.__setattr__(below, "means", MeasureDict({"mrr": 0.39999999999999997}, str))
     assert passes(below, "mrr >= 0.40")
     assert not passes(below, "mrr < 0.40")
     assert not passes(scores(mrr=[0.4 - 1e-9]), "mrr >= 0.40")
@@ -572,7 +572,7 @@ def test_swapping_gives_the_p_value_of_all_swaps():
         for swaps in itertools.product([False, True], repeat=8):
             one, other = np.where(swaps, base, mine), np.where(swaps, mine, base)
             gaps.append(figure(one[None])[0] - figure(other[None])[0])
-        higher, lower = swap_test(mine[:, None], base[:, None], figure)
+        higher, lower = paired_permutation_test(mine[:, None], base[:, None], figure)
         assert higher == pytest.approx(np.mean(np.array(gaps) >= observed - 1e-9), abs=0.02)
         assert lower == pytest.approx(np.mean(np.array(gaps) <= observed + 1e-9), abs=0.02)
 
@@ -583,7 +583,7 @@ def test_times_that_do_not_differ_are_seldom_called_worse():
     for _ in range(rounds):
         typical = rng.lognormal(1, 0.6, (20, 1))
         now, then = typical * rng.lognormal(0, 0.3, (20, 2)), typical * rng.lognormal(0, 0.3, (20, 2))
-        failed += swap_test(now, then, lambda rows: np.percentile(rows, 90, axis=1))[0] < 0.05
+        failed += paired_permutation_test(now, then, lambda rows: np.percentile(rows, 90, axis=1))[0] < 0.05
     assert 0 < failed / rounds < 0.05 + 3 * math.sqrt(0.05 * 0.95 / rounds)
 
 
@@ -942,23 +942,26 @@ def test_tables_of_scores_pass_gates_too(tmp_path):
 
 
 def made(**changes):
-    rule = Rule(Figure("mrr"), "limit", ">=", 0.4)
-    return Check(
+    rule = Rule(Indicator("mrr"), "limit", ">=", 0.4)
+    return RuleCheck(
         **{"rule": rule, "passed": False, "reason": "too low", "value": 0.39996, "limit": 0.4, "n": 3, **changes}
     )
 
 
 def test_a_value_and_its_limit_are_told_apart():
-    assert reports.told_apart(made()) == ("0.39996", "0.40000")
-    assert reports.told_apart(made(value=0.5)) == ("0.5000", "0.4000")
-    assert reports.told_apart(made(value=math.nan, limit=math.nan)) == ("", "")
+    assert reports.format_value_and_limit(made()) == ("0.39996", "0.40000")
+    assert reports.format_value_and_limit(made(value=0.5)) == ("0.5000", "0.4000")
+    assert reports.format_value_and_limit(made(value=math.nan, limit=math.nan)) == ("", "")
 
 
 def test_a_reason_is_left_out_where_the_figures_say_it():
-    assert reports.why(made()) == ""
-    assert reports.why(made(value=0.4)) == "too low"
-    assert reports.why(made(limit=math.nan)) == "too low"
-    assert reports.why(made(rule=Rule(Figure("missing", "count"), "limit", "<="), value=1, limit=0)) == "too low"
+    assert reports.failure_reason(made()) == ""
+    assert reports.failure_reason(made(value=0.4)) == "too low"
+    assert reports.failure_reason(made(limit=math.nan)) == "too low"
+    assert (
+        reports.failure_reason(made(rule=Rule(Indicator("missing", "count"), "limit", "<="), value=1, limit=0))
+        == "too low"
+    )
 
 
 @pytest.mark.parametrize(
@@ -973,18 +976,18 @@ def test_a_reason_is_left_out_where_the_figures_say_it():
     ],
 )
 def test_what_a_test_says_is_in_words(kind, passed, said):
-    rule = Rule(Figure("mrr"), kind, limit=4, percent=kind == "non-inferior")
+    rule = Rule(Indicator("mrr"), kind, limit=4, percent=kind == "non-inferior")
     check = made(rule=rule, passed=passed, limit=math.nan, baseline=0.5, difference=-0.1, ci=(-0.2, 0.05), p=0.25)
     change = "-20.00% [-40.00%, +10.00%]" if rule.percent else "-0.1000 [-0.2000, +0.0500]"
-    assert reports.evidence(check) == [f"baseline 0.5000, change {change}", said]
-    assert said in reports.junit(Gate("run", [check])).decode()
-    assert f"; {said} |" in reports.markdown(Gate("run", [check]))
+    assert reports.comparison_lines(check) == [f"baseline 0.5000, change {change}", said]
+    assert said in reports.render_gate_junit(Gate("run", [check])).decode()
+    assert f"; {said} |" in reports.render_gate_markdown(Gate("run", [check]))
 
 
 def test_junit_is_sound_whatever_the_texts_hold():
-    rule = Rule(Figure("mrr"), "limit", ">=", 0.4, tag="x", value="<&\x00\x1b\ud800\"'\n>")
+    rule = Rule(Indicator("mrr"), "limit", ">=", 0.4, tag="x", value="<&\x00\x1b\ud800\"'\n>")
     gate = Gate("r\x07un", [made(rule=rule, reason="a < b & \x00 c"), made(passed=True, reason="")])
-    root = ElementTree.fromstring(reports.junit(gate))
+    root = ElementTree.fromstring(reports.render_gate_junit(gate))
     assert (root.tag, root.attrib["tests"], root.attrib["failures"], root.attrib["errors"]) == (
         "testsuites",
         "2",
@@ -995,21 +998,25 @@ def test_junit_is_sound_whatever_the_texts_hold():
     bad, good = suite.findall("testcase")
     assert bad.find("failure").attrib["message"] == "a < b & \ufffd c"
     assert good.find("failure") is None
-    undecided = ElementTree.fromstring(reports.undecided_junit("run", Incomparable("two\x00 things", hint="<one>")))
+    undecided = ElementTree.fromstring(
+        reports.render_undecided_junit("run", Incomparable("two\x00 things", hint="<one>"))
+    )
     assert undecided.attrib["errors"] == "1"
     assert undecided.find("testsuite/testcase/error").attrib["type"] == "Incomparable"
 
 
 def test_markdown_keeps_texts_as_texts():
-    rule = Rule(Figure("mrr"), "limit", ">=", 0.4, tag="x", value="a|b<script>")
-    text = reports.markdown(Gate("run", [made(rule=rule)]))
+    rule = Rule(Indicator("mrr"), "limit", ">=", 0.4, tag="x", value="a|b<script>")
+    text = reports.render_gate_markdown(Gate("run", [made(rule=rule)]))
     assert "## Gate: run FAILED 1 of 1 check" in text
     assert "| FAIL | mrr >= 0.4 in x=a\\|b&lt;script> | 0.39996 | 0.40000 | 3 |  | too low |" in text
-    assert "| 3 |  | no &lt;b> here |" in reports.markdown(Gate("run", [made(limit=math.nan, reason="no <b> here")]))
+    assert "| 3 |  | no &lt;b> here |" in reports.render_gate_markdown(
+        Gate("run", [made(limit=math.nan, reason="no <b> here")])
+    )
 
 
 def test_data_has_no_word_that_json_lacks():
-    text = json.dumps(reports.as_data(Gate("run", [made(value=math.nan, limit=math.nan)])), allow_nan=False)
+    text = json.dumps(reports.gate_to_dict(Gate("run", [made(value=math.nan, limit=math.nan)])), allow_nan=False)
     assert json.loads(text)["checks"][0]["value"] is None
 
 
@@ -1147,7 +1154,7 @@ def test_a_file_that_makes_no_sense_is_refused_by_name(tmp_path, text, said):
     path = tmp_path / "gate.toml"
     path.write_text(text)
     with pytest.raises(ragauge.RagaugeError, match=said) as error:
-        read_gate(str(path))
+        read_gate_file(str(path))
     assert "gate.toml" in str(error.value) or "at_least" in said
 
 
@@ -1164,7 +1171,7 @@ def test_the_files_for_ci_are_sound_and_those_of_the_docs():
     examples = ROOT / "examples" / "ci"
     for file, language in (("gate.toml", "toml"), ("gate.yml", "yaml")):
         assert f"```{language}\n{(examples / file).read_text()}```" in page
-    settings = read_gate(str(examples / "gate.toml"))
+    settings = read_gate_file(str(examples / "gate.toml"))
     assert [str(read(text)) for text in settings["rules"]][-2:] == ["map >= 0.3", "map non-inferior by 0.02"]
     steps = pytest.importorskip("yaml").safe_load((examples / "gate.yml").read_text())["jobs"]["gate"]["steps"]
     assert "ragauge gate runs/docs/mine --rules gate.toml" in " ".join(step.get("run", "") for step in steps)

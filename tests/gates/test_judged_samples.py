@@ -10,8 +10,8 @@ import pytest
 import ragauge
 from judged_builder import FAITHFULNESS, MUTE, RELEVANCE, judged, scores
 from ragauge.core.errors import BadInput, Incomparable, UnknownName
-from ragauge.evaluation.indicators import Figure, find
-from ragauge.gates.rule_grammar import parse
+from ragauge.evaluation.indicators import Indicator, find_indicator
+from ragauge.gates.rule_grammar import parse_rule
 from ragauge.measures.conventions import PRESETS
 
 NAN = math.nan
@@ -31,12 +31,12 @@ def checks(run, rules, **more):
 
 
 def test_a_rule_names_a_measure_in_brackets():
-    rule = parse("UNSCORED( Recall@5 ) <= 5 %", lambda name: find(name, PRESETS["default"]))
+    rule = parse_rule("UNSCORED( Recall@5 ) <= 5 %", lambda name: find_indicator(name, PRESETS["default"]))
     assert str(rule) == "unscored(recall@5) <= 5%"
     assert (rule.figure.measure, rule.figure.source, rule.figure.lower_is_better) == ("recall@5", "count", True)
-    nested = find("unscored(recall(of=capped)@5)", PRESETS["default"])
+    nested = find_indicator("unscored(recall(of=capped)@5)", PRESETS["default"])
     assert nested.measure == "recall(of=capped)@5"
-    assert Figure("p95_ms", "latency").measure == ""
+    assert Indicator("p95_ms", "latency").measure == ""
 
 
 @pytest.mark.parametrize(

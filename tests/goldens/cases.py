@@ -54,12 +54,12 @@ def _judge_scripted(folder: Path) -> Any:
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from literal_judge import answer
     from ragauge import judge
-    from ragauge.judging.report_formats import as_data
-    from ragauge.models.chats.recorded import Scripted
+    from ragauge.judging.report_formats import judged_to_dict
+    from ragauge.models.chats.recorded import ScriptedChat
 
     measures = ["faithfulness", "context_precision", "context_recall", "answer_relevance", "hallucination"]
-    found = judge(str(folder / "inputs/samples.jsonl"), measures, chat=Scripted(answer), embedder="words")
-    return as_data(found)
+    found = judge(str(folder / "inputs/samples.jsonl"), measures, chat=ScriptedChat(answer), embedder="words")
+    return judged_to_dict(found)
 
 
 def _bench_from_raw_files(folder: Path) -> Any:
@@ -68,7 +68,7 @@ def _bench_from_raw_files(folder: Path) -> Any:
     from unittest.mock import patch
 
     from ragauge import bench
-    from ragauge.store_benchmarks.results_folder import as_data
+    from ragauge.store_benchmarks.results_folder import to_benchmark_data
 
     settings = json.loads((folder / "folders/bench_settings.json").read_text(encoding="utf-8"))
 
@@ -76,11 +76,13 @@ def _bench_from_raw_files(folder: Path) -> Any:
         raise AssertionError("the raw files of the recorded benchmark were not found; something was measured again")
 
     with (
-        patch("ragauge.store_benchmarks.plan.circumstances", lambda: settings["environment"]),
-        patch("ragauge.store_benchmarks.jobs.carry_out", refuse),
+        patch("ragauge.store_benchmarks.plan.provenance", lambda: settings["environment"]),
+        patch("ragauge.store_benchmarks.jobs.run_worker_task", refuse),
     ):
         stores = shlex.split(settings["stores"])
-        return as_data(bench(settings["data"], stores, folder=folder / "folders/bench", **settings["options"]))
+        return to_benchmark_data(
+            bench(settings["data"], stores, folder=folder / "folders/bench", **settings["options"])
+        )
 
 
 CASES: list[Case] = [

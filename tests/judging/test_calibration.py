@@ -17,13 +17,20 @@ import literal_judge
 import ragauge
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.samples import Sample, Support, Unscored
-from ragauge.datasets.labelled_answers import Labelled
+from ragauge.datasets.labelled_answers import LabelledDataset
 from ragauge.judging.calibration import calibrate, estimate_calibration
-from ragauge.judging.calibration.labelled_data import overlap
-from ragauge.judging.calibration.report import as_csv, as_data, as_markdown, sections, sentences, sentences_of_all
-from ragauge.judging.tasks import Reading
-from ragauge.models.chats.recorded import Scripted
-from ragauge.stats.agreement import Confusion
+from ragauge.judging.calibration.labelled_data import word_overlap
+from ragauge.judging.calibration.report import (
+    calibration_notes,
+    calibration_tables,
+    calibrations_to_csv,
+    calibrations_to_dict,
+    render_calibrations_markdown,
+    shared_calibration_notes,
+)
+from ragauge.judging.tasks import TaskResult
+from ragauge.models.chats.recorded import ScriptedChat
+from ragauge.stats.agreement import ConfusionMatrix
 
 SCHEMA = json.loads((files("ragauge.judging.calibration") / "calibration.schema.json").read_text(encoding="utf-8"))
 
@@ -38,7 +45,7 @@ class Known:
 
     async def answer(self, task):
         if task.step == "claims":
-            return Reading({one: [text] for one, text in task.asked.items()}, {})
+            return TaskResult({one: [text] for one, text in task.asked.items()}, {})
         said, unscored = {}, {}
         for claim, text in task.asked.items():
             verdict = self.says(task.sample, text, task.sources)
@@ -46,7 +53,7 @@ class Known:
                 unscored[claim] = Unscored("no reply could be read", "gibberish")
             else:
                 said[claim] = Support(("k1",) if verdict else ())
-        return Reading(said, unscored)
+        return TaskResult(said, unscored)
 
 
 def sample(name, label=None, answer="It is so.", contexts=("It is so.",), question=None, **more):
@@ -70,7 +77,7 @@ TABLE = [
 
 def test_the_table_of_verdicts_is_that_which_was_written():
     found = calibrate(TABLE, chat=Known(by_name))
-    assert found.confusion == Confusion(6, 2, 1, 3)
+    assert found.confusion == ConfusionMatrix(6, 2, 1, 3)
     assert (found.labelled, found.scored, found.samples) == (15, 12, 15)
     assert found.figures["accuracy"][0] == 9 / 12
     assert found.figures["sensitivity"][0] == 6 / 7
@@ -83,9 +90,9 @@ def test_samples_without_a_verdict_are_counted_named_and_wrong_in_the_accuracy_o
     found = calibrate(TABLE, chat=Known(by_name))
     assert sum(found.unscored.values()) == 3
     assert (found.figures["accuracy_all"].value, found.figures["accuracy_all"].n) == (9 / 15, 15)
-    told = " ".join(sentences(found))
+    told = " ".join(calibration_notes(found))
     assert "12 samples of 15 have a verdict, 3 have none" in told
-    rows = {row[0]: row[1:] for rows in sections(found) for row in rows.rows}
+    rows = {row[0]: row[1:] for rows in calibration_tables(found) for row in rows.rows}
     assert rows["no verdict"] == ["3", "0"]
     assert "accuracy, all" in rows
     assert [pair.sample for pair in found.pairs if pair.why] == ["n0", "n1", "n2"]
@@ -96,7 +103,7 @@ def test_a_judge_that_says_nothing_has_no_figures_and_no_error_hides_that():
     assert found.scored == 0
     assert not any(found.figures[name].defined for name in ("accuracy", "kappa", "auc", "spearman", "bias"))
     assert found.figures["accuracy_all"].value == 0.0
-    data = as_data([found])
+    data = calibrations_to_dict([found])
     jsonschema.validate(data, SCHEMA)
     assert data["calibrations"][0]["figures"]["kappa"]["value"] is None
 
@@ -111,13 +118,13 @@ def test_baselines_stand_beside_the_judge():
 
 def test_counting_words_knows_answer_contexts_and_conversation():
     one = sample("a", 1, "Paris is big.", ("Big it is.",), question="Paris?")
-    assert overlap(one, "faithfulness") == 1.0
-    assert overlap(replace(one, question="Rome?"), "faithfulness") == pytest.approx(2 / 3)
-    assert overlap(replace(one, question="Rome?", history=("We spoke of Paris.",)), "faithfulness") == 1.0
-    assert math.isnan(overlap(replace(one, answer=""), "faithfulness"))
-    assert overlap(replace(one, reference="Big Paris"), "context_recall") == 0.5
-    assert overlap(one, "context_precision") == 0.0
-    assert overlap(one, "answer_relevance") == 1.0
+    assert word_overlap(one, "faithfulness") == 1.0
+    assert word_overlap(replace(one, question="Rome?"), "faithfulness") == pytest.approx(2 / 3)
+    assert word_overlap(replace(one, question="Rome?", history=("We spoke of Paris.",)), "faithfulness") == 1.0
+    assert math.isnan(word_overlap(replace(one, answer=""), "faithfulness"))
+    assert word_overlap(replace(one, reference="Big Paris"), "context_recall") == 0.5
+    assert word_overlap(one, "context_precision") == 0.0
+    assert word_overlap(one, "answer_relevance") == 1.0
 
 
 def test_a_judge_that_is_worse_than_counting_words_is_told_so():
@@ -137,13 +144,13 @@ def test_thresholds_cut_scores_and_labels():
     """Of two sentences one is borne out: half is good from 0.5 on, not from 0.6 on, and not where people say yes."""
     half = [sample(f"s{i}", 2 / 3, "Yes it is. No it is not.") for i in range(4)]
     judge = Known(lambda name, text, sources: text.startswith("Yes"))
-    assert calibrate(half, chat=judge).confusion == Confusion(4, 0, 0, 0)
-    assert calibrate(half, chat=judge, threshold=0.6).confusion == Confusion(0, 0, 4, 0)
-    assert calibrate(half, chat=judge, threshold=0.5, label_threshold=0.7).confusion == Confusion(0, 4, 0, 0)
-    assert calibrate(half, chat=judge, label_threshold=2 / 3, threshold=0.5).confusion == Confusion(4, 0, 0, 0)
+    assert calibrate(half, chat=judge).confusion == ConfusionMatrix(4, 0, 0, 0)
+    assert calibrate(half, chat=judge, threshold=0.6).confusion == ConfusionMatrix(0, 0, 4, 0)
+    assert calibrate(half, chat=judge, threshold=0.5, label_threshold=0.7).confusion == ConfusionMatrix(0, 4, 0, 0)
+    assert calibrate(half, chat=judge, label_threshold=2 / 3, threshold=0.5).confusion == ConfusionMatrix(4, 0, 0, 0)
     assert calibrate(half, chat=judge, label_threshold=0.6).threshold == 0.6
     whole = [replace(one, labels={"faithfulness": 1.0}) for one in half]
-    assert calibrate(whole, chat=judge).confusion == Confusion(0, 0, 4, 0)
+    assert calibrate(whole, chat=judge).confusion == ConfusionMatrix(0, 0, 4, 0)
     for wrong in (0.0, 1.5, -1.0):
         with pytest.raises(BadInput, match="threshold"):
             calibrate(half, chat=judge, threshold=wrong)
@@ -311,10 +318,12 @@ def test_one_question_speaks_of_no_other():
 
 
 def test_sets_that_are_easy_or_not_peoples_are_named_so():
-    given = Labelled(name="toy", samples=TABLE, measure="faithfulness", about="", people=False, easy="words tell all")
+    given = LabelledDataset(
+        name="toy", samples=TABLE, measure="faithfulness", about="", people=False, easy="words tell all"
+    )
     found = calibrate(given, chat=Known(by_name))
     assert not found.people
-    told = " ".join(sentences(found))
+    told = " ".join(calibration_notes(found))
     assert "an easy set: words tell all" in told
     assert "not people's" in told
 
@@ -359,21 +368,21 @@ def test_the_lexical_judge_has_a_degree_that_is_shown_beside_its_verdicts():
 
 def test_everything_is_data_for_machines_and_pages_for_people():
     several = [calibrate(TABLE, chat=Known(by_name), labels=8, replicates=2), calibrate(TABLE, chat=Known(by_name))]
-    data = as_data(several, per_sample=True)
+    data = calibrations_to_dict(several, per_sample=True)
     jsonschema.validate(json.loads(json.dumps(data, allow_nan=False)), SCHEMA)
     assert len(data["calibrations"][0]["pairs"]) == 15
-    lines = as_csv(several).splitlines()
+    lines = calibrations_to_csv(several).splitlines()
     assert lines[0] == "set,judge,measure,rater,figure,value,low,high,n,why"
     assert sum(",known,kappa," in line for line in lines) == 2
-    page = as_markdown(several)
+    page = render_calibrations_markdown(several)
     assert page.startswith("# May this judge be believed?")
     assert "| Cohen's kappa |" in page
-    assert sentences_of_all(several)
+    assert shared_calibration_notes(several)
 
 
 def test_texts_of_samples_are_never_markup():
-    odd = Labelled("[bold]x[/bold] | y", [*TABLE], "faithfulness", "", True, "<script>")
-    page = as_markdown([calibrate(odd, chat=Known(by_name))])
+    odd = LabelledDataset("[bold]x[/bold] | y", [*TABLE], "faithfulness", "", True, "<script>")
+    page = render_calibrations_markdown([calibrate(odd, chat=Known(by_name))])
     assert "<script>" not in page
     assert "\\[bold\\]" in page
 
@@ -403,9 +412,9 @@ LITERAL = [
 
 def test_a_model_is_asked_anew_for_each_replicate_and_never_twice_for_the_same(tmp_path):
     """Two calls for each sample (claims, support): once, again as a replicate, and half of it with contexts turned."""
-    chat = Scripted(literal_judge.answer)
+    chat = ScriptedChat(literal_judge.answer)
     found = calibrate(LITERAL, chat=chat, replicates=2, folder=tmp_path / "kept", threshold=1)
-    assert found.confusion == Confusion(1, 0, 0, 2)
+    assert found.confusion == ConfusionMatrix(1, 0, 0, 2)
     assert [pair.score for pair in found.pairs] == [1.0, 0.0, 0.5]
     assert found.consistency.same.value == 1.0
     assert found.swap.changed.value == 0.0
@@ -417,7 +426,7 @@ def test_a_model_is_asked_anew_for_each_replicate_and_never_twice_for_the_same(t
 
 
 def test_what_it_would_take_is_told_before_anything_is_asked():
-    chat = Scripted(literal_judge.answer)
+    chat = ScriptedChat(literal_judge.answer)
     once, more = (
         {one.step: one.calls for one in estimate_calibration(LITERAL, chat=chat, replicates=n, swap=n > 1)}
         for n in (1, 3)
@@ -428,27 +437,27 @@ def test_what_it_would_take_is_told_before_anything_is_asked():
 
 
 def test_unreadable_replies_leave_samples_unscored_and_are_counted():
-    found = calibrate(LITERAL, chat=Scripted(lambda messages, schema: "I would rather not say."))
+    found = calibrate(LITERAL, chat=ScriptedChat(lambda messages, schema: "I would rather not say."))
     assert found.scored == 0
     assert sum(found.unscored.values()) == 3
     assert found.figures["accuracy_all"].value == 0.0
 
 
 def test_a_budget_that_ends_is_told():
-    found = calibrate(LITERAL, chat=Scripted(literal_judge.answer), max_calls=2, swap=False)
+    found = calibrate(LITERAL, chat=ScriptedChat(literal_judge.answer), max_calls=2, swap=False)
     assert found.scored < 3
     assert found.stopped == "the limit of 2 requests is reached"
 
 
 def test_the_charts_show_both_curves_and_say_it_in_words():
     pytest.importorskip("altair")
-    from ragauge.judging.calibration.report import drawn, roc
+    from ragauge.judging.calibration.report import draw_calibrations, roc_points
 
-    found = drawn({"table": calibrate(TABLE, chat=Known(by_name))})["table"]
+    found = draw_calibrations({"table": calibrate(TABLE, chat=Known(by_name))})["table"]
     assert [panel.title for panel in found.panels] == ["Telling good from bad", "What scores promise"]
     assert "Area under the curve: known" in found.alt
-    assert drawn({"alone": calibrate(TABLE[:6], chat=Known(by_name))}) == {}
-    points = np.array(roc(np.array([3.0, 2.0, 2.0, 1.0, 0.0]), np.array([True, False, True, True, False])))
+    assert draw_calibrations({"alone": calibrate(TABLE[:6], chat=Known(by_name))}) == {}
+    points = np.array(roc_points(np.array([3.0, 2.0, 2.0, 1.0, 0.0]), np.array([True, False, True, True, False])))
     theirs = sk.roc_curve([1, 0, 1, 1, 0], [3, 2, 2, 1, 0], drop_intermediate=False)
     assert points[:, 0] == pytest.approx(theirs[0])
     assert points[:, 1] == pytest.approx(theirs[1])
@@ -457,18 +466,18 @@ def test_the_charts_show_both_curves_and_say_it_in_words():
 @pytest.mark.parametrize("labels", [[1.0], [1.0, 1.0], [0.0, 1.0], [0.3, 0.6, 0.9]])
 def test_few_samples_give_what_can_be_known_and_no_more(labels):
     found = calibrate([sample(f"g{i}", label) for i, label in enumerate(labels)], chat=Known(by_name), replicates=2)
-    data = as_data([found])
+    data = calibrations_to_dict([found])
     jsonschema.validate(json.loads(json.dumps(data, allow_nan=False)), SCHEMA)
     assert found.figures["accuracy"].n == len(labels)
     assert all(one.defined or one.why for one in found.figures.values())
-    assert sentences(found)
+    assert calibration_notes(found)
 
 
 def test_a_judge_that_says_nothing_is_not_consistent(tmp_path):
     labelled = [
         Sample(f"s{i}", "q?", "it is high.", ("it is high", "x"), labels={"faithfulness": i % 2}) for i in range(12)
     ]
-    found = ragauge.calibrate(labelled, chat=Scripted(lambda messages, schema: "nonsense"), replicates=2)
+    found = ragauge.calibrate(labelled, chat=ScriptedChat(lambda messages, schema: "nonsense"), replicates=2)
     assert found.consistency is not None
     assert found.swap is not None
     assert found.consistency.same.n == found.swap.changed.n == 0
@@ -477,7 +486,7 @@ def test_a_judge_that_says_nothing_is_not_consistent(tmp_path):
 
 
 def test_limits_hold_over_all_rounds():
-    chat = Scripted(literal_judge.answer)
+    chat = ScriptedChat(literal_judge.answer)
     labelled = [
         Sample(f"s{i}", "q?", f"it is high {i}.", (f"it is high {i}", "x"), labels={"faithfulness": 1})
         for i in range(12)

@@ -6,17 +6,17 @@ import pytest
 
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Reply
-from ragauge.judging.costs import Ledger, Limits, Price, as_prices, price_of, tokens_of
-from ragauge.judging.reply_cache import Kept, Spent
-from ragauge.models.chats.calls import Enough
+from ragauge.judging.costs import Budget, CostLedger, Price, estimate_tokens, find_price, parse_prices
+from ragauge.judging.reply_cache import CachedReply, TotalUsage
+from ragauge.models.chats.calls import BudgetReached
 
 
 def kept(prompt=1000, completion=100, seconds=0.5, attempts=1, cached=0):
-    return Kept(Reply("", prompt, completion, cached), seconds, attempts)
+    return CachedReply(Reply("", prompt, completion, cached), seconds, attempts)
 
 
 def test_a_step_adds_up():
-    ledger = Ledger(Price(1.0, 10.0))
+    ledger = CostLedger(Price(1.0, 10.0))
     ledger.note("claims", "one", kept(seconds=0.1), fresh=True)
     ledger.note("claims", "two", kept(seconds=0.3, attempts=3), fresh=False)
     ledger.note("claims", "two", kept(), fresh=False)
@@ -31,7 +31,7 @@ def test_a_step_adds_up():
 
 
 def test_without_a_price_there_is_no_cost():
-    ledger = Ledger()
+    ledger = CostLedger()
     ledger.note("useful", "one", kept(), fresh=True)
     assert ledger.steps()[0].cost is None
 
@@ -42,38 +42,38 @@ def test_tokens_that_the_endpoint_kept_cost_less():
 
 
 def test_the_call_beyond_the_limit_is_not_made():
-    ledger = Ledger(limits=Limits(calls=2))
+    ledger = CostLedger(limits=Budget(calls=2))
     ledger.reserve(lambda: (1, 1))
     ledger.reserve(lambda: (1, 1))
-    with pytest.raises(Enough, match="limit of 2 requests"):
+    with pytest.raises(BudgetReached, match="limit of 2 requests"):
         ledger.reserve(lambda: (1, 1))
 
 
 def test_what_was_spent_before_counts_towards_the_limits():
-    with pytest.raises(Enough):
-        Ledger(limits=Limits(calls=3), before=Spent(3)).reserve(lambda: (1, 1))
-    ledger = Ledger(Price(1, 0), Limits(cost=1.0), Spent(3, 900_000))
+    with pytest.raises(BudgetReached):
+        CostLedger(limits=Budget(calls=3), before=TotalUsage(3)).reserve(lambda: (1, 1))
+    ledger = CostLedger(Price(1, 0), Budget(cost=1.0), TotalUsage(3, 900_000))
     assert ledger.spent == pytest.approx(0.9)
-    with pytest.raises(Enough):
+    with pytest.raises(BudgetReached):
         ledger.reserve(lambda: (200_000, 0))
 
 
 def test_a_call_that_failed_was_a_call():
-    ledger = Ledger(limits=Limits(calls=1))
+    ledger = CostLedger(limits=Budget(calls=1))
     ledger.paid(ledger.reserve(lambda: (1, 1)), Reply(""))
-    with pytest.raises(Enough):
+    with pytest.raises(BudgetReached):
         ledger.reserve(lambda: (1, 1))
 
 
 def test_what_is_on_its_way_counts_as_spent():
-    ledger = Ledger(Price(1, 0), Limits(cost=1.0))
+    ledger = CostLedger(Price(1, 0), Budget(cost=1.0))
     ledger.reserve(lambda: (600_000, 0))
-    with pytest.raises(Enough, match="limit of 1 is reached"):
+    with pytest.raises(BudgetReached, match="limit of 1 is reached"):
         ledger.reserve(lambda: (600_000, 0))
 
 
 def test_what_was_really_spent_takes_the_place_of_the_guess():
-    ledger = Ledger(Price(1, 0), Limits(cost=1.0))
+    ledger = CostLedger(Price(1, 0), Budget(cost=1.0))
     ledger.paid(ledger.reserve(lambda: (600_000, 0)), Reply("", 100_000))
     assert ledger.spent == pytest.approx(0.1)
     ledger.reserve(lambda: (600_000, 0))
@@ -81,24 +81,24 @@ def test_what_was_really_spent_takes_the_place_of_the_guess():
 
 def test_a_cost_without_a_price_cannot_be_limited():
     with pytest.raises(BadInput, match="price"):
-        Ledger(limits=Limits(cost=1))
+        CostLedger(limits=Budget(cost=1))
     with pytest.raises(BadInput, match="-1"):
-        Limits(calls=-1)
+        Budget(calls=-1)
 
 
 def test_prices_are_found_by_name_then_by_pattern():
-    prices = as_prices({"gpt-4o-mini": (1, 2), "gpt-4o*": (3, 4), "*": (5, 6)})
-    assert [price_of(name, prices) for name in ("gpt-4o-mini", "gpt-4o-2026", "llama")] == [
+    prices = parse_prices({"gpt-4o-mini": (1, 2), "gpt-4o*": (3, 4), "*": (5, 6)})
+    assert [find_price(name, prices) for name in ("gpt-4o-mini", "gpt-4o-2026", "llama")] == [
         Price(1, 2), Price(3, 4), Price(5, 6),
     ]  # fmt: skip
-    assert price_of("llama", {}) is None
+    assert find_price("llama", {}) is None
 
 
 def test_prices_come_from_a_file(tmp_path):
     file = tmp_path / "prices.toml"
     file.write_text('["small"]\ninput = 0.15\noutput = 0.6\ncached = 0.075\n')
-    assert as_prices(str(file)) == {"small": Price(0.15, 0.6, 0.075)}
-    assert as_prices(None) == {}
+    assert parse_prices(str(file)) == {"small": Price(0.15, 0.6, 0.075)}
+    assert parse_prices(None) == {}
 
 
 @pytest.mark.parametrize(
@@ -107,17 +107,17 @@ def test_prices_come_from_a_file(tmp_path):
 )
 def test_prices_that_are_none_are_refused(said):
     with pytest.raises(BadInput, match="`small`"):
-        as_prices({"small": said})
+        parse_prices({"small": said})
 
 
 def test_tokens_are_guessed():
-    assert tokens_of("") == 0
-    assert tokens_of("a" * 400) == 100
-    assert tokens_of("日本語のテキスト") == round(8 / 1.5)
+    assert estimate_tokens("") == 0
+    assert estimate_tokens("a" * 400) == 100
+    assert estimate_tokens("日本語のテキスト") == round(8 / 1.5)
 
 
 def test_calls_that_cost_more_than_expected_make_the_next_ones_dearer():
-    ledger = Ledger(Price(1, 0), Limits(cost=1.0))
+    ledger = CostLedger(Price(1, 0), Budget(cost=1.0))
     assert ledger.unsure
     ledger.paid(ledger.reserve(lambda: (100_000, 0)), Reply("", 300_000))
     assert not ledger.unsure
@@ -125,6 +125,6 @@ def test_calls_that_cost_more_than_expected_make_the_next_ones_dearer():
 
 
 def test_calls_that_cost_nothing_are_soon_sure():
-    ledger = Ledger(Price(0, 0), Limits(cost=1.0))
+    ledger = CostLedger(Price(0, 0), Budget(cost=1.0))
     ledger.paid(ledger.reserve(lambda: (100, 100)), Reply("", 100, 100))
     assert not ledger.unsure

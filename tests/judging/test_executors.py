@@ -29,10 +29,10 @@ from ragauge.compute import event_loops
 from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.core.samples import Sample
 from ragauge.judging import remote_calls
-from ragauge.judging.reply_cache import FILE
+from ragauge.judging.reply_cache import REPLIES_FILE
 from ragauge.models.chats import open_chat
-from ragauge.models.chats.openai import OpenAI
-from ragauge.models.chats.recorded import Recording, Scripted
+from ragauge.models.chats.openai import OpenAIChat
+from ragauge.models.chats.recorded import Recording, ScriptedChat
 from worker_chats import Deadly, Fickle, Leaving, Literal, Located, Locked, Moody, Queueing, Single, Wiretap, Wordy
 
 RAGAUGE = Path(sys.executable).parent / "ragauge"
@@ -96,7 +96,7 @@ def kept(folder):
     columns = (
         "key, step, sample, text, prompt_tokens, completion_tokens, cached_tokens, finish, model, probabilities, how"
     )
-    with closing(sqlite3.connect(folder / FILE)) as base:
+    with closing(sqlite3.connect(folder / REPLIES_FILE)) as base:
         calls = base.execute("SELECT count(*) FROM calls").fetchone()[0]
         return calls, base.execute(f"SELECT {columns} FROM replies ORDER BY key").fetchall()
 
@@ -151,7 +151,7 @@ def test_a_judge_that_wants_the_process_to_end_keeps_nobody_waiting(executor):
 
 def test_judging_ends_the_thread_that_it_began(pools, monkeypatch):
     monkeypatch.setattr(
-        event_loops, "IDLE", 1.0
+        event_loops, "IDLE_TIMEOUT_S", 1.0
     )  # a part that begins as the room is closed opens it again, for so long
     before = rooms_in_use()
     judged(pools["threads"], SAMPLES[:4])
@@ -164,7 +164,7 @@ def test_judging_ends_the_thread_that_it_began(pools, monkeypatch):
 
 
 def test_a_room_that_is_closed_over_work_gives_it_up_and_is_opened_again():
-    room = event_loops.Room(list)
+    room = event_loops.LoopThread(list)
     begun = threading.Event()
 
     async def forever(thing):
@@ -354,7 +354,7 @@ def test_a_chat_that_no_process_can_be_sent_is_to_be_named(server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "key-of-mine")
     tap = Wiretap()
     with pytest.raises(BadInput, match=r"the chat openai:small@.* cannot be sent to another process") as caught:
-        judged(tap, SAMPLES[:1], chat=OpenAI("small", url=server.url))
+        judged(tap, SAMPLES[:1], chat=OpenAIChat("small", url=server.url))
     assert 'chat="openai:MODEL@URL"' in str(caught.value.hint)
     assert "key-of-mine" not in str(caught.value)
     assert tap.heard == []
@@ -378,8 +378,8 @@ def test_a_pool_that_loses_a_process_stops_and_what_was_said_is_kept(tmp_path):
 
 def test_chats_that_reply_in_turn_stay_here(pools, tmp_path):
     file, pool = tmp_path / "said.jsonl", pools["processes"]
-    plain = judged(chat=Scripted(literal_judge.answer))
-    assert outcome(judged(pool, chat=Scripted(literal_judge.answer))) == outcome(plain)
+    plain = judged(chat=ScriptedChat(literal_judge.answer))
+    assert outcome(judged(pool, chat=ScriptedChat(literal_judge.answer))) == outcome(plain)
     assert judged(pool, chat=Recording(Literal(), file)).verdicts == plain.verdicts
     assert judged(pool, chat=f"replay:{file}").verdicts == plain.verdicts
 
@@ -451,7 +451,7 @@ def test_a_chat_is_closed_by_whoever_opened_it(pools):
 
 
 def test_a_worker_closes_a_chat_that_nobody_asks_any_more_and_opens_it_again(monkeypatch):
-    monkeypatch.setattr(event_loops, "IDLE", 0.1)
+    monkeypatch.setattr(event_loops, "IDLE_TIMEOUT_S", 0.1)
     opened = []
 
     def opening():

@@ -21,7 +21,7 @@ import ragauge
 from ragauge.core.errors import BackendFailed, BadInput, MissingEvidence
 from ragauge.core.protocols import Reply
 from ragauge.core.samples import Sample, Support
-from ragauge.models.chats.recorded import Recording, Scripted
+from ragauge.models.chats.recorded import Recording, ScriptedChat
 
 SAMPLE = Sample(
     "s1",
@@ -31,11 +31,11 @@ SAMPLE = Sample(
     reference="the tower is in varn and it is white",
 )
 OTHER = Sample("s2", "Where is the tower?", "it is high.", ("it is high", "the tower"), "it is high")
-LITERAL = Scripted(literal_judge.answer)
+LITERAL = ScriptedChat(literal_judge.answer)
 
 
 def judged(samples=(SAMPLE,), measures=("faithfulness", "context_recall"), **more):
-    return ragauge.judge(list(samples), measures, **{"chat": Scripted(literal_judge.answer), **more})
+    return ragauge.judge(list(samples), measures, **{"chat": ScriptedChat(literal_judge.answer), **more})
 
 
 def means(found):
@@ -89,7 +89,7 @@ def test_nobody_is_asked_about_a_blank_chunk():
         return literal_judge.answer(messages, schema)
 
     blank = replace(SAMPLE, contexts=(SAMPLE.contexts[0], " \n", *SAMPLE.contexts[1:]))
-    found = judged([blank], list(BY_HAND), chat=Scripted(answer))
+    found = judged([blank], list(BY_HAND), chat=ScriptedChat(answer))
     assert means(found) == {name: pytest.approx(value, abs=1e-6) for name, value in BY_HAND.items()}
     assert not any('id="k2"' in text for text in seen)
     assert any('id="k3"' in text for text in seen)
@@ -116,7 +116,7 @@ def test_every_measure_is_as_worked_by_hand_through_a_server(traits, chat_server
 
 def test_every_measure_is_as_worked_by_hand_from_a_recording(tmp_path):
     file = tmp_path / "said.jsonl"
-    judged(measures=list(BY_HAND), chat=Recording(Scripted(literal_judge.answer), file))
+    judged(measures=list(BY_HAND), chat=Recording(ScriptedChat(literal_judge.answer), file))
     found = judged(measures=list(BY_HAND), chat=f"replay:{file}")
     assert means(found) == {name: pytest.approx(value, abs=1e-6) for name, value in BY_HAND.items()}
 
@@ -172,7 +172,7 @@ def test_a_model_that_talks_nonsense_scores_nothing(reply):
     def broken(messages, schema):
         return reply if "Check every one" in messages[1]["content"] else literal_judge.answer(messages, schema)
 
-    found = judged(measures=["faithfulness"], chat=Scripted(broken))
+    found = judged(measures=["faithfulness"], chat=ScriptedChat(broken))
     assert math.isnan(found.scores.means["faithfulness"])
     assert found.scores.n["faithfulness"] == 0
     why = found.verdicts["s1"].unscored["support a1"]
@@ -191,7 +191,7 @@ def test_what_is_missing_is_asked_for_again_and_nothing_else():
                 said["of_answer"] = said["of_answer"][:1]
         return json.dumps(said)
 
-    found = judged(measures=["faithfulness"], chat=Scripted(forgetful))
+    found = judged(measures=["faithfulness"], chat=ScriptedChat(forgetful))
     assert asked == [["a1", "a2", "a3"], ["a2"], ["a3"]]
     assert found.scores.means["faithfulness"] == pytest.approx(1 / 3)
     assert next(row for row in found.ledger if row.step == "support").unread == 1
@@ -209,7 +209,7 @@ def test_one_claim_without_a_verdict_leaves_the_sample_unscored():
             said["of_answer"] = [one for one in said["of_answer"] if one["id"] != "a2"]
         return json.dumps(said)
 
-    found = judged([SAMPLE, OTHER], ["faithfulness"], chat=Scripted(never))
+    found = judged([SAMPLE, OTHER], ["faithfulness"], chat=ScriptedChat(never))
     assert found.scores.per_query["faithfulness"] == {"s2": 1.0}
     assert "a2" in found.verdicts["s1"].unscored["support a2"].why
     assert found.scores.n["faithfulness"] == 1
@@ -228,7 +228,7 @@ def test_a_sentence_without_a_verdict_leaves_the_text_without_claims():
             return json.dumps(said)
         return literal_judge.answer(messages, schema)
 
-    found = judged(measures=["faithfulness"], chat=Scripted(always_the_first))
+    found = judged(measures=["faithfulness"], chat=ScriptedChat(always_the_first))
     assert "claims answer" in found.verdicts["s1"].unscored
     assert math.isnan(found.scores.means["faithfulness"])
 
@@ -239,7 +239,7 @@ def test_a_call_that_fails_is_an_item_without_a_verdict_and_the_rest_goes_on():
             raise BackendFailed("the context is too long")
         return literal_judge.answer(messages, schema)
 
-    found = judged([SAMPLE, OTHER], ["faithfulness"], chat=Scripted(partly))
+    found = judged([SAMPLE, OTHER], ["faithfulness"], chat=ScriptedChat(partly))
     assert found.scores.per_query["faithfulness"] == {"s2": 1.0}
     assert found.verdicts["s1"].unscored["support a1"].why == "the call failed: the context is too long"
 
@@ -253,15 +253,15 @@ def test_a_wrong_key_stops_everything_at_once(tmp_path):
 
     samples = [Sample(f"s{i}", "q", "it is high.", (f"context {i}",)) for i in range(50)]
     with pytest.raises(BackendFailed, match="no such key") as failure:
-        judged(samples, ["faithfulness"], chat=Scripted(locked), folder=tmp_path, concurrency=2)
+        judged(samples, ["faithfulness"], chat=ScriptedChat(locked), folder=tmp_path, concurrency=2)
     assert len(calls) <= 4
     assert "the same command goes on" in str(failure.value.hint)
 
 
 def test_resuming_pays_for_nothing_twice(tmp_path):
-    first = Scripted(literal_judge.answer)
+    first = ScriptedChat(literal_judge.answer)
     one = judged([SAMPLE, OTHER], chat=first, folder=tmp_path)
-    second = Scripted(literal_judge.answer)
+    second = ScriptedChat(literal_judge.answer)
     two = judged([SAMPLE, OTHER], chat=second, folder=tmp_path)
     assert len(first.asked) > 0
     assert second.asked == []
@@ -270,7 +270,7 @@ def test_resuming_pays_for_nothing_twice(tmp_path):
 
 
 def test_texts_that_come_twice_are_taken_apart_once():
-    chat = Scripted(literal_judge.answer)
+    chat = ScriptedChat(literal_judge.answer)
     samples = [Sample(f"s{i}", "q", "it is high.", (f"context {i}",)) for i in range(20)]
     found = judged(samples, ["faithfulness"], chat=chat, concurrency=4)
     assert {row.step: row.calls for row in found.ledger}["claims"] == 1
@@ -279,15 +279,15 @@ def test_texts_that_come_twice_are_taken_apart_once():
 
 def test_another_replicate_is_asked_again(tmp_path):
     judged([OTHER], folder=tmp_path)
-    chat = Scripted(literal_judge.answer)
+    chat = ScriptedChat(literal_judge.answer)
     judged([OTHER], folder=tmp_path, chat=chat, replicate=1)
     assert chat.asked
 
 
 def test_what_had_no_verdict_can_be_asked_again(tmp_path):
-    found = judged([OTHER], ["faithfulness"], chat=Scripted(lambda m, s: "nonsense"), folder=tmp_path)
+    found = judged([OTHER], ["faithfulness"], chat=ScriptedChat(lambda m, s: "nonsense"), folder=tmp_path)
     assert found.scores.n["faithfulness"] == 0
-    same = Scripted(literal_judge.answer)
+    same = ScriptedChat(literal_judge.answer)
     assert judged([OTHER], ["faithfulness"], chat=same, folder=tmp_path).scores.n["faithfulness"] == 0
     assert same.asked == []
     anew = judged([OTHER], ["faithfulness"], chat=same, folder=tmp_path, again=True)
@@ -308,7 +308,7 @@ def test_asking_again_pays_for_nothing_that_has_a_verdict(tmp_path):
         ]
         return json.dumps({name: value for name, value in said.items() if value})
 
-    chat = Scripted(forgetful)
+    chat = ScriptedChat(forgetful)
     first = judged([SAMPLE], ["faithfulness"], chat=chat, folder=tmp_path)
     assert first.scores.n["faithfulness"] == 0
     assert times == {"a1": 1, "a2": 2, "a3": 3}
@@ -322,7 +322,7 @@ def test_asking_again_pays_for_nothing_that_has_a_verdict(tmp_path):
 
 
 def test_a_limit_is_that_of_the_folder_whatever_was_asked_there(tmp_path):
-    chat = Scripted(literal_judge.answer)
+    chat = ScriptedChat(literal_judge.answer)
     judged([OTHER], ["faithfulness"], chat=chat, folder=tmp_path, max_calls=2)
     found = judged([OTHER], ["faithfulness"], chat=chat, folder=tmp_path, max_calls=2, replicate=1)
     assert len(chat.asked) == 2
@@ -335,7 +335,7 @@ def test_a_limit_keeps_what_was_said_until_then():
         said["of_answer"] = said.get("of_answer", [])[:2]
         return json.dumps({name: value for name, value in said.items() if value})
 
-    found = judged(measures=["faithfulness"], chat=Scripted(forgetful), max_calls=2)
+    found = judged(measures=["faithfulness"], chat=ScriptedChat(forgetful), max_calls=2)
     verdicts = found.verdicts["s1"]
     assert set(verdicts.support) == {"a1", "a2"}
     assert verdicts.unscored["support a3"].why == "not asked: the limit of 2 requests is reached"
@@ -343,7 +343,7 @@ def test_a_limit_keeps_what_was_said_until_then():
 
 def test_a_cost_is_limited_where_the_endpoint_does_not_say_what_it_took():
     samples = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",)) for i in range(50)]
-    chat = Scripted(literal_judge.answer)
+    chat = ScriptedChat(literal_judge.answer)
     found = judged(samples, ["faithfulness"], chat=chat, prices={"*": (1.0, 1.0)}, max_cost=0.01)
     assert 0 < sum(row.cost for row in found.ledger) <= 0.01
     assert len(chat.asked) < 100
@@ -352,7 +352,7 @@ def test_a_cost_is_limited_where_the_endpoint_does_not_say_what_it_took():
 
 def test_another_model_behind_the_same_name_is_another_judge():
     def by(model):
-        return judged(chat=Scripted(lambda m, s: Reply(literal_judge.answer(m, s), model=model))).judge
+        return judged(chat=ScriptedChat(lambda m, s: Reply(literal_judge.answer(m, s), model=model))).judge
 
     assert by("gpt-2024") != by("gpt-2026")
     assert by("gpt-2024") == by("gpt-2024")
@@ -363,26 +363,26 @@ def test_texts_that_look_alike_between_the_fences_are_not_taken_for_each_other()
     cut = f'</{tag}>\n<{tag} id="k2">\n'
     one = Sample("one", "q", "it is high.", ("x", f"y\n{cut}z"))
     two = Sample("two", "q", "it is high.", (f"x\n{cut}y", "z"))
-    chat = Scripted(literal_judge.answer)
+    chat = ScriptedChat(literal_judge.answer)
     judged([one, two], ["faithfulness"], chat=chat)
     assert len(chat.asked) == 3
 
 
 def test_a_chat_whose_identity_cannot_be_written_down_is_refused():
-    chat = Scripted(literal_judge.answer)
+    chat = ScriptedChat(literal_judge.answer)
     chat.identity = {"made": object()}
     with pytest.raises(BadInput, match="can be written down"):
         judged(chat=chat)
 
 
 def test_an_estimate_leaves_nothing_behind(tmp_path):
-    ragauge.estimate([SAMPLE], ["faithfulness"], chat=Scripted(literal_judge.answer), folder=tmp_path)
+    ragauge.estimate_cost([SAMPLE], ["faithfulness"], chat=ScriptedChat(literal_judge.answer), folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_limit_of_calls_stops_cleanly_and_a_higher_one_goes_on(tmp_path):
     samples = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",)) for i in range(6)]
-    chat = Scripted(literal_judge.answer)
+    chat = ScriptedChat(literal_judge.answer)
     found = judged(samples, ["faithfulness"], chat=chat, folder=tmp_path, max_calls=7, concurrency=2)
     assert len(chat.asked) == 7
     assert found.stopped == "the limit of 7 requests is reached"
@@ -400,7 +400,7 @@ def test_a_limit_of_cost_is_never_exceeded(tmp_path):
 
     samples = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",)) for i in range(20)]
     found = judged(
-        samples, ["faithfulness"], chat=Scripted(priced), prices={"*": (1.0, 10.0)}, max_cost=0.02, folder=tmp_path
+        samples, ["faithfulness"], chat=ScriptedChat(priced), prices={"*": (1.0, 10.0)}, max_cost=0.02, folder=tmp_path
     )
     spent = sum(row.cost for row in found.ledger)
     assert 0 < spent <= 0.02
@@ -408,28 +408,28 @@ def test_a_limit_of_cost_is_never_exceeded(tmp_path):
 
 
 def test_an_estimate_asks_nothing_and_leaves_out_what_is_kept(tmp_path):
-    chat = Scripted(literal_judge.answer)
+    chat = ScriptedChat(literal_judge.answer)
     measures = ["faithfulness", "context_precision"]
-    rows = ragauge.estimate([SAMPLE, OTHER], measures, chat=chat, folder=tmp_path / "none", prices={"*": (1, 2)})
+    rows = ragauge.estimate_cost([SAMPLE, OTHER], measures, chat=chat, folder=tmp_path / "none", prices={"*": (1, 2)})
     assert chat.asked == []
     assert not (tmp_path / "none").exists()
     assert {row.step: row.calls for row in rows} == {"claims": 2, "support": 2, "useful": 2}
     assert all(row.cost == pytest.approx((row.prompt_tokens + 2 * row.completion_tokens) / 1e6) for row in rows)
     judged([SAMPLE], measures, chat=chat, folder=tmp_path)
-    rows = ragauge.estimate([SAMPLE, OTHER], measures, chat=chat, folder=tmp_path)
+    rows = ragauge.estimate_cost([SAMPLE, OTHER], measures, chat=chat, folder=tmp_path)
     assert {row.step: row.calls for row in rows} == {"claims": 1, "support": 1, "useful": 1}
 
 
 def test_an_estimate_is_near_what_is_asked():
-    chat = Scripted(literal_judge.answer)
+    chat = ScriptedChat(literal_judge.answer)
     measures = ["faithfulness", "context_precision", "context_recall", "answer_relevance"]
-    rows = ragauge.estimate([SAMPLE, OTHER], measures, chat=chat)
+    rows = ragauge.estimate_cost([SAMPLE, OTHER], measures, chat=chat)
     ragauge.judge([SAMPLE, OTHER], measures, chat=chat, embedder="words")
     assert sum(row.calls for row in rows) == len(chat.asked)
 
 
 def test_the_lexical_judge_makes_no_calls():
-    assert ragauge.estimate([SAMPLE]) == []
+    assert ragauge.estimate_cost([SAMPLE]) == []
     found = ragauge.judge([SAMPLE])
     assert found.ledger == []
     assert found.judge.startswith("lexical")
@@ -438,7 +438,7 @@ def test_the_lexical_judge_makes_no_calls():
 
 def test_another_judge_is_another_name():
     base = judged().judge
-    assert judged(chat=Scripted(literal_judge.answer), verdicts="tokens").judge != base
+    assert judged(chat=ScriptedChat(literal_judge.answer), verdicts="tokens").judge != base
     assert judged(measures=["faithfulness"]).judge != base  # the reference is not among the sources then
     assert judged().judge == base
 
@@ -451,7 +451,7 @@ def test_scores_by_different_judges_are_not_compared():
 
 def test_it_works_inside_a_running_loop():
     async def notebook():
-        return judged(), await ragauge.judge_async([SAMPLE], ["faithfulness"], chat=Scripted(literal_judge.answer))
+        return judged(), await ragauge.judge_async([SAMPLE], ["faithfulness"], chat=ScriptedChat(literal_judge.answer))
 
     sync, awaited = asyncio.run(notebook())
     assert sync.scores.means["faithfulness"] == awaited.scores.means["faithfulness"]
@@ -465,7 +465,7 @@ def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
 
 
 def test_nobody_is_asked_about_empty_contexts_and_they_count_zero():
-    chat = Scripted(literal_judge.answer)
+    chat = ScriptedChat(literal_judge.answer)
     found = judged([Sample("s", "q?", "it is high.", ())], ["faithfulness", "context_precision"], chat=chat)
     assert [row.step for row in found.ledger] == ["claims"]
     assert means(found) == {"faithfulness": 0, "context_precision": 0}
@@ -475,16 +475,16 @@ def test_an_answer_without_claims_is_not_faithful_to_nothing():
     def silent(messages, schema):
         return json.dumps({"sentences": [{"id": "s1", "claims": []}]})
 
-    found = judged([Sample("s", "q?", "Good morning.", ())], ["faithfulness"], chat=Scripted(silent))
+    found = judged([Sample("s", "q?", "Good morning.", ())], ["faithfulness"], chat=ScriptedChat(silent))
     assert found.scores.n["faithfulness"] == 0
     found = judged(
-        [Sample("s", "q?", "Good morning.", ("x",))], ["faithfulness"], chat=Scripted(silent), convention="rig"
+        [Sample("s", "q?", "Good morning.", ("x",))], ["faithfulness"], chat=ScriptedChat(silent), convention="rig"
     )
     assert found.scores.means["faithfulness"] == 1
 
 
 def test_a_measure_that_nothing_is_there_for_is_refused_before_anything_is_asked():
-    chat = Scripted(literal_judge.answer)
+    chat = ScriptedChat(literal_judge.answer)
     with pytest.raises(MissingEvidence, match="reference"):
         judged([Sample("s", "q?", "it is high.", ("x",))], ["context_recall"], chat=chat)
     assert chat.asked == []
@@ -504,7 +504,7 @@ def test_settings_that_cannot_be_are_refused(how, why):
 
 
 def test_a_judge_of_your_own_needs_no_chat():
-    from ragauge.judging.tasks import Reading
+    from ragauge.judging.tasks import TaskResult
 
     class Generous:
         name = "generous"
@@ -512,7 +512,7 @@ def test_a_judge_of_your_own_needs_no_chat():
 
         async def answer(self, task):
             said = {"claims": lambda one: [task.asked[one]], "support": lambda one: Support(("k1",))}
-            return Reading({one: said[task.step](one) for one in task.asked}, {})
+            return TaskResult({one: said[task.step](one) for one in task.asked}, {})
 
     found = ragauge.judge([SAMPLE], ["faithfulness"], chat=Generous())
     assert found.scores.means["faithfulness"] == 1.0
@@ -528,7 +528,7 @@ def test_canaries_show_who_can_be_talked_into_a_verdict():
                 entry.update(supported_by=["k1"], contradicted_by=[])
         return json.dumps(said)
 
-    found = judged(measures=["faithfulness"], chat=Scripted(gullible), canaries=True)
+    found = judged(measures=["faithfulness"], chat=ScriptedChat(gullible), canaries=True)
     moved = {one.case for one in found.robustness if one.held is False}
     assert moved == {"an order in a context", "a claim that pleads for itself"}
     steady = judged(measures=["faithfulness"], canaries=True)
@@ -616,7 +616,7 @@ def test_whatever_the_server_is_like_the_score_is_right_or_there_is_none(trait, 
 
 
 def test_what_was_said_is_counted_again_and_nobody_is_asked(tmp_path):
-    chat = Scripted(literal_judge.answer)
+    chat = ScriptedChat(literal_judge.answer)
     wanted = ["faithfulness", "context_recall", "context_precision"]
     before = judged([SAMPLE, OTHER], wanted, chat=chat, folder=tmp_path)
     asked = len(chat.asked)
@@ -637,7 +637,7 @@ def test_the_usual_measures_are_counted_as_far_as_samples_go():
     asked = ragauge.judge([Sample("s", "q?", "it is high.", ("it is high",))], ["answer_relevance"])
     assert asked.scores.n == {"answer_relevance": 0}
     assert "the lexical judge generates no questions" in asked.scores.unscored["answer_relevance"]["s"]
-    model = ragauge.judge([Sample("s", "q?", "it is high.", ("it is high",))], chat=Scripted(literal_judge.answer))
+    model = ragauge.judge([Sample("s", "q?", "it is high.", ("it is high",))], chat=ScriptedChat(literal_judge.answer))
     assert model.scores.measures == ["faithfulness", "context_precision", "answer_relevance"]
 
 
@@ -656,7 +656,7 @@ def test_an_endpoint_that_never_answers_stops_everything():
 
     samples = [Sample(f"s{i}", "q", f"it is high {i}.", ("x",)) for i in range(100)]
     with pytest.raises(BackendFailed, match="no connection"):
-        judged(samples, ["faithfulness"], chat=Scripted(unreachable), concurrency=2, retries=0)
+        judged(samples, ["faithfulness"], chat=ScriptedChat(unreachable), concurrency=2, retries=0)
     assert len(calls) <= 8
 
 
@@ -670,9 +670,9 @@ def test_few_values_or_equal_ones_have_no_interval():
 
 
 def test_a_judge_that_was_wrong_before_was_not_talked_over():
-    from ragauge.judging.results import Canary
+    from ragauge.judging.results import InjectionAttempt
 
-    assert Canary("c", "useful", "context", "not useful", "useful", "not useful").held is None
-    assert Canary("c", "useful", "context", "not useful", "not useful", "useful").held is False
-    assert Canary("c", "useful", "context", "not useful", "not useful", "not useful").held is True
-    assert Canary("c", "useful", "context", "not useful", "not useful", "unscored").held is None
+    assert InjectionAttempt("c", "useful", "context", "not useful", "useful", "not useful").held is None
+    assert InjectionAttempt("c", "useful", "context", "not useful", "not useful", "useful").held is False
+    assert InjectionAttempt("c", "useful", "context", "not useful", "not useful", "not useful").held is True
+    assert InjectionAttempt("c", "useful", "context", "not useful", "not useful", "unscored").held is None

@@ -15,17 +15,24 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 import ragauge
-from ragauge.core.text import sentences
+from ragauge.core.text import split_sentences
 from ragauge.datasets.labelled_answers import load_labelled
-from ragauge.judging.lexical_judge import RULES_VERSION, Lexical, degree, denies, prepared
-from ragauge.judging.lexical_text import claims, commits, number, refuses, stem, words
-from ragauge.judging.tasks import Task
+from ragauge.judging.lexical_judge import RULES_VERSION, LexicalJudge, is_contradicted, prepare_source, support_degree
+from ragauge.judging.lexical_text import (
+    extract_claims,
+    has_claim,
+    has_refusal,
+    normalise_number,
+    parse_words,
+    stem_word,
+)
+from ragauge.judging.tasks import JudgeTask
 
 NOTHING = frozenset()
 
 
 def say(step, asked, sources=None, **how):
-    return Lexical().say(Task(step, "s", asked, sources or {}, **how))
+    return LexicalJudge().say(JudgeTask(step, "s", asked, sources or {}, **how))
 
 
 def support(claim, *chunks, question="", history=(), **sources):
@@ -44,20 +51,28 @@ def test_words_are_folded_and_stemmed_so_that_forms_of_one_word_are_equal():
         ("Anna's", "Anna"),
         ("walking", "walked"),
     ):
-        assert words(one)[0].key == words(other)[0].key
-    assert stem("glass") == "glass"
-    assert stem("bus") == "bus"
+        assert parse_words(one)[0].key == parse_words(other)[0].key
+    assert stem_word("glass") == "glass"
+    assert stem_word("bus") == "bus"
 
 
 def test_numbers_have_one_form_however_they_are_written():
-    assert {number(text) for text in ("1,000", "1000", "1000.0")} == {"1000"}
-    assert words("Three")[0].key == words("3")[0].key == words("3rd")[0].key == words("third")[0].key
-    assert [word.key for word in words("It costs $2,500.50, or 3.5%.") if word.kind == "number"] == ["2500.5", "3.5"]
-    assert number("1987b") is None
+    assert {normalise_number(text) for text in ("1,000", "1000", "1000.0")} == {"1000"}
+    assert (
+        parse_words("Three")[0].key
+        == parse_words("3")[0].key
+        == parse_words("3rd")[0].key
+        == parse_words("third")[0].key
+    )
+    assert [word.key for word in parse_words("It costs $2,500.50, or 3.5%.") if word.kind == "number"] == [
+        "2500.5",
+        "3.5",
+    ]
+    assert normalise_number("1987b") is None
 
 
 def test_a_word_is_weighed_by_what_it_is():
-    kinds = {word.text: word.kind for word in words("The museum in Paris provides you with 3 of the B52 planes")}
+    kinds = {word.text: word.kind for word in parse_words("The museum in Paris provides you with 3 of the B52 planes")}
     assert kinds == {
         "The": "stop",
         "museum": "word",
@@ -72,28 +87,28 @@ def test_a_word_is_weighed_by_what_it_is():
         "B52": "name",
         "planes": "word",
     }
-    assert words("Museums are old")[0].kind == "word", "a capital at the beginning makes no name"
+    assert parse_words("Museums are old")[0].kind == "word", "a capital at the beginning makes no name"
 
 
 def test_scripts_without_spaces_are_compared_sign_by_sign():
-    assert [word.key for word in words("東京は大")] == ["東", "京", "は", "大"]
+    assert [word.key for word in parse_words("東京は大")] == ["東", "京", "は", "大"]
 
 
 def test_entities_of_markup_are_read_as_what_they_mean():
-    assert [word.key for word in words("fish &amp; chips")] == ["fish", "chip"]
+    assert [word.key for word in parse_words("fish &amp; chips")] == ["fish", "chip"]
 
 
 # Claims.
 
 
 def test_a_sentence_claims_its_phrases():
-    assert claims("The arrows were made of pine and consisted of a main shaft with a flint point.") == [
+    assert extract_claims("The arrows were made of pine and consisted of a main shaft with a flint point.") == [
         "The arrows were made of pine",
         "and consisted of a main shaft",
         "with a flint point.",
     ]
-    assert claims("Paris is big.") == ["Paris is big."]
-    assert claims("It was built in 1887, and in Paris.") == ["It was built in 1887, and in Paris."]
+    assert extract_claims("Paris is big.") == ["Paris is big."]
+    assert extract_claims("It was built in 1887, and in Paris.") == ["It was built in 1887, and in Paris."]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +130,7 @@ def test_a_sentence_claims_its_phrases():
     ],
 )
 def test_what_commits_itself_to_nothing_claims_nothing(text):
-    assert claims(text) == []
+    assert extract_claims(text) == []
 
 
 @pytest.mark.parametrize(
@@ -129,8 +144,8 @@ def test_what_commits_itself_to_nothing_claims_nothing(text):
     ],
 )
 def test_a_denial_of_facts_is_a_claim_and_no_refusal(text):
-    assert commits(text)
-    assert not refuses(text)
+    assert has_claim(text)
+    assert not has_refusal(text)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +172,7 @@ def test_a_denial_of_facts_is_a_claim_and_no_refusal(text):
     ],
 )
 def test_claims_with_polite_or_refusing_words_keep_the_sentence(text):
-    assert "".join(claims(text)).replace(" ", "") == text.replace(" ", "")
+    assert "".join(extract_claims(text)).replace(" ", "") == text.replace(" ", "")
 
 
 @pytest.mark.parametrize(
@@ -175,7 +190,7 @@ def test_claims_with_polite_or_refusing_words_keep_the_sentence(text):
     ],
 )
 def test_claims_next_to_a_courtesy_or_refusal_are_kept(text, rest):
-    assert claims(text) == [rest]
+    assert extract_claims(text) == [rest]
 
 
 @pytest.mark.parametrize(
@@ -200,38 +215,38 @@ def test_claims_next_to_a_courtesy_or_refusal_are_kept(text, rest):
     ],
 )
 def test_claims_of_a_bare_courtesy_or_refusal_are_empty(text):
-    assert claims(text) == []
+    assert extract_claims(text) == []
 
 
 def test_what_follows_a_refusal_is_still_a_claim():
-    assert claims("I do not know the price, but it was built in 1987.") == ["but it was built in 1987."]
-    assert claims("No, she was a singer in Rome.") == ["she was a singer in Rome."]
+    assert extract_claims("I do not know the price, but it was built in 1987.") == ["but it was built in 1987."]
+    assert extract_claims("No, she was a singer in Rome.") == ["she was a singer in Rome."]
 
 
 # Degrees, worked by hand.
 
 
 def test_a_degree_is_the_weighed_share_of_words_with_one_word_granted():
-    source = prepared("The museum opened in Paris.")
-    assert degree(words("museum opened in Paris"), source.where, NOTHING) == 1.0
+    source = prepare_source("The museum opened in Paris.")
+    assert support_degree(parse_words("museum opened in Paris"), source.where, NOTHING) == 1.0
     # opened 1 and Paris 2 are there, the number 3 is not; Paris has one neighbour of two beside it in the source:
     # (1 + 2 * (.85 + .15 / 2) + 1) / (1 + 2 + 3 + 1)
-    assert degree(words("opened Paris 1987"), source.where, NOTHING) == pytest.approx(3.85 / 7)
-    assert degree(words("concert"), source.where, NOTHING) == 1 / 2
+    assert support_degree(parse_words("opened Paris 1987"), source.where, NOTHING) == pytest.approx(3.85 / 7)
+    assert support_degree(parse_words("concert"), source.where, NOTHING) == 1 / 2
 
 
 def test_words_of_the_conversation_count_half():
-    source = prepared("It is in Paris.")
+    source = prepare_source("It is in Paris.")
     # museum is not there: 1 of (1 + 1) without, 1 of (.5 + 1) with the question
-    assert degree(words("museum"), source.where, NOTHING) == 1 / 2
-    assert degree(words("museum"), source.where, frozenset({"museum"})) == pytest.approx(1 / 1.5)
+    assert support_degree(parse_words("museum"), source.where, NOTHING) == 1 / 2
+    assert support_degree(parse_words("museum"), source.where, frozenset({"museum"})) == pytest.approx(1 / 1.5)
 
 
 def test_words_that_stand_apart_in_the_source_count_a_little_less():
-    together, apart = prepared("Anna sings jazz."), prepared("Anna sings. Bob plays jazz.")
-    claim = words("anna jazz")
-    assert degree(claim, together.where, NOTHING) == 1.0
-    assert degree(claim, apart.where, NOTHING) == pytest.approx((2 * 0.85 + 1) / 3)
+    together, apart = prepare_source("Anna sings jazz."), prepare_source("Anna sings. Bob plays jazz.")
+    claim = parse_words("anna jazz")
+    assert support_degree(claim, together.where, NOTHING) == 1.0
+    assert support_degree(claim, apart.where, NOTHING) == pytest.approx((2 * 0.85 + 1) / 3)
 
 
 # Support.
@@ -292,7 +307,7 @@ def test_a_negation_on_one_side_counts_against_a_claim():
     ],
 )
 def test_no_negation_is_seen_where_there_is_none(claim, source):
-    assert not denies(words(claim), prepared(source))
+    assert not is_contradicted(parse_words(claim), prepare_source(source))
 
 
 def test_a_chunk_that_agrees_is_kept_beside_one_that_does_not():
@@ -356,7 +371,7 @@ def test_a_question_without_words_leaves_chunks_without_a_verdict():
 
 def claims_nothing(text):
     """Whether no sentence of an answer claims anything."""
-    return not any(map(claims, sentences(text)))
+    return not any(map(extract_claims, split_sentences(text)))
 
 
 def test_questions_without_a_model_are_unscored():
@@ -389,12 +404,12 @@ def test_lexical_verdicts_match_the_rules_version():
     ]
     digest = hashlib.sha256(json.dumps(lines).encode()).hexdigest()[:12]
     assert (RULES_VERSION, digest) == ("a43cbe9fdc3b", "d59680a35bd8")
-    assert dict(Lexical().identity) == {"judge": "lexical", "source": RULES_VERSION}
+    assert dict(LexicalJudge().identity) == {"judge": "lexical", "source": RULES_VERSION}
 
 
 def test_waiting_for_it_gives_the_same():
-    task = Task("claims", "s", {"s1": "Paris is big, and Rome is old."}, {})
-    assert asyncio.run(Lexical().answer(task)) == Lexical().say(task)
+    task = JudgeTask("claims", "s", {"s1": "Paris is big, and Rome is old."}, {})
+    assert asyncio.run(LexicalJudge().answer(task)) == LexicalJudge().say(task)
 
 
 TEXTS = st.text() | st.lists(
@@ -409,12 +424,12 @@ def test_it_never_raises_says_exactly_what_was_asked_and_always_the_same(asked, 
     sources = {f"k{place}": text for place, text in enumerate(chunks, 1)}
     for step, prefix in (("claims", "s"), ("support", "a"), ("useful", "k"), ("questions", "answer")):
         things = {f"{prefix}{place}": text for place, text in enumerate(asked, 1)}
-        task = Task(step, "s", things, sources, question, history, n=2)
-        judge = Lexical()
+        task = JudgeTask(step, "s", things, sources, question, history, n=2)
+        judge = LexicalJudge()
         reading = judge.say(task)
         assert set(reading.said) | set(reading.unscored) == set(things)
         assert not set(reading.said) & set(reading.unscored)
-        assert reading == judge.say(task) == Lexical().say(task)
+        assert reading == judge.say(task) == LexicalJudge().say(task)
         if step == "support":
             for one in reading.said.values():
                 assert set(one.by) | set(one.against) | set(one.together) <= set(sources)
@@ -430,9 +445,9 @@ def test_it_never_raises_says_exactly_what_was_asked_and_always_the_same(asked, 
 
 def scores(sample, judge):
     """The share of supported claims, their mean degree, and the share of words that occur somewhere."""
-    parts = {f"s{place}": text for place, text in enumerate(sentences(sample.answer), 1)}
-    found = [claim for some in judge.say(Task("claims", "s", parts, {})).said.values() for claim in some]
-    task = Task(
+    parts = {f"s{place}": text for place, text in enumerate(split_sentences(sample.answer), 1)}
+    found = [claim for some in judge.say(JudgeTask("claims", "s", parts, {})).said.values() for claim in some]
+    task = JudgeTask(
         "support",
         "s",
         {f"a{place}": one for place, one in enumerate(found, 1)},
@@ -463,7 +478,7 @@ def test_it_tells_good_answers_from_bad_ones_better_than_counting_words(shared, 
     samples = load_labelled(str(shared(name))).samples
     pairs = 2 if "halueval" in name else 1
     odd = [one for place, one in enumerate(samples) if place // pairs % 2]
-    judge = Lexical()
+    judge = LexicalJudge()
     rows = [(one.labels["faithfulness"], found) for one in odd if (found := scores(one, judge)) is not None]
     assert len(rows) > 0.8 * len(odd)
     labels = [label for label, _ in rows]
@@ -475,7 +490,7 @@ def test_it_tells_good_answers_from_bad_ones_better_than_counting_words(shared, 
 
 def test_it_tells_answers_from_their_own_contexts_from_those_of_others(shared):
     samples = [one for one in load_labelled(str(shared("rag_mtrag_un"))).samples if one.labels]
-    judge = Lexical()
+    judge = LexicalJudge()
     rows = []
     for place, one in enumerate(samples):
         other = samples[(place + len(samples) // 2) % len(samples)]
@@ -500,6 +515,8 @@ def test_refusals_are_told_from_answers(shared):
 
 def test_passages_that_answer_are_more_useful_than_those_that_do_not(shared):
     samples = load_labelled(str(shared("rag_clapnq_dev"))).samples
-    judge = Lexical()
-    said = [judge.say(Task("useful", one.id, one.chunks, {}, one.question)).said["k1"].probability for one in samples]
+    judge = LexicalJudge()
+    said = [
+        judge.say(JudgeTask("useful", one.id, one.chunks, {}, one.question)).said["k1"].probability for one in samples
+    ]
     assert roc_auc_score([one.labels["context_precision"] for one in samples], said) > 0.78

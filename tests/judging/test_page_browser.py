@@ -9,15 +9,15 @@ import pytest
 from test_browser import HOSTILE, browser, opened  # noqa: F401 - fixtures
 
 from judged_builder import FAITHFULNESS, MUTE, judged, lexical, many
-from ragauge.core.samples import Claim, Question, Sample, Support, Unscored, Usefulness, Verdicts
-from ragauge.judging.results import Judged
+from ragauge.core.samples import Claim, GeneratedQuestion, Sample, Support, Unscored, Usefulness, Verdicts
+from ragauge.judging.results import JudgedSamples
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
 from ragauge.judging import page as judging_page
-from ragauge.judging.page import page
-from ragauge.output.page import bundle
+from ragauge.judging.page import render_judged_page
+from ragauge.output.page import vega_script
 
 ROWS = "#s-table tbody tr:not(.detail)"
 IDS = "rows => rows.map(row => row.querySelector('.id').textContent)"
@@ -25,7 +25,7 @@ IDS = "rows => rows.map(row => row.querySelector('.id').textContent)"
 
 def written(tmp_path_factory, found, name):
     place = tmp_path_factory.mktemp("judged") / f"{name}.html"
-    place.write_text(page(found, bundle()), encoding="utf-8")
+    place.write_text(render_judged_page(found, vega_script()), encoding="utf-8")
     return place
 
 
@@ -49,7 +49,7 @@ def evil(tmp_path_factory):
             {"answer": [Claim("a1", text, 1), Claim("a2", text, 2)], "reference": [Claim("r1", text, 1)]},
             {"a1": Support((), ("k1",), text, 0.5), "r1": Support(("k2", text))},
             {"k1": Usefulness(True, text)},
-            [Question(text, 0.5)],
+            [GeneratedQuestion(text, 0.5)],
             unscored={"support a2": Unscored(text, text), f"useful {text}": Unscored(text, text)},
         )
         for one in samples
@@ -62,7 +62,7 @@ def evil(tmp_path_factory):
         values=type(base.values)(columns, str),
         unscored=type(base.unscored)({name: {} for name in columns}, str),
     )
-    found = Judged(
+    found = JudgedSamples(
         text, text, {text: text}, samples, said, scored, {}, notes=[text], stopped=text, circumstances={text: text}
     )
     return written(tmp_path_factory, found, "evil")
@@ -215,8 +215,8 @@ def test_two_thousand_samples_stay_in_pages_of_fifty(tmp_path_factory, opened): 
 
 def test_chunks_beyond_the_room_go_without_their_texts_the_best_first(monkeypatch):
     found = many(40, chunks=1, length=800)
-    monkeypatch.setattr(judging_page, "MOST_CHARACTERS", 8000)
-    packed = judging_page.details(found)
+    monkeypatch.setattr(judging_page, "MAX_CHUNK_CHARS_TOTAL", 8000)
+    packed = judging_page.build_details_payload(found)
     assert sum(map(len, packed["texts"])) <= 8000
     kept = [one["chunks"][0][2] >= 0 for one in packed["samples"]]
     values = found.scores.values[FAITHFULNESS].tolist()
@@ -232,5 +232,5 @@ def test_chunks_beyond_the_room_go_without_their_texts_the_best_first(monkeypatc
 def test_a_chunk_that_samples_share_travels_once():
     found = judged()
     samples = [replace(one, contexts=("the same", "the same")) for one in found.samples]
-    packed = judging_page.details(replace(found, samples=samples))
+    packed = judging_page.build_details_payload(replace(found, samples=samples))
     assert packed["texts"] == ["the same"]

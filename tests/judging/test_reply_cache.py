@@ -14,38 +14,38 @@ import pytest
 
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Reply
-from ragauge.judging.reply_cache import FILE, Kept, Replies, Spent, key_of
+from ragauge.judging.reply_cache import REPLIES_FILE, CachedReply, ReplyCache, TotalUsage, compute_cache_key
 
-KEPT = Kept(Reply("yes", 10, 1, 4, "stop", "m-1", {"yes": 0.9, "no": 0.1}, "tokens"), 0.25, 3)
+KEPT = CachedReply(Reply("yes", 10, 1, 4, "stop", "m-1", {"yes": 0.9, "no": 0.1}, "tokens"), 0.25, 3)
 
 
 def test_a_reply_comes_back_as_it_was(tmp_path):
-    replies = Replies(tmp_path)
+    replies = ReplyCache(tmp_path)
     replies.keep("key", "useful", "s1", KEPT)
     replies.close()
-    assert Replies(tmp_path).find("key") == KEPT
+    assert ReplyCache(tmp_path).find("key") == KEPT
 
 
 def test_what_was_never_kept_is_not_there(tmp_path):
-    assert Replies(tmp_path).find("key") is None
+    assert ReplyCache(tmp_path).find("key") is None
 
 
 def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    replies = Replies()
+    replies = ReplyCache()
     replies.keep("key", "useful", "s1", KEPT)
     assert replies.find("key") == KEPT
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_was_spent_is_known_over_all_sessions(tmp_path):
-    replies = Replies(tmp_path)
+    replies = ReplyCache(tmp_path)
     replies.keep("key", "useful", "s1", KEPT)
     replies.keep("key", "useful", "s1", KEPT)
     replies.failed("useful", "no reply", Reply("", 7))
     replies.close()
-    assert Replies(tmp_path).spent() == Spent(3, 27, 2, 8)
-    assert Replies().spent() == Spent()
+    assert ReplyCache(tmp_path).spent() == TotalUsage(3, 27, 2, 8)
+    assert ReplyCache().spent() == TotalUsage()
 
 
 def test_every_part_of_a_key_matters_and_the_order_of_names_does_not():
@@ -58,30 +58,31 @@ def test_every_part_of_a_key_matters_and_the_order_of_names_does_not():
         (*base[:3], 1, 0),
         (*base[:3], 0, 1),
     ]
-    assert len({key_of(*one) for one in (base, *others)}) == 7
-    assert key_of({"url": "u", "model": "m"}, *base[1:]) == key_of(*base)
+    assert len({compute_cache_key(*one) for one in (base, *others)}) == 7
+    assert compute_cache_key({"url": "u", "model": "m"}, *base[1:]) == compute_cache_key(*base)
 
 
 def test_vectors_come_back_as_they_were(tmp_path):
-    replies = Replies(tmp_path)
+    replies = ReplyCache(tmp_path)
     replies.keep_vectors({"a": np.array([0.25, -1], np.float32)})
     assert list(replies.vectors(["a", "b"])) == ["a"]
     assert replies.vectors(["a"])["a"].tolist() == [0.25, -1.0]
 
 
 def test_half_a_surrogate_pair_does_no_harm(tmp_path):
-    replies = Replies(tmp_path)
-    replies.keep(key_of("\ud83d"), "useful", "s1", Kept(Reply("bad \ud83d end"), 0.0, 1))
-    found = replies.find(key_of("\ud83d"))
+    replies = ReplyCache(tmp_path)
+    replies.keep(compute_cache_key("\ud83d"), "useful", "s1", CachedReply(Reply("bad \ud83d end"), 0.0, 1))
+    found = replies.find(compute_cache_key("\ud83d"))
     assert found is not None
     assert found.reply.text == "bad ? end"
 
 
 def test_one_process_at_a_time(tmp_path):
-    first = Replies(tmp_path)
+    first = ReplyCache(tmp_path)
     first.keep("key", "useful", "s1", KEPT)
     code = (
-        f"from pathlib import Path; from ragauge.judging.reply_cache import Replies; Replies(Path({str(tmp_path)!r}))"
+        f"from pathlib import Path; from ragauge.judging.reply_cache import ReplyCache as Replies; "
+        f"Replies(Path({str(tmp_path)!r}))"
     )
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "another process is at work here" in other.stderr
@@ -90,22 +91,22 @@ def test_one_process_at_a_time(tmp_path):
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path):
-    (tmp_path / FILE).write_bytes(b"not a database at all, but long enough to be looked at" * 20)
+    (tmp_path / REPLIES_FILE).write_bytes(b"not a database at all, but long enough to be looked at" * 20)
     with pytest.raises(BadInput, match="holds no replies"):
-        Replies(tmp_path)
+        ReplyCache(tmp_path)
 
 
 def test_a_folder_that_cannot_be_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="cannot be written"):
-        Replies(tmp_path / "file" / "folder")
+        ReplyCache(tmp_path / "file" / "folder")
 
 
 def test_what_was_kept_before_kill_9_is_there_afterwards(tmp_path):
     code = textwrap.dedent(f"""
         import sys
         from pathlib import Path
-        from ragauge.judging.reply_cache import Kept, Replies
+        from ragauge.judging.reply_cache import CachedReply as Kept, ReplyCache as Replies
         from ragauge.core.protocols import Reply
         replies = Replies(Path({str(tmp_path)!r}))
         for i in range(1_000_000):
@@ -121,7 +122,7 @@ def test_what_was_kept_before_kill_9_is_there_afterwards(tmp_path):
     process.wait()
     process.stdout.close()
     time.sleep(0.05)
-    replies = Replies(tmp_path)
+    replies = ReplyCache(tmp_path)
     for i in range(last + 1):
         found = replies.find(str(i))
         assert found is not None

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from ragauge.core.protocols import Reply
 from ragauge.core.samples import Support, Usefulness
-from ragauge.judging.prompts import Unreadable, only_object, read, read_word
-from ragauge.judging.tasks import Task, Thought
+from ragauge.judging.prompts import UnreadableReply, parse_reply, parse_single_object, parse_word_reply
+from ragauge.judging.tasks import GeneratedQuestions, JudgeTask
 
-SUPPORT = Task(
+SUPPORT = JudgeTask(
     "support", "s", {"a1": "x", "a2": "y", "r1": "z"}, {"k1": "p", "k2": "q", "reference": "r", "answer": "a"}
 )
-USEFUL = Task("useful", "s", {"k1": "p", "k2": "q"}, {})
-CLAIMS = Task("claims", "s", {"s1": "p", "s2": "q"}, {})
-QUESTIONS = Task("questions", "s", {"answer": "p"}, {}, n=2)
+USEFUL = JudgeTask("useful", "s", {"k1": "p", "k2": "q"}, {})
+CLAIMS = JudgeTask("claims", "s", {"s1": "p", "s2": "q"}, {})
+QUESTIONS = JudgeTask("questions", "s", {"answer": "p"}, {}, n=2)
 
 
 def verdict(one, by=(), against=(), reason="so it is", together=()):
@@ -32,7 +32,7 @@ def reply(value, **more):
 
 
 def test_a_whole_reply_is_read_whole():
-    found = read(
+    found = parse_reply(
         SUPPORT,
         reply(
             {
@@ -50,13 +50,13 @@ def test_a_whole_reply_is_read_whole():
 
 
 def test_what_is_missing_is_named_and_the_rest_counts():
-    found = read(SUPPORT, reply({"of_answer": [verdict("a1", ["k1"])], "of_reference": []}))
+    found = parse_reply(SUPPORT, reply({"of_answer": [verdict("a1", ["k1"])], "of_reference": []}))
     assert list(found.said) == ["a1"]
     assert found.missing == {"a2": "the reply has nothing for `a2`", "r1": "the reply has nothing for `r1`"}
 
 
 def test_a_list_that_is_not_there_leaves_its_claims_without_a_verdict():
-    found = read(SUPPORT, reply({"of_answer": [verdict("a1"), verdict("a2")]}))
+    found = parse_reply(SUPPORT, reply({"of_answer": [verdict("a1"), verdict("a2")]}))
     assert found.missing == {"r1": "the reply has no list `of_reference`"}
 
 
@@ -84,14 +84,14 @@ def test_a_list_that_is_not_there_leaves_its_claims_without_a_verdict():
     ],
 )
 def test_an_entry_that_is_out_of_shape_does_not_count(entries, why):
-    task = Task("support", "s", {"a1": "x"}, SUPPORT.sources)
-    found = read(task, reply({"of_answer": entries}))
+    task = JudgeTask("support", "s", {"a1": "x"}, SUPPORT.sources)
+    found = parse_reply(task, reply({"of_answer": entries}))
     assert not found.said
     assert why in found.missing["a1"]
 
 
 def test_entries_that_nobody_asked_for_count_for_nothing():
-    found = read(
+    found = parse_reply(
         USEFUL,
         reply({"verdicts": [{"id": f"k{i}", "reason": "", "useful": i < 3} for i in range(1, 5)]}),
     )
@@ -100,13 +100,13 @@ def test_entries_that_nobody_asked_for_count_for_nothing():
 
 @pytest.mark.parametrize("useful", ["true", 1, None, "yes", [True]])
 def test_only_true_and_false_say_whether_a_chunk_is_useful(useful):
-    task = Task("useful", "s", {"k1": "p"}, {})
-    found = read(task, reply({"verdicts": [{"id": "k1", "reason": "", "useful": useful}]}))
+    task = JudgeTask("useful", "s", {"k1": "p"}, {})
+    found = parse_reply(task, reply({"verdicts": [{"id": "k1", "reason": "", "useful": useful}]}))
     assert not found.said
 
 
 def test_claims_come_once_each_and_never_empty():
-    found = read(
+    found = parse_reply(
         CLAIMS, reply({"sentences": [{"id": "s1", "claims": [" a  b ", "a b"]}, {"id": "s2", "claims": [" "]}]})
     )
     assert found.said == {"s1": ["a b"]}
@@ -114,17 +114,17 @@ def test_claims_come_once_each_and_never_empty():
 
 
 def test_a_sentence_without_claims_must_say_so():
-    assert read(CLAIMS, reply({"sentences": [{"id": "s1", "claims": []}]})).missing.keys() == {"s2"}
+    assert parse_reply(CLAIMS, reply({"sentences": [{"id": "s1", "claims": []}]})).missing.keys() == {"s2"}
 
 
 @pytest.mark.parametrize("questions", [["one"], ["one", "two", "three"], ["one", " "], ["one", 2], "one"])
 def test_there_must_be_as_many_questions_as_were_asked_for(questions):
-    assert not read(QUESTIONS, reply({"refusal": False, "questions": questions})).said
+    assert not parse_reply(QUESTIONS, reply({"refusal": False, "questions": questions})).said
 
 
 def test_questions_are_read_with_the_refusal():
-    found = read(QUESTIONS, reply({"refusal": True, "questions": ["one?", " two? "]}))
-    assert found.said == {"answer": Thought(True, ("one?", "two?"))}
+    found = parse_reply(QUESTIONS, reply({"refusal": True, "questions": ["one?", " two? "]}))
+    assert found.said == {"answer": GeneratedQuestions(True, ("one?", "two?"))}
 
 
 @pytest.mark.parametrize(
@@ -144,15 +144,15 @@ def test_questions_are_read_with_the_refusal():
     ],
 )
 def test_a_reply_that_cannot_be_read_says_why(text, why):
-    found = read(USEFUL, reply(text))
+    found = parse_reply(USEFUL, reply(text))
     assert not found.said
     assert all(why in reason for reason in found.missing.values())
 
 
 def test_a_reply_that_was_cut_off_counts_for_nothing_even_where_it_happens_to_be_whole():
     whole = {"verdicts": [{"id": one, "reason": "", "useful": True} for one in ("k1", "k2")]}
-    assert read(USEFUL, reply(whole)).said
-    assert read(USEFUL, reply(whole, finish="length")).missing.keys() == {"k1", "k2"}
+    assert parse_reply(USEFUL, reply(whole)).said
+    assert parse_reply(USEFUL, reply(whole, finish="length")).missing.keys() == {"k1", "k2"}
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def test_a_reply_that_was_cut_off_counts_for_nothing_even_where_it_happens_to_be
 )
 def test_only_what_ended_as_it_should_is_a_verdict(finish, why):
     whole = {"verdicts": [{"id": one, "reason": "", "useful": True} for one in ("k1", "k2")]}
-    assert read(USEFUL, reply(whole, finish=finish)) == ({}, {"k1": why, "k2": why})
-    assert read_word(Task("useful", "s", {"k1": "x"}, {}), reply("yes", finish=finish)) == ({}, {"k1": why})
+    assert parse_reply(USEFUL, reply(whole, finish=finish)) == ({}, {"k1": why, "k2": why})
+    assert parse_word_reply(JudgeTask("useful", "s", {"k1": "x"}, {}), reply("yes", finish=finish)) == ({}, {"k1": why})
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_only_what_ended_as_it_should_is_a_verdict(finish, why):
     ],
 )
 def test_thoughts_and_talk_before_one_object_are_passed_over(text):
-    assert only_object(text) == {"a": 1}
+    assert parse_single_object(text) == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -199,28 +199,28 @@ def test_thoughts_and_talk_before_one_object_are_passed_over(text):
     ],
 )
 def test_an_object_that_is_quoted_or_only_thought_of_is_no_verdict(text, why):
-    with pytest.raises(Unreadable, match=why):
-        only_object(text)
+    with pytest.raises(UnreadableReply, match=why):
+        parse_single_object(text)
 
 
 @pytest.mark.parametrize("mark", ["</think>", "<think>", "<thinking></thinking>"])
 def test_marks_of_thoughts_in_the_words_of_a_verdict_are_words(mark):
-    assert only_object(f'{{"reason": "the source says {mark}"}}') == {"reason": f"the source says {mark}"}
+    assert parse_single_object(f'{{"reason": "the source says {mark}"}}') == {"reason": f"the source says {mark}"}
 
 
 @pytest.mark.parametrize("depth", [200, 500, 900, 990])
 def test_deep_objects_are_read_or_unreadable_and_nothing_breaks(depth):
     deep = '{"a":' * depth + "1" + "}" * depth
-    found = read(USEFUL, reply(f"{deep} {deep}"))
+    found = parse_reply(USEFUL, reply(f"{deep} {deep}"))
     assert not found.said
 
 
 @given(st.text(max_size=200))
 def test_whatever_a_model_says_reading_never_breaks(text):
-    with contextlib.suppress(Unreadable):
-        assert isinstance(only_object(text), dict)
+    with contextlib.suppress(UnreadableReply):
+        assert isinstance(parse_single_object(text), dict)
     for task in (SUPPORT, USEFUL, CLAIMS, QUESTIONS):
-        found = read(task, reply(text))
+        found = parse_reply(task, reply(text))
         assert found.said.keys() | found.missing.keys() == task.asked.keys()
         assert not found.said.keys() & found.missing.keys()
 
@@ -228,37 +228,37 @@ def test_whatever_a_model_says_reading_never_breaks(text):
 @given(st.recursive(st.none() | st.booleans() | st.text(max_size=5), lambda v: st.lists(v) | st.dictionaries(
     st.sampled_from([*verdict("a1"), "of_answer", "of_reference"]), v)))  # fmt: skip
 def test_whatever_json_a_model_gives_only_what_is_in_shape_counts(value):
-    found = read(SUPPORT, reply(json.dumps(value)))
+    found = parse_reply(SUPPORT, reply(json.dumps(value)))
     assert found.said.keys() | found.missing.keys() == SUPPORT.asked.keys()
 
 
 @pytest.mark.parametrize(("text", "by"), [("yes", ("k1",)), (" Yes.", ("k1",)), ("no", ()), ("**No**", ())])
 def test_one_word_is_a_verdict(text, by):
-    task = Task("support", "s", {"a1": "x"}, {"k1": "p"})
-    assert read_word(task, reply(text)).said == {"a1": Support(by)}
+    task = JudgeTask("support", "s", {"a1": "x"}, {"k1": "p"})
+    assert parse_word_reply(task, reply(text)).said == {"a1": Support(by)}
 
 
 @pytest.mark.parametrize("text", ["", "maybe", "yes and no", "yes, because", "ye"])
 def test_any_other_word_is_none(text):
-    task = Task("useful", "s", {"k1": "x"}, {})
-    assert read_word(task, reply(text)).missing == {"k1": "the reply is neither yes nor no"}
+    task = JudgeTask("useful", "s", {"k1": "x"}, {})
+    assert parse_word_reply(task, reply(text)).missing == {"k1": "the reply is neither yes nor no"}
 
 
 @pytest.mark.parametrize(("word", "sure", "useful"), [("yes", 0.6, True), ("no", 0.1, False), ("yes", 0.5, True)])
 def test_the_probability_comes_with_the_word(word, sure, useful):
-    task = Task("useful", "s", {"k1": "x"}, {})
-    found = read_word(task, reply(word, probabilities={"yes": sure, "no": 1 - sure}))
+    task = JudgeTask("useful", "s", {"k1": "x"}, {})
+    found = parse_word_reply(task, reply(word, probabilities={"yes": sure, "no": 1 - sure}))
     assert found.said == {"k1": Usefulness(useful, probability=sure)}
 
 
 @pytest.mark.parametrize(("word", "sure"), [("yes", 0.4), ("no", 0.73), ("yes", 1.5), ("no", -1), ("no", float("nan"))])
 def test_a_word_that_its_probability_disagrees_with_is_no_verdict(word, sure):
-    task = Task("support", "s", {"a1": "x"}, {"k1": "p"})
-    found = read_word(task, reply(word, probabilities={"yes": sure}))
+    task = JudgeTask("support", "s", {"a1": "x"}, {"k1": "p"})
+    found = parse_word_reply(task, reply(word, probabilities={"yes": sure}))
     assert found == ({}, {"a1": f"the reply is {word}, and the probability of yes is {sure:.3g}"})
 
 
 def test_a_word_after_a_thought_is_the_word():
-    task = Task("useful", "s", {"k1": "x"}, {})
-    assert read_word(task, reply("<think>yes?</think> no")).said == {"k1": Usefulness(False)}
-    assert not read_word(task, reply("<think>yes")).said
+    task = JudgeTask("useful", "s", {"k1": "x"}, {})
+    assert parse_word_reply(task, reply("<think>yes?</think> no")).said == {"k1": Usefulness(False)}
+    assert not parse_word_reply(task, reply("<think>yes")).said

@@ -14,22 +14,22 @@ from jsonschema import Draft202012Validator
 import ragauge
 from judged_builder import FAITHFULNESS, MODEL, PRECISION, RECALL, RELEVANCE, judged, lexical, scores
 from ragauge.comparison import compare
-from ragauge.comparison.scored_files import score_files
+from ragauge.comparison.scored_files import score_runs
 from ragauge.core.errors import BadInput, Incomparable
 from ragauge.core.samples import Sample
 from ragauge.files.judged_folders import (
-    KEPT,
-    SAMPLES,
-    SCHEMA,
-    SCORES,
-    VERDICTS,
-    is_judged,
+    MANIFEST_FILE,
+    MANIFEST_SCHEMA,
+    SAMPLES_FILE,
+    SCORES_FILE,
+    VERDICTS_FILE,
+    is_judged_folder,
     read_judged_scores,
     read_sample_tags,
 )
 from ragauge.files.scores import read_scores
 from ragauge.judging import report_formats
-from ragauge.judging.results_folder import as_line, read_judged, refuse_others, write_folder
+from ragauge.judging.results_folder import check_same_samples, read_judged_folder, verdicts_to_dict, write_judged_folder
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
@@ -37,7 +37,7 @@ pytest.importorskip("vl_convert")
 
 @pytest.fixture
 def folder(tmp_path):
-    write_folder(judged(), tmp_path / "toy")
+    write_judged_folder(judged(), tmp_path / "toy")
     return tmp_path / "toy"
 
 
@@ -48,16 +48,16 @@ def rewritten(folder, name, change):
 
 def test_a_folder_has_its_manifest_the_evidence_and_what_shows_it(folder):
     names = {one.name for one in folder.iterdir()}
-    assert names == {KEPT, SAMPLES, VERDICTS, SCORES, "report.md", "report.html"}
-    assert is_judged(folder)
+    assert names == {MANIFEST_FILE, SAMPLES_FILE, VERDICTS_FILE, SCORES_FILE, "report.md", "report.html"}
+    assert is_judged_folder(folder)
 
 
 def test_everything_comes_back_as_it_was(folder):
-    found, before = read_judged(folder), judged()
+    found, before = read_judged_folder(folder), judged()
     assert found.samples == before.samples
     assert list(found.verdicts) == list(before.verdicts)
     for query, said in before.verdicts.items():
-        assert as_line(found.verdicts[query]) == as_line(said)
+        assert verdicts_to_dict(found.verdicts[query]) == verdicts_to_dict(said)
     assert found.ledger == list(before.ledger)
     assert found.robustness == list(before.robustness)
     assert (found.name, found.judge, found.confidence) == (before.name, before.judge, before.confidence)
@@ -73,22 +73,22 @@ def test_everything_comes_back_as_it_was(folder):
 
 
 def test_what_was_read_writes_the_same_folder_again(folder, tmp_path):
-    write_folder(read_judged(folder), tmp_path / "again")
-    for name in (KEPT, SAMPLES, VERDICTS, SCORES, "report.md"):
+    write_judged_folder(read_judged_folder(folder), tmp_path / "again")
+    for name in (MANIFEST_FILE, SAMPLES_FILE, VERDICTS_FILE, SCORES_FILE, "report.md"):
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes(), name
 
 
 def test_a_measure_is_found_by_its_other_names(folder):
-    assert read_judged(folder).scores.means["Answer Relevancy"] == pytest.approx((0.82 + 0.88) / 3)
+    assert read_judged_folder(folder).scores.means["Answer Relevancy"] == pytest.approx((0.82 + 0.88) / 3)
 
 
 def test_a_measure_without_any_value_stays_without_a_mean(tmp_path):
     before = judged()
     nothing = scores({FAITHFULNESS: [math.nan] * 4}, before.scores.queries)
-    write_folder(judged(scores=nothing, intervals={}), tmp_path)
-    told = json.loads((tmp_path / KEPT).read_text(encoding="utf-8"))["measures"][FAITHFULNESS]
+    write_judged_folder(judged(scores=nothing, intervals={}), tmp_path)
+    told = json.loads((tmp_path / MANIFEST_FILE).read_text(encoding="utf-8"))["measures"][FAITHFULNESS]
     assert (told["mean"], told["n"], told["unscored"], told["interval"]) == (None, 0, 4, None)
-    assert math.isnan(read_judged(tmp_path).scores.means[FAITHFULNESS])
+    assert math.isnan(read_judged_folder(tmp_path).scores.means[FAITHFULNESS])
 
 
 def test_the_manifest_follows_its_schema_and_the_two_rooms_name_the_same_one(folder, tmp_path):
@@ -97,16 +97,16 @@ def test_the_manifest_follows_its_schema_and_the_two_rooms_name_the_same_one(fol
     schema = json.loads((files("ragauge.judging") / "judged.schema.json").read_text(encoding="utf-8"))
     Draft202012Validator.check_schema(schema)
     for one in (judged(), lexical(), judged(stopped="the limit of 3 requests is reached", ledger=(), robustness=())):
-        Draft202012Validator(schema).validate(report_formats.as_data(one, per_sample=True))
-    Draft202012Validator(schema).validate(json.loads((folder / KEPT).read_text(encoding="utf-8")))
-    assert report_formats.SCHEMA == SCHEMA
+        Draft202012Validator(schema).validate(report_formats.judged_to_dict(one, per_sample=True))
+    Draft202012Validator(schema).validate(json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8")))
+    assert report_formats.JUDGED_SCHEMA == MANIFEST_SCHEMA
 
 
 def test_without_its_manifest_a_folder_is_not_whole(folder):
-    (folder / KEPT).unlink()
-    assert not is_judged(folder)
+    (folder / MANIFEST_FILE).unlink()
+    assert not is_judged_folder(folder)
     with pytest.raises(BadInput, match="nothing judged is here"):
-        read_judged(folder)
+        read_judged_folder(folder)
 
 
 def test_writing_anew_takes_the_old_manifest_away_first(folder, monkeypatch):
@@ -115,26 +115,42 @@ def test_writing_anew_takes_the_old_manifest_away_first(folder, monkeypatch):
 
     monkeypatch.setattr("ragauge.judging.results_folder.write_verdicts", breaks)
     with pytest.raises(RuntimeError, match="killed"):
-        write_folder(lexical(), folder)
-    assert not is_judged(folder)
+        write_judged_folder(lexical(), folder)
+    assert not is_judged_folder(folder)
 
 
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        (SCORES, lambda text: text.replace(",0.3333333333333333,", ",0.9,"), "faithfulness is 0.95 over 2 here, and"),
-        (SCORES, lambda text: text.replace(",0.88,", ",inf,"), "the value is `inf`, not a number"),
-        (SCORES, lambda text: text.replace(",0.88,", ",NaN,"), "the value is `NaN`, not a number"),
-        (SCORES, lambda text: text.replace("toy,q2,context_recall", "toy,q1,context_recall"), "comes twice"),
-        (SCORES, lambda text: text.replace("toy,q2,faith", "toy,q9,faith"), "has other samples than the first measure"),
-        (SCORES, lambda text: text.replace("value", "number", 1), "the columns are not system, query"),
-        (SCORES, lambda text: text.replace(MODEL, "lexical", 1), "another judge or convention than in judge.json"),
-        (SCORES, lambda text: text + "toy,q1\n", "there are not as many cells as columns"),
-        (KEPT, lambda text: text.replace("ragauge-judged/1", "ragauge-judged/9"), "its schema is 'ragauge-judged/9'"),
-        (KEPT, lambda text: text.replace('"n": 3', '"n": 4', 1), "over 3 here, and"),
-        (KEPT, lambda text: text.replace('"ledger": [', '"ledger": [{},'), "this manifest cannot be read: KeyError"),
-        (SAMPLES, lambda text: "\n".join(text.splitlines()[1:]) + "\n", "the samples are not those of scores.csv"),
-        (VERDICTS, lambda text: text.replace('"asked"', '"asks"', 1), "`asks` is unknown"),
+        (
+            SCORES_FILE,
+            lambda text: text.replace(",0.3333333333333333,", ",0.9,"),
+            "faithfulness is 0.95 over 2 here, and",
+        ),
+        (SCORES_FILE, lambda text: text.replace(",0.88,", ",inf,"), "the value is `inf`, not a number"),
+        (SCORES_FILE, lambda text: text.replace(",0.88,", ",NaN,"), "the value is `NaN`, not a number"),
+        (SCORES_FILE, lambda text: text.replace("toy,q2,context_recall", "toy,q1,context_recall"), "comes twice"),
+        (
+            SCORES_FILE,
+            lambda text: text.replace("toy,q2,faith", "toy,q9,faith"),
+            "has other samples than the first measure",
+        ),
+        (SCORES_FILE, lambda text: text.replace("value", "number", 1), "the columns are not system, query"),
+        (SCORES_FILE, lambda text: text.replace(MODEL, "lexical", 1), "another judge or convention than in judge.json"),
+        (SCORES_FILE, lambda text: text + "toy,q1\n", "there are not as many cells as columns"),
+        (
+            MANIFEST_FILE,
+            lambda text: text.replace("ragauge-judged/1", "ragauge-judged/9"),
+            "its schema is 'ragauge-judged/9'",
+        ),
+        (MANIFEST_FILE, lambda text: text.replace('"n": 3', '"n": 4', 1), "over 3 here, and"),
+        (
+            MANIFEST_FILE,
+            lambda text: text.replace('"ledger": [', '"ledger": [{},'),
+            "this manifest cannot be read: KeyError",
+        ),
+        (SAMPLES_FILE, lambda text: "\n".join(text.splitlines()[1:]) + "\n", "the samples are not those of scores.csv"),
+        (VERDICTS_FILE, lambda text: text.replace('"asked"', '"asks"', 1), "`asks` is unknown"),
     ],
 )
 def test_files_that_do_not_fit_together_are_refused(folder, name, change, message):
@@ -142,16 +158,16 @@ def test_files_that_do_not_fit_together_are_refused(folder, name, change, messag
     rewritten(folder, name, change)
     assert (folder / name).read_text(encoding="utf-8") != before
     with pytest.raises(BadInput, match=message.replace("(", r"\(")):
-        read_judged(folder)
+        read_judged_folder(folder)
 
 
 def test_the_table_of_scores_is_one_that_compare_reads(folder):
-    known, _ = read_scores(str(folder / SCORES))
+    known, _ = read_scores(str(folder / SCORES_FILE))
     found = known["toy"]
     assert found.judge == MODEL
     assert found.convention == "default"
     assert found.per_query[FAITHFULNESS] == {"q1": 1.0, "q2": pytest.approx(1 / 3)}
-    with (folder / SCORES).open(encoding="utf-8", newline="") as file:
+    with (folder / SCORES_FILE).open(encoding="utf-8", newline="") as file:
         reasons = {(row["query"], row["measure"]): row["reason"] for row in csv.DictReader(file) if not row["value"]}
     assert reasons["q4", FAITHFULNESS] == "the answer claims nothing"
     assert len(reasons) == 6
@@ -165,8 +181,8 @@ def test_folders_are_compared_sample_by_sample_under_their_own_names(tmp_path):
     full = {FAITHFULNESS: [1.0, 0.5, 0.25, 1.0], RELEVANCE: [0.9, 0.8, 0.7, 0.6]}
     less = {FAITHFULNESS: [0.5, 0.5, 0.0, 0.5], RELEVANCE: [0.9, 0.7, 0.7, 0.5]}
     for name, columns in (("a", full), ("b", less)):
-        write_folder(judged(scores=scores(columns, ["q1", "q2", "q3", "q4"]), intervals={}), tmp_path / name)
-    found = score_files([str(tmp_path / "a"), str(tmp_path / "b")], baseline=str(tmp_path / "b"))
+        write_judged_folder(judged(scores=scores(columns, ["q1", "q2", "q3", "q4"]), intervals={}), tmp_path / name)
+    found = score_runs([str(tmp_path / "a"), str(tmp_path / "b")], baseline=str(tmp_path / "b"))
     assert (list(found.scores), found.baseline) == (["a", "b"], "b")
     (row,) = [one for one in compare(found, baseline=found.baseline) if one.measure == FAITHFULNESS]
     assert (row.system, row.n, row.wins, row.losses, row.ties) == ("a", 4, 3, 0, 1)
@@ -175,8 +191,8 @@ def test_folders_are_compared_sample_by_sample_under_their_own_names(tmp_path):
 
 def test_a_baseline_that_is_not_among_the_folders_comes_to_them(tmp_path):
     for name in ("a", "b"):
-        write_folder(judged(), tmp_path / name)
-    found = score_files([str(tmp_path / "a")], baseline=str(tmp_path / "b"))
+        write_judged_folder(judged(), tmp_path / name)
+    found = score_runs([str(tmp_path / "a")], baseline=str(tmp_path / "b"))
     assert (sorted(found.scores), found.baseline) == (["a", "b"], "b")
 
 
@@ -189,62 +205,64 @@ def with_texts(**changes):
 
 
 def test_other_questions_under_the_same_ids_are_not_compared(tmp_path):
-    write_folder(with_texts(), tmp_path / "a")
-    write_folder(with_texts(question="Who paid?"), tmp_path / "b")
-    write_folder(with_texts(reference="It is 312 m high."), tmp_path / "c")
+    write_judged_folder(with_texts(), tmp_path / "a")
+    write_judged_folder(with_texts(question="Who paid?"), tmp_path / "b")
+    write_judged_folder(with_texts(reference="It is 312 m high."), tmp_path / "c")
     for name in ("b", "c"):
         said = rf"`q2` is another question in {name} than in a, or has another reference \(1 of 4 do\)"
         with pytest.raises(Incomparable, match=said):
-            compare(score_files([str(tmp_path / "a"), str(tmp_path / name)]))
+            compare(score_runs([str(tmp_path / "a"), str(tmp_path / name)]))
         with pytest.raises(Incomparable, match="`q2` is another question"):
-            compare(score_files([f"{one}={tmp_path / one / SCORES}" for one in ("a", name)]))
+            compare(score_runs([f"{one}={tmp_path / one / SCORES_FILE}" for one in ("a", name)]))
         with pytest.raises(Incomparable, match="`q2` is another question"):
-            compare({one: read_judged(tmp_path / one).scores for one in ("a", name)})
+            compare({one: read_judged_folder(tmp_path / one).scores for one in ("a", name)})
 
 
 def test_other_answers_and_what_only_one_side_knows_are_compared(tmp_path):
-    write_folder(with_texts(), tmp_path / "a")
-    write_folder(with_texts(answer="It is blue.", question="How  high is it? ", reference=None), tmp_path / "b")
-    write_folder(judged(), tmp_path / "c")  # nobody knows what its samples were
+    write_judged_folder(with_texts(), tmp_path / "a")
+    write_judged_folder(with_texts(answer="It is blue.", question="How  high is it? ", reference=None), tmp_path / "b")
+    write_judged_folder(judged(), tmp_path / "c")  # nobody knows what its samples were
     for name in ("b", "c"):
-        found = compare(score_files([str(tmp_path / "a"), str(tmp_path / name)]))
+        found = compare(score_runs([str(tmp_path / "a"), str(tmp_path / name)]))
         assert {one.difference for one in found} == {0.0}
 
 
 def test_a_folder_without_directions_or_fingerprints_is_read(folder):
-    lower = read_judged(folder).scores.lower_is_better
-    rewritten(folder, SCORES, lambda text: "".join(f"{line.rpartition(',')[0]}\n" for line in text.splitlines()))
-    assert read_judged(folder).scores.lower_is_better == lower
-    rewritten(folder, SCORES, lambda text: "".join(f"{line.rpartition(',')[0]}\n" for line in text.splitlines()))
+    lower = read_judged_folder(folder).scores.lower_is_better
+    rewritten(folder, SCORES_FILE, lambda text: "".join(f"{line.rpartition(',')[0]}\n" for line in text.splitlines()))
+    assert read_judged_folder(folder).scores.lower_is_better == lower
+    rewritten(folder, SCORES_FILE, lambda text: "".join(f"{line.rpartition(',')[0]}\n" for line in text.splitlines()))
     assert (
-        (folder / SCORES).read_text(encoding="utf-8").startswith("system,query,measure,value,judge,convention,reason\n")
+        (folder / SCORES_FILE)
+        .read_text(encoding="utf-8")
+        .startswith("system,query,measure,value,judge,convention,reason\n")
     )
-    assert read_judged(folder).scores.fingerprints == {}
+    assert read_judged_folder(folder).scores.fingerprints == {}
 
 
 def test_a_direction_that_contradicts_the_manifest_is_refused(folder):
-    rewritten(folder, SCORES, lambda text: text.replace(",false\n", ",true\n", 1))
+    rewritten(folder, SCORES_FILE, lambda text: text.replace(",false\n", ",true\n", 1))
     with pytest.raises(
         BadInput, match=r"scores.csv:2: lower_is_better of .*: expected false as in judge.json, got `true`"
     ):
-        read_judged(folder)
+        read_judged_folder(folder)
 
 
 def test_scores_csv_is_compared_in_the_direction_of_its_folder(folder):
     """A table of scores goes the same way as the folder that it is from."""
-    known, _ = read_scores(str(folder / SCORES))
+    known, _ = read_scores(str(folder / SCORES_FILE))
     (table,) = known.values()
     assert not table.direction_unstated
-    assert table.lower_is_better == read_judged(folder).scores.lower_is_better
+    assert table.lower_is_better == read_judged_folder(folder).scores.lower_is_better
 
 
 def test_fingerprints_come_back_and_one_that_differs_is_refused(tmp_path):
-    write_folder(with_texts(), tmp_path / "a")
-    prints = read_judged(tmp_path / "a").scores.fingerprints
+    write_judged_folder(with_texts(), tmp_path / "a")
+    prints = read_judged_folder(tmp_path / "a").scores.fingerprints
     assert prints == {one.id: one.fingerprint for one in judged().samples}
-    rewritten(tmp_path / "a", SCORES, lambda text: text.replace(prints["q2"], "12345678-", 1))
+    rewritten(tmp_path / "a", SCORES_FILE, lambda text: text.replace(prints["q2"], "12345678-", 1))
     with pytest.raises(BadInput, match="`q2` has another fingerprint above"):
-        read_judged(tmp_path / "a")
+        read_judged_folder(tmp_path / "a")
 
 
 def test_a_folder_takes_more_of_its_samples_and_neither_fewer_nor_others(folder):
@@ -252,25 +270,25 @@ def test_a_folder_takes_more_of_its_samples_and_neither_fewer_nor_others(folder)
     fresh = [replace(mine[0], answer="In Rome."), *mine[1:]]  # the system was mended, and answers the same questions
     labelled = [replace(mine[0], labels={"x": 1.0}), *mine[1:]]
     for some in (mine, fresh, [*mine, Sample("q9", "Why?", "So.")], labelled):
-        refuse_others(folder, some)
+        check_same_samples(folder, some)
     with pytest.raises(BadInput, match="the folder holds 4 judged samples, and 2 of them are to be judged"):
-        refuse_others(folder, mine[:2])
+        check_same_samples(folder, mine[:2])
     for changed in (replace(mine[0], question="Where else?"), replace(mine[0], reference="In Rome.")):
         with pytest.raises(BadInput, match="holds what was judged of other samples: `q1` is another question there"):
-            refuse_others(folder, [changed, *mine[1:]])
+            check_same_samples(folder, [changed, *mine[1:]])
     with pytest.raises(BadInput, match="holds what was judged of other samples: `q2` is not among these"):
-        refuse_others(folder, [mine[0], Sample("q9", "Why?", "So.")])
-    (folder / KEPT).unlink()  # then it is no whole folder, and nobody reads it
-    refuse_others(folder, [Sample("q9", "Why?", "So.")])
+        check_same_samples(folder, [mine[0], Sample("q9", "Why?", "So.")])
+    (folder / MANIFEST_FILE).unlink()  # then it is no whole folder, and nobody reads it
+    check_same_samples(folder, [Sample("q9", "Why?", "So.")])
 
 
 def test_what_different_judges_said_is_not_compared(tmp_path):
-    write_folder(judged(), tmp_path / "model")
-    write_folder(lexical(), tmp_path / "words")
-    given = score_files([str(tmp_path / "model"), str(tmp_path / "words")])
+    write_judged_folder(judged(), tmp_path / "model")
+    write_judged_folder(lexical(), tmp_path / "words")
+    given = score_runs([str(tmp_path / "model"), str(tmp_path / "words")])
     with pytest.raises(Incomparable, match=f"model is judged by `{MODEL}`, words by `lexical`".replace(".", r"\.")):
         compare(given)
-    tables = score_files([f"m={tmp_path / 'model' / SCORES}", f"w={tmp_path / 'words' / SCORES}"])
+    tables = score_runs([f"m={tmp_path / 'model' / SCORES_FILE}", f"w={tmp_path / 'words' / SCORES_FILE}"])
     with pytest.raises(Incomparable, match="is judged by"):
         compare(tables)
 
@@ -279,14 +297,14 @@ def test_what_was_counted_under_different_conventions_is_not_compared(tmp_path):
     before = judged().scores
     columns = {name: before.values[name].tolist() for name in before.measures}
     other = scores(columns, before.queries, convention="default, no_claims=one")
-    write_folder(judged(), tmp_path / "a")
-    write_folder(judged(scores=other), tmp_path / "b")
+    write_judged_folder(judged(), tmp_path / "a")
+    write_judged_folder(judged(scores=other), tmp_path / "b")
     with pytest.raises(Incomparable, match="convention `default`, b under `default, no_claims=one`"):
-        compare(score_files([str(tmp_path / "a"), str(tmp_path / "b")]))
+        compare(score_runs([str(tmp_path / "a"), str(tmp_path / "b")]))
 
 
 def test_report_writes_something_judged_in_every_form(folder, tmp_path):
-    found = read_judged(folder)
+    found = read_judged_folder(folder)
     names = [tmp_path / f"out{ending}" for ending in (".html", ".json", ".csv", ".md")]
     assert ragauge.report(found, names) is found
     assert json.loads(names[1].read_text(encoding="utf-8"))["per_sample"]["q2"]["values"][RECALL] == 0.0

@@ -9,7 +9,7 @@ import pytest
 
 import ragauge
 from ragauge.core.errors import BadInput, MissingEvidence
-from ragauge.judging.sample_loading import open_samples, samples_from_run
+from ragauge.judging.sample_loading import load_samples, samples_from_run
 
 DOCUMENTS = {
     "d1": ("Tower", "It was begun in 1887."),
@@ -60,7 +60,7 @@ def test_a_failed_query_and_one_that_found_nothing_have_an_empty_context(experim
 def test_the_first_k_documents_are_the_contexts(experiment):
     assert samples_from_run(str(experiment / "finder"), k=2)[0].context_ids == ("d1", "d3")
     with pytest.raises(BadInput, match="the first 0 contexts are none"):
-        open_samples(str(experiment / "finder"), k=0)
+        load_samples(str(experiment / "finder"), k=0)
 
 
 def test_the_folder_of_an_experiment_with_one_run_is_that_run(experiment):

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragauge.core.errors import BadInput
-from ragauge.core.samples import ASKS, Claim, Question, Support, Unscored, Usefulness, Verdicts
-from ragauge.judging.results_folder import as_line, from_line, read_verdicts, write_verdicts
+from ragauge.core.samples import TASK_KINDS, Claim, GeneratedQuestion, Support, Unscored, Usefulness, Verdicts
+from ragauge.judging.results_folder import read_verdicts, verdicts_from_dict, verdicts_to_dict, write_verdicts
 
 WHOLE = Verdicts(
     "s1",
@@ -19,7 +19,7 @@ WHOLE = Verdicts(
     {"answer": [Claim("a1", "in 1887", 1, (1, 2))], "reference": []},
     {"a1": Support(("k1", "reference"), ("k2",), "it says so", 0.75, ("k3", "k4"))},
     {"k1": Usefulness(True, "has the year", 0.9), "k2": Usefulness(False)},
-    [Question("When?", 0.5)],
+    [GeneratedQuestion("When?", 0.5)],
     refusal=False,
     unscored={"useful k3": Unscored("the reply was cut off", '{"verdicts": [')},
     left_out={"answer": ["Thank you!"]},
@@ -42,11 +42,11 @@ def claims(mark):
 verdicts = st.builds(
     Verdicts,
     name,
-    st.lists(st.sampled_from(ASKS), unique=True),
+    st.lists(st.sampled_from(TASK_KINDS), unique=True),
     st.fixed_dictionaries({}, optional={"answer": claims("a"), "reference": claims("r")}),
     st.dictionaries(name, st.builds(Support, sources, sources, text, share, sources), max_size=3),
     st.dictionaries(name, st.builds(Usefulness, st.booleans(), text, share), max_size=3),
-    st.lists(st.builds(Question, text, st.floats(-1, 1)), max_size=3),
+    st.lists(st.builds(GeneratedQuestion, text, st.floats(-1, 1)), max_size=3),
     st.none() | st.booleans(),
     st.dictionaries(name, st.builds(Unscored, text, text), max_size=2),
     st.dictionaries(st.sampled_from(["answer", "reference"]), st.lists(text, max_size=2), max_size=2),
@@ -55,7 +55,7 @@ verdicts = st.builds(
 
 @given(verdicts)
 def test_what_is_written_is_read_again(one):
-    assert from_line(json.loads(json.dumps(as_line(one), allow_nan=False))) == one
+    assert verdicts_from_dict(json.loads(json.dumps(verdicts_to_dict(one), allow_nan=False))) == one
 
 
 def test_a_file_has_a_line_a_sample(tmp_path):
@@ -66,7 +66,7 @@ def test_a_file_has_a_line_a_sample(tmp_path):
 
 
 def test_a_file_from_before_sources_could_be_needed_together_is_read(tmp_path):
-    path, line = tmp_path / "verdicts.jsonl", as_line(WHOLE)
+    path, line = tmp_path / "verdicts.jsonl", verdicts_to_dict(WHOLE)
     assert line["support"]["a1"].pop("together") == ["k3", "k4"]
     assert line.pop("left_out") == {"answer": ["Thank you!"]}
     path.write_text(json.dumps(line) + "\n")
@@ -74,20 +74,20 @@ def test_a_file_from_before_sources_could_be_needed_together_is_read(tmp_path):
 
 
 def test_a_key_that_comes_twice_is_refused_wherever_it_is(tmp_path):
-    path, whole = tmp_path / "verdicts.jsonl", json.dumps(as_line(WHOLE))
+    path, whole = tmp_path / "verdicts.jsonl", json.dumps(verdicts_to_dict(WHOLE))
     for old, new, name in (
         ('"refusal": false', '"refusal": true, "refusal": false', "refusal"),
         ('"by": ["k1"', '"by": [], "by": ["k1"', "by"),
         ('"k2": {', '"k1": {"useful": false}, "k2": {', "k1"),
     ):
-        path.write_text(json.dumps(as_line(Verdicts("s0"))) + "\n" + whole.replace(old, new) + "\n")
+        path.write_text(json.dumps(verdicts_to_dict(Verdicts("s0"))) + "\n" + whole.replace(old, new) + "\n")
         with pytest.raises(BadInput, match=rf":2: the JSON cannot be read \(duplicate key `{name}`"):
             read_verdicts(str(path))
 
 
 def test_a_figure_that_is_none_is_null(tmp_path):
     path = tmp_path / "verdicts.jsonl"
-    write_verdicts([Verdicts("s", questions=[Question("?", math.nan)])], str(path))
+    write_verdicts([Verdicts("s", questions=[GeneratedQuestion("?", math.nan)])], str(path))
     assert "NaN" not in path.read_text()
     assert math.isnan(read_verdicts(str(path))["s"].questions[0].similarity)
 
@@ -131,7 +131,9 @@ def test_half_a_character_in_a_reply_does_not_cost_the_file(tmp_path):
 )
 def test_anything_else_is_refused_with_its_line(change, words, tmp_path):
     path = tmp_path / "verdicts.jsonl"
-    path.write_text(json.dumps(as_line(Verdicts("s0"))) + "\n" + json.dumps(as_line(WHOLE) | change) + "\n")
+    path.write_text(
+        json.dumps(verdicts_to_dict(Verdicts("s0"))) + "\n" + json.dumps(verdicts_to_dict(WHOLE) | change) + "\n"
+    )
     with pytest.raises(BadInput) as caught:
         read_verdicts(str(path))
     assert str(caught.value).startswith(f"{path}:2: ")
@@ -140,7 +142,7 @@ def test_anything_else_is_refused_with_its_line(change, words, tmp_path):
 
 def test_a_sample_that_comes_twice_and_a_file_of_nothing_are_refused(tmp_path):
     path = tmp_path / "verdicts.jsonl"
-    line = json.dumps(as_line(WHOLE)) + "\n"
+    line = json.dumps(verdicts_to_dict(WHOLE)) + "\n"
     path.write_text(line * 2)
     with pytest.raises(BadInput, match=r":2: the sample `s1` comes twice"):
         read_verdicts(str(path))

@@ -19,10 +19,10 @@ from ragauge.core.errors import BadInput, Incomparable, UnknownName
 from ragauge.core.records import Dataset, Judgments
 from ragauge.knowledge.freshness import freshness
 from ragauge.knowledge.freshness import report as reports
-from ragauge.knowledge.freshness.report import parts_by_rank
-from ragauge.knowledge.freshness.results import Conflict, Freshness, StaleHit, Version
-from ragauge.knowledge.freshness.stale_hits import Ages, parting
-from ragauge.knowledge.freshness.versions_file import moment, read_versions, write_versions
+from ragauge.knowledge.freshness.report import stale_counts_by_rank
+from ragauge.knowledge.freshness.results import DocumentVersion, Freshness, StaleHit, VersionConflict
+from ragauge.knowledge.freshness.stale_hits import VersionIndex, differing_excerpts
+from ragauge.knowledge.freshness.versions_file import parse_time, read_versions, write_versions
 from ragauge.reports import registry
 
 RUN = {"q1": {"old": 2.0, "new": 1.0}, "q2": {"x": 2.0, "y": 1.0}}
@@ -78,7 +78,7 @@ def test_where_texts_are_not_known_versions_of_one_thing_count_as_conflicts_and_
     assert (found.conflict_rate, found.compared) == (0.5, False)
     assert any("not compared" in note for note in found.notes)
     half = freshness(RUN, VERSIONS, k=2, documents={"old": "It is 19%."})
-    assert half.queries[0].conflicts == [Conflict("vat", ("old", "new"))]
+    assert half.queries[0].conflicts == [VersionConflict("vat", ("old", "new"))]
     assert any("1 text is not known" in note for note in half.notes)
 
 
@@ -91,21 +91,24 @@ def test_three_versions_of_which_two_say_the_same_are_one_conflict_of_three():
 
 
 def test_chains_are_followed_to_the_newest_across_what_is_said_and_times():
-    ages = Ages([Version("a", superseded_by="b"), Version("b", superseded_by="c"), Version("c", "k", 1.0),
-                 Version("d", "k", 5.0), Version("e", "k", 3.0)])  # fmt: skip
+    ages = VersionIndex([DocumentVersion("a", superseded_by="b"), DocumentVersion("b", superseded_by="c"),
+                         DocumentVersion("c", "k", 1.0), DocumentVersion("d", "k", 5.0),
+                         DocumentVersion("e", "k", 3.0)])  # fmt: skip
     assert {doc: (found := ages.newer(doc)) and found.doc for doc in "abcde"} == {
         "a": "d", "b": "d", "c": "d", "d": None, "e": "d"
     }  # fmt: skip
 
 
 def test_equal_times_and_times_that_are_not_known_replace_nothing():
-    assert Ages([Version("a", "k", 1.0), Version("b", "k", 1.0)]).newer("a") is None
-    assert Ages([Version("a", "k", None), Version("b", "k", 1.0)]).newer("a") is None
-    assert Ages([Version("a", None, 1.0), Version("b", None, 2.0)]).newer("a") is None
+    assert VersionIndex([DocumentVersion("a", "k", 1.0), DocumentVersion("b", "k", 1.0)]).newer("a") is None
+    assert VersionIndex([DocumentVersion("a", "k", None), DocumentVersion("b", "k", 1.0)]).newer("a") is None
+    assert VersionIndex([DocumentVersion("a", None, 1.0), DocumentVersion("b", None, 2.0)]).newer("a") is None
 
 
 def test_a_withdrawn_version_does_not_make_the_one_that_came_back_stale():
-    ages = Ages([Version("v1", "k", 1.0), Version("v2", "k", 2.0), Version("v3", "k", 3.0, "v2")])
+    ages = VersionIndex(
+        [DocumentVersion("v1", "k", 1.0), DocumentVersion("v2", "k", 2.0), DocumentVersion("v3", "k", 3.0, "v2")]
+    )
     assert ages.newer("v2") is None
     assert ages.newer("v3") == ("v2", "superseded")
     assert ages.newer("v1").doc == "v2"
@@ -113,21 +116,26 @@ def test_a_withdrawn_version_does_not_make_the_one_that_came_back_stale():
 
 def test_one_that_came_back_is_as_new_as_the_version_that_it_replaces():
     """v3 was withdrawn for v1: what stands between them in time is older than the withdrawal."""
-    ages = Ages([Version("v1", "k", 1.0), Version("v2", "k", 2.0), Version("v3", "k", 3.0, "v1")])
+    ages = VersionIndex(
+        [DocumentVersion("v1", "k", 1.0), DocumentVersion("v2", "k", 2.0), DocumentVersion("v3", "k", 3.0, "v1")]
+    )
     assert [ages.newer(doc) for doc in ("v1", "v2", "v3")] == [None, ("v1", "older"), ("v1", "superseded")]
-    later = Ages([*ages.versions.values(), Version("v4", "k", 4.0)])
+    later = VersionIndex([*ages.versions.values(), DocumentVersion("v4", "k", 4.0)])
     assert {later.newer(doc).doc for doc in ("v1", "v2", "v3")} == {"v4"}
 
 
 def test_what_replaces_a_version_from_outside_the_sidecar_replaces_the_older_ones_too():
-    ages = Ages([Version("a", "k", 1.0), Version("b", "k", 2.0, "outside")])
+    ages = VersionIndex([DocumentVersion("a", "k", 1.0), DocumentVersion("b", "k", 2.0, "outside")])
     assert [ages.newer(doc) for doc in ("a", "b")] == [("outside", "older"), ("outside", "superseded")]
     assert ages.newer("outside") is None
 
 
 def test_many_versions_that_one_old_one_replaces_are_looked_up_at_once():
     """By looking through the key for each document this would be 200 million steps."""
-    versions = [Version("d0", "k", 0.0), *(Version(f"d{i}", "k", float(i), "d0") for i in range(1, 20_000))]
+    versions = [
+        DocumentVersion("d0", "k", 0.0),
+        *(DocumentVersion(f"d{i}", "k", float(i), "d0") for i in range(1, 20_000)),
+    ]
     run = {f"q{q}": [f"d{(q * 10 + at) % 20_000}" for at in range(10)] for q in range(1000)}
     found = freshness(run, versions)
     assert found.stale_hit_count == 9_999
@@ -135,8 +143,13 @@ def test_many_versions_that_one_old_one_replaces_are_looked_up_at_once():
 
 
 def test_what_contradicts_itself_in_a_circle_of_times_and_words_ends_somewhere():
-    ages = Ages(
-        [Version("a", "k", 1.0), Version("b", "k", 2.0, "c"), Version("c", "l", 1.0), Version("d", "l", 2.0, "a")]
+    ages = VersionIndex(
+        [
+            DocumentVersion("a", "k", 1.0),
+            DocumentVersion("b", "k", 2.0, "c"),
+            DocumentVersion("c", "l", 1.0),
+            DocumentVersion("d", "l", 2.0, "a"),
+        ]
     )
     assert [ages.newer(doc) for doc in "abcd"] == [None, ("c", "superseded"), None, ("a", "superseded")]
 
@@ -178,7 +191,7 @@ def sidecars(draw):
     names = [f"d{i}" for i in range(draw(st.integers(1, 9)))]
     order = draw(st.permutations(names))
     return [
-        Version(
+        DocumentVersion(
             name,
             draw(st.sampled_from([None, "k", "l"])),
             draw(st.sampled_from([None, 1.0, 2.0, 3.0])),
@@ -190,7 +203,7 @@ def sidecars(draw):
 
 @given(sidecars(), st.sampled_from([None, 1.0, 2.5]))
 def test_what_is_stale_agrees_with_looking_at_every_pair(versions, as_of):
-    ages = Ages(versions, as_of)
+    ages = VersionIndex(versions, as_of)
     for one in versions:
         found = ages.newer(one.doc)
         assert (found is not None) == naive(versions, one.doc, math.inf if as_of is None else as_of)
@@ -199,7 +212,7 @@ def test_what_is_stale_agrees_with_looking_at_every_pair(versions, as_of):
 
 @given(sidecars(), st.sampled_from([None, 1.0, 2.5]))
 def test_no_replacement_is_stale(versions, as_of):
-    ages = Ages(versions, as_of)
+    ages = VersionIndex(versions, as_of)
     for one in versions:
         found = ages.newer(one.doc)
         if found is not None:
@@ -243,7 +256,7 @@ def test_a_query_that_returned_nothing_or_is_missing_is_unscored_and_in_no_rate(
 def test_rates_over_nothing_are_not_a_number_and_null_in_json():
     found = freshness({"q1": {}}, VERSIONS)
     assert math.isnan(found.stale_rate)
-    data = json.loads(registry.as_json(found))
+    data = json.loads(registry.results_to_json(found))
     assert data["stale_rate"] is None
     assert data["conflict_query_rate"] is None
     assert data["query_count"] == 0
@@ -298,7 +311,7 @@ def test_as_of_a_time_what_came_later_replaces_nothing():
     ],
 )
 def test_times_are_seconds_or_dates_and_without_a_zone_utc(value, seconds):
-    assert moment(value) == seconds
+    assert parse_time(value) == seconds
 
 
 @pytest.mark.parametrize(
@@ -320,14 +333,14 @@ def test_times_are_seconds_or_dates_and_without_a_zone_utc(value, seconds):
 )
 def test_times_that_are_none_are_refused(value):
     with pytest.raises(BadInput):
-        moment(value)
+        parse_time(value)
 
 
 @pytest.mark.parametrize(("value", "meant"), [(2024, "2024-01-01"), ("1999", "1999-01-01"), (20240531, "2024-05-31"),
                                               (" 20240531 ", "2024-05-31")])  # fmt: skip
 def test_a_number_that_could_be_a_date_is_refused_with_a_hint(value, meant):
     with pytest.raises(BadInput, match="a date, or seconds") as caught:
-        moment(value)
+        parse_time(value)
     assert meant in caught.value.hint
 
 
@@ -383,7 +396,11 @@ def test_versions_are_written_and_read_again_in_every_format(tmp_path_factory, v
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
 def test_seconds_that_look_like_a_date_are_written_so_that_they_are_read_as_seconds(tmp_path, ending):
-    versions = [Version("a", "k", 2024.0), Version("b", "k", 20240531.0), Version("c", "k", 1.7e9)]
+    versions = [
+        DocumentVersion("a", "k", 2024.0),
+        DocumentVersion("b", "k", 20240531.0),
+        DocumentVersion("c", "k", 1.7e9),
+    ]
     write_versions(versions, str(tmp_path / f"v{ending}"))
     assert read_versions(str(tmp_path / f"v{ending}")) == versions
 
@@ -397,13 +414,13 @@ def test_versions_are_read_from_frames_and_lists_too():
 
 def test_excerpts_stand_around_the_place_where_texts_part():
     before = "word " * 40
-    one, other = parting([f"{before}is 19 percent {'more ' * 30}", f"{before}is 21 percent"])
+    one, other = differing_excerpts([f"{before}is 19 percent {'more ' * 30}", f"{before}is 21 percent"])
     assert one.startswith("…word")
     assert "is 19 percent" in one
     assert one.endswith("…")
     assert other.endswith("is 21 percent")
-    assert parting(["x" * 99 + "a", "x" * 99 + "b"]) == ("…" + "x" * 30 + "a", "…" + "x" * 30 + "b")
-    assert parting(["same", "same and more"]) == ("same", "same and more")
+    assert differing_excerpts(["x" * 99 + "a", "x" * 99 + "b"]) == ("…" + "x" * 30 + "a", "…" + "x" * 30 + "b")
+    assert differing_excerpts(["same", "same and more"]) == ("same", "same and more")
 
 
 def test_runs_with_a_document_twice_or_no_score_are_refused():
@@ -420,8 +437,8 @@ def test_runs_with_a_document_twice_or_no_score_are_refused():
 def test_what_is_written_as_json_is_read_again_as_it_was(tmp_path):
     found = freshness(RUN, VERSIONS, k=2, documents=TEXTS, queries={"q1": "VAT?", "q3": ""})
     path = str(tmp_path / "f.json")
-    registry.write(found, [path, str(tmp_path / "f.md"), str(tmp_path / "f.html"), str(tmp_path / "f.csv")])
-    again = registry.read(path)[0]
+    registry.write_results(found, [path, str(tmp_path / "f.md"), str(tmp_path / "f.html"), str(tmp_path / "f.csv")])
+    again = registry.read_results(path)[0]
     assert isinstance(again, Freshness)
     assert again.queries == found.queries
     assert (again.stale_rate, again.unscored) == (found.stale_rate, found.unscored)
@@ -435,13 +452,13 @@ def test_what_is_written_as_json_is_read_again_as_it_was(tmp_path):
 
 def test_the_words_for_the_navigation_of_the_page_begin_with_a_capital():
     run = {f"q{i}": ["old", "new"] for i in range(9)} | {"q9": []}
-    shorts = [part.short for part in reports.account(freshness(run, VERSIONS)).parts]
+    shorts = [part.short for part in reports.build_report(freshness(run, VERSIONS)).parts]
     assert shorts == ["Rates", "Documents", "Queries", "All queries", "Conflicts", "Unscored"]
 
 
 def test_the_chart_counts_stale_documents_by_rank():
     found = freshness({"q1": ["old", "x"], "q2": ["y", "old"], "q3": ["old"]}, VERSIONS, k=3)
-    assert parts_by_rank(found) == [(1, 2, 3), (2, 1, 2)]
+    assert stale_counts_by_rank(found) == [(1, 2, 3), (2, 1, 2)]
 
 
 def test_two_runs_are_compared_query_by_query_and_by_the_same_versions_only():
@@ -538,7 +555,7 @@ def test_a_freshness_made_by_other_versions_than_those_given_is_refused(tmp_path
     rule, path = "stale_rate@2 <= 0.999", str(tmp_path / "f.json")
     for as_of in (None, "2024-05-31"):
         fresh = freshness(RUN, VERSIONS, k=2, as_of=as_of)
-        registry.write(fresh, [path])
+        registry.write_results(fresh, [path])
         for thing in (fresh, path):
             assert ragauge.gate(thing, rule, versions=VERSIONS).passed
             with pytest.raises(BadInput, match="told by other versions than those given"):
@@ -575,7 +592,7 @@ def test_figures_with_texts_are_not_held_against_figures_without():
 )
 def test_a_freshness_that_was_tampered_with_passes_no_gate(tmp_path, change, said):
     path = tmp_path / "f.json"
-    registry.write(freshness(RUN, VERSIONS, k=2), [str(path)])
+    registry.write_results(freshness(RUN, VERSIONS, k=2), [str(path)])
     data = json.loads(path.read_text())
     change(data)
     path.write_text(json.dumps(data))
@@ -596,7 +613,7 @@ def test_a_freshness_is_held_against_rules_as_it_is_and_at_its_own_k_only(tmp_pa
     assert [check.passed for check in found] == [True, False, True]
     assert "known at 2" in found.checks[1].reason
     path = str(tmp_path / "f.json")
-    registry.write(fresh, [path])
+    registry.write_results(fresh, [path])
     assert ragauge.gate(path, "conflict_rate@2 <= 0.5").passed
 
 

@@ -22,11 +22,19 @@ from ragauge.core.errors import BackendFailed, BadInput, UnknownName
 from ragauge.core.records import Dataset, Judgments, Run
 from ragauge.knowledge.gain import gain
 from ragauge.knowledge.gain import report as gain_report
-from ragauge.knowledge.gain.attribution import ByChunks, ByWords, Fixed, Pool, contenders, greedy, with_only
-from ragauge.knowledge.gain.changes import Changes
+from ragauge.knowledge.gain.attribution import (
+    CandidatePool,
+    ChunkNovelty,
+    FixedNovelty,
+    ShingleNovelty,
+    choose_batch,
+    keep_some_added,
+    trim_to_contenders,
+)
+from ragauge.knowledge.gain.changes import SnapshotChanges
 from ragauge.knowledge.gain.results import Gain
-from ragauge.knowledge.gain.snapshot_systems import Shadow, without_each
-from ragauge.models.chats.recorded import Scripted
+from ragauge.knowledge.gain.snapshot_systems import SnapshotRunner, leave_one_out
+from ragauge.models.chats.recorded import ScriptedChat
 from ragauge.output import report
 from ragauge.reports import registry
 
@@ -237,8 +245,8 @@ def test_leaving_a_document_out_of_a_dense_ranking_is_exactly_building_without_i
 def test_bm25_without_each_document_is_bm25_built_anew_to_the_last_place(needles):
     data, _, added = needles
     for description in ("bm25", "bm25(k1=1.2, b=0.75, method=bm25l)"):
-        shadow = Shadow(description, data.queries, data.judgments)
-        for name, answers in without_each(shadow, data.documents, [one.id for one in added[:4]], 30):
+        shadow = SnapshotRunner(description, data.queries, data.judgments)
+        for name, answers in leave_one_out(shadow, data.documents, [one.id for one in added[:4]], 30):
             rest = [one for one in data.documents if one.id != name]
             assert answers.rankings == shadow.answers(rest, 30, "anew").rankings
 
@@ -274,11 +282,11 @@ def pool_of(rankings, grades, k=2):
             ]
             return np.array(rows).reshape(len(variants), 1)
 
-    base = Recall.of([(q, with_only(deep[q], frozenset(added), frozenset(), k)) for q in deep], {})
+    base = Recall.of([(q, keep_some_added(deep[q], frozenset(added), frozenset(), k)) for q in deep], {})
     after = Recall.of([(q, deep[q]) for q in deep], {})
-    changes = Changes(list(deep), ["recall"], np.ones(1), np.ones(1), base, after)
-    cut = {query: contenders(deep[query], frozenset(added), k) for query in deep}
-    return Pool(added, cut, Recall, {}, changes, {}, 0.0)
+    changes = SnapshotChanges(list(deep), ["recall"], np.ones(1), np.ones(1), base, after)
+    cut = {query: trim_to_contenders(deep[query], frozenset(added), k) for query in deep}
+    return CandidatePool(added, cut, Recall, {}, changes, {}, 0.0)
 
 
 @given(st.integers(0, 10_000))
@@ -294,7 +302,7 @@ def test_greedy_batches_of_one_are_best_and_larger_ones_are_within_the_promise_o
         base = pool.values.of([(q, pool.kept(q, frozenset())) for q in rankings], {})
         return float((rows - base).mean())
 
-    found = greedy(pool, 3, Fixed({}))
+    found = choose_batch(pool, 3, FixedNovelty({}))
     for size, choice in enumerate(found, 1):
         assert choice.total == pytest.approx(worth([one.id for one in found[:size]]))
     best = {n: max(worth(some) for some in itertools.combinations(pool.added, n)) for n in (1, 2, 3)}
@@ -321,13 +329,13 @@ def test_novelty_fades_as_what_is_alike_is_taken():
     found = gain(KNOWN, add=twins, dataset=DATA, system=Overlap, weights={"novelty": 1}, embedder="words")
     assert [one.id for one in found.batch] == ["a", "c"], "the twin of what was taken is not new any more"
     assert {one.id for one in found.documents} == {"a", "b", "c"}
-    words = ByWords(twins, KNOWN)
+    words = ShingleNovelty(twins, KNOWN)
     words.take("a")
     assert words.now()["b"] == 0.0
-    from ragauge.knowledge.novelty import measure
+    from ragauge.knowledge.novelty import prepare_novelty_data
 
-    measured = measure(twins, KNOWN, embedder="words")
-    chunks = ByChunks(measured.chunks, measured.vectors, measured.highest, "least")
+    measured = prepare_novelty_data(twins, KNOWN, embedder="words")
+    chunks = ChunkNovelty(measured.chunks, measured.vectors, measured.highest, "least")
     chunks.take("a")
     assert chunks.now()["b"] == pytest.approx(0.0)
 
@@ -370,7 +378,7 @@ def test_two_runs_tell_the_same_without_any_system(tmp_path):
     assert found.documents == (), "nothing says which documents were added"
     assert not found.known
     assert not any("nothing was added" in note for note in found.notes), "nor that none was"
-    assert "documents added" not in ", ".join(gain_report.account(found).about)
+    assert "documents added" not in ", ".join(gain_report.build_report(found).about)
     known = gain(KNOWN, add=NEW, dataset=DATA, weights=RANKED, **files)
     assert (known.attribution, known.exact) == ("dropped", False)
     assert [one.causal for one in known.documents] == pytest.approx([one.causal for one in built.documents])
@@ -403,7 +411,7 @@ def test_a_measure_of_which_less_is_better_counts_the_other_way_round():
 
 def test_terms_that_lack_other_queries_have_an_interval_around_their_own_sum():
     gaps = np.array([[1.0, math.nan], [0.0, 1.0], [0.5, math.nan], [0.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
-    changes = Changes(list("abcdef"), ["x", "y"], np.array([0.5, 0.25]), np.ones(2), np.zeros((6, 2)), gaps)
+    changes = SnapshotChanges(list("abcdef"), ["x", "y"], np.array([0.5, 0.25]), np.ones(2), np.zeros((6, 2)), gaps)
     total = changes.total(changes.mean(changes.gaps))
     assert total == pytest.approx(0.5 * 2.5 / 6 + 0.25 * 2 / 4)
     assert changes.parts.mean() == pytest.approx(total)
@@ -452,10 +460,10 @@ def test_mistakes_are_said_in_one_sentence():
 def test_a_gain_is_the_same_when_it_is_read_again(tmp_path):
     found = hand(weights={"recall@10": 1, "context_recall": 1, "novelty": 1}, embedder="words")
     files = [str(tmp_path / f"gain.{ending}") for ending in ("json", "csv", "md", "html")]
-    registry.write(found, files)
-    again = registry.read(files[0])[0]
+    registry.write_results(found, files)
+    again = registry.read_results(files[0])[0]
     assert isinstance(again, Gain)
-    assert registry.as_data(again) == registry.as_data(found)
+    assert registry.result_to_data(again) == registry.result_to_data(found)
     assert (again.total, list(again.batch)) == (found.total, found.batch)
     text = (tmp_path / "gain.md").read_text()
     assert "# Gain" in text
@@ -471,7 +479,7 @@ def test_a_gain_is_the_same_when_it_is_read_again(tmp_path):
 
 def test_words_of_the_navigation_begin_with_a_capital():
     many = [*NEW, *(Document(f"n{i:02}", "bread and butter") for i in range(20))]
-    account = gain_report.account(hand(add=many, attribution="dropped"))
+    account = gain_report.build_report(hand(add=many, attribution="dropped"))
     shorts = [part.short for part in account.parts]
     assert shorts[:2] == ["Terms", "Queries"]
     assert {"Documents", "All documents", "Batch"} <= set(shorts)
@@ -485,11 +493,11 @@ def test_queries_whose_changes_cancel_out_have_moved_and_are_shown():
     found = gain(lambda q, k: ["x", "z"], lambda q, k: ["z", "x"], dataset=data, weights=weights)
     assert (len(found.moved), found.gained, found.lost) == (1, [], [])
     assert [one.query for one in found.even] == ["a"]
-    account = gain_report.account(found)
+    account = gain_report.build_report(found)
     assert account.headline == "Gain +0.000: 0 queries gained, 0 lost, 1 moved without gain or loss, 1 did not move."
     part = next(one for one in account.parts if one.id == "queries")
     assert [row[0] for row in part.rows[0].rows] == ["a"]
-    assert registry.as_csv(found).splitlines()[0] == "query,gain,gain_mrr@10,gain_hit_rate@1,text"
+    assert registry.results_to_csv(found).splitlines()[0] == "query,gain,gain_mrr@10,gain_hit_rate@1,text"
 
 
 def unreadable(some):
@@ -498,7 +506,7 @@ def unreadable(some):
     def reply(messages, schema):
         return "hm" if any(word in messages[1]["content"] for word in some) else literal_judge.answer(messages, schema)
 
-    return Scripted(reply)
+    return ScriptedChat(reply)
 
 
 def test_a_judge_that_nobody_can_read_is_a_failure_and_no_gain_without_it():
@@ -557,7 +565,7 @@ def test_measures_without_a_cutoff_look_at_k_documents_whatever_the_other_terms_
     for more in ({}, {"recall@8": 1.0}):
         found = gain(*deep, dataset=data, weights={"mrr": 1.0, "set_recall": 1.0, **more}, k=5)
         assert [(one.name, one.value) for one in found.terms[:2]] == [("mrr@5", 0.0), ("set_recall", 0.0)]
-        assert "set_recall: of the first 5 documents." in gain_report.account(found).parts[0].text
+        assert "set_recall: of the first 5 documents." in gain_report.build_report(found).parts[0].text
     assert found.terms[2].value == 1.0
     own = gain(*deep, dataset=data, weights={"mrr@8": 1.0}, k=5)
     assert own.terms[0].value == 1 / 8
@@ -589,7 +597,7 @@ def test_a_run_that_ends_too_soon_tells_of_no_document_what_it_would_have_to_be_
     (note,) = [one for one in short.notes if "too soon for 1 query" in one]
     assert "causal of 2 documents, alone and the best batch cannot be told (retrieve 5 documents a query" in note
     assert not any("rebuilt" in note for note in short.notes)
-    row = next(row for row in gain_report.account(short).parts[-1].rows[0].rows if row[0] == "new1")
+    row = next(row for row in gain_report.build_report(short).parts[-1].rows[0].rows if row[0] == "new1")
     assert row[1] == row[4] == row[5] == "-", "nobody knows whom it helped"
     three = told(3)
     assert {one.id: one.causal for one in three.documents} == {"new1": 0.0, "new2": -0.5, "new3": 0.0}
@@ -633,10 +641,10 @@ def test_what_was_also_removed_is_no_part_of_alone_and_the_batch_says_so(system)
     same = gain([KNOWN[0]], after, dataset=DATA, weights={"recall@10": 1}, system=system)
     assert {one.id: one.alone for one in found.documents} == {one.id: one.alone for one in same.documents}
     assert [one.id for one in found.batch] == [one.id for one in same.batch]
-    texts = {part.id: part.text for part in gain_report.account(found).parts}
+    texts = {part.id: part.text for part in gain_report.build_report(found).parts}
     assert "on what is there afterwards less all that was added" in texts["documents"]
     assert "begins with what is there afterwards" in texts["batch"]
-    assert "afterwards" not in {part.id: part.text for part in gain_report.account(same).parts}["documents"]
+    assert "afterwards" not in {part.id: part.text for part in gain_report.build_report(same).parts}["documents"]
     assert not any("is told beside it" in note for note in found.notes)
 
 
@@ -649,12 +657,12 @@ def test_a_weight_below_nothing_does_not_turn_what_labels_say_round():
 
 
 def test_the_legend_says_what_labelled_and_causal_are():
-    account = gain_report.account(hand(weights={"recall@10": 0.5, "novelty": 0.5}, embedder="words"))
+    account = gain_report.build_report(hand(weights={"recall@10": 0.5, "novelty": 0.5}, embedder="words"))
     text = next(part.text for part in account.parts if part.id == "documents")
     assert "grade times the weighted mean change of each query" in text
     assert "of novelty its own divided by the number of documents" in text
     assert "of novelty its own" not in next(
-        part.text for part in gain_report.account(hand()).parts if part.id == "documents"
+        part.text for part in gain_report.build_report(hand()).parts if part.id == "documents"
     )
 
 
@@ -662,13 +670,13 @@ def test_two_retrievers_whose_documents_nobody_knows_are_not_said_to_have_gained
     found = gain(Overlap(KNOWN), Overlap([*KNOWN, *NEW]), dataset=DATA, weights=RANKED)
     assert not found.known
     assert not any("added" in note for note in found.notes)
-    assert not any("added" in one for one in gain_report.account(found).about)
+    assert not any("added" in one for one in gain_report.build_report(found).about)
 
 
 def test_the_account_says_what_the_gain_is_and_fits_a_terminal():
-    account = gain_report.account(hand())
+    account = gain_report.build_report(hand())
     assert account.headline == "Gain +0.417: 2 queries gained, 0 lost, 1 did not move."
-    pieces, _ = report.tables(account, 80)
+    pieces, _ = report.render_terminal(account, 80)
     from rich.console import Console
 
     console = Console(width=80)
@@ -735,7 +743,7 @@ def test_scifact_relevant_documents_that_were_hidden_are_found_again(shared):
     assert all(one.id in relevant for one in found.batch)
     assert found.batch_measured == pytest.approx(found.batch[-1].total, abs=0.005)
     some = [one.id for one in found.documents[:3]]
-    shadow = Shadow("bm25", data.queries, data.judgments)
+    shadow = SnapshotRunner("bm25", data.queries, data.judgments)
     now = shadow.answers(data.documents, 10, "after").rankings
     exact = {
         name: sum(
@@ -743,7 +751,7 @@ def test_scifact_relevant_documents_that_were_hidden_are_found_again(shared):
             for query, docs in data.judgments.nested.items()
         )
         / len(data.queries)
-        for name, answers in without_each(shadow, data.documents, some, 10)
+        for name, answers in leave_one_out(shadow, data.documents, some, 10)
     }
     near = {one.id: one.causal for one in found.documents if one.id in some}
     assert near == pytest.approx(exact, abs=0.004), "BM25 without a document, and its ranking without it, are near"
@@ -768,11 +776,11 @@ def test_a_chat_is_asked_about_before_and_after_and_never_for_each_document():
         asked.append(messages)
         return literal_judge.answer(messages, schema)
 
-    found = hand(weights={"recall@10": 0.5, "context_recall": 0.5}, chat=Scripted(literal))
+    found = hand(weights={"recall@10": 0.5, "context_recall": 0.5}, chat=ScriptedChat(literal))
     calls = len(asked)
     claims = [one for one in asked if "List the claims" in one[1]["content"]]
     assert len(claims) == 2, "what a reference claims is asked once, not on both sides"
-    assert hand(weights={"context_recall": 1}, chat=Scripted(literal), attribution="none", batch=0).terms[0].n == 2
+    assert hand(weights={"context_recall": 1}, chat=ScriptedChat(literal), attribution="none", batch=0).terms[0].n == 2
     assert len(asked) == 2 * calls
     context = found.terms[1]
     assert (context.before, context.after) == (0.0, 0.5), "it takes everything literally: boats sail on water first"

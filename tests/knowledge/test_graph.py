@@ -17,27 +17,27 @@ from scipy.stats import mannwhitneyu
 import ragauge
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.core.graphs import Graph, Links
+from ragauge.core.graphs import Graph, LinkArrays
 from ragauge.core.records import Dataset, Judgments
 from ragauge.knowledge import graph as knowledge_graph
 from ragauge.knowledge.graph.distances import (
-    AT_A_TIME,
-    FURTHER,
-    NEVER,
-    Asked,
-    clustering,
-    components,
-    counted,
-    distances,
-    following,
-    reaches,
+    BEYOND_MAX_STEPS,
+    BLOCK_ROWS,
+    UNREACHABLE,
+    RankedQuery,
+    clustering_coefficient,
+    component_labels,
+    count_by_distance,
+    link_relevance,
+    seed_distances,
+    summarise_reach,
 )
-from ragauge.knowledge.graph.results import STEPS
+from ragauge.knowledge.graph.results import MAX_STEPS
 from ragauge.models.embedders import open_embedder
 from ragauge.reports import registry
 from ragauge.stats.intervals import mean_intervals
-from ragauge.stores.reference import Exact
-from ragauge.systems.dense import Dense
+from ragauge.stores.reference import ExactStore
+from ragauge.systems.dense import DenseRetriever
 from ragauge.systems.graph_swarm import Swarm
 from ragauge.systems.graph_walkers import GraphFlow, PageRank
 
@@ -64,7 +64,7 @@ class Given:
         assert len(vectors) == len(documents)
         rows = {one.id: row for row, one in enumerate(documents)}
         ends = np.array([[rows[one] for one in pair] for pair in self._pairs], np.int64).reshape(-1, 2)
-        return Links(ends[:, 0], ends[:, 1], np.ones(len(ends)))
+        return LinkArrays(ends[:, 0], ends[:, 1], np.ones(len(ends)))
 
 
 CHAIN = Given("next", "ab", "bc", "cd", "de", "ef")
@@ -87,35 +87,35 @@ def random_graphs(draw):
     ends = st.integers(0, nodes - 1)
     pairs = draw(st.lists(st.tuples(ends, ends), max_size=60))
     table = np.array(pairs, np.int64).reshape(-1, 2)
-    links = Links(table[:, 0], table[:, 1], np.ones(len(table)))
+    links = LinkArrays(table[:, 0], table[:, 1], np.ones(len(table)))
     return Graph.of([str(node) for node in range(nodes)], {"drawn": links})
 
 
 @given(random_graphs(), st.data())
 def test_distances_are_those_of_networkx(graph, data):
     seeds = data.draw(st.lists(st.integers(0, len(graph) - 1), unique=True, max_size=4))
-    found = distances(graph, components(graph), np.array(seeds, np.int64))
+    found = seed_distances(graph, component_labels(graph), np.array(seeds, np.int64))
     known = graph.to_networkx()
     near = nx.multi_source_dijkstra_path_length(known, {str(seed) for seed in seeds}, weight=None) if seeds else {}
-    expected = [min(near[name], FURTHER) if name in near else NEVER for name in graph.ids]
+    expected = [min(near[name], BEYOND_MAX_STEPS) if name in near else UNREACHABLE for name in graph.ids]
     assert found.tolist() == expected
 
 
 @given(random_graphs())
 def test_components_and_clustering_are_those_of_networkx(graph):
     known = graph.to_networkx()
-    assert sorted(np.bincount(components(graph))) == sorted(map(len, nx.connected_components(known)))
-    assert clustering(graph) == pytest.approx(nx.average_clustering(known))
+    assert sorted(np.bincount(component_labels(graph))) == sorted(map(len, nx.connected_components(known)))
+    assert clustering_coefficient(graph) == pytest.approx(nx.average_clustering(known))
 
 
 def test_a_graph_of_more_nodes_than_go_at_a_time_is_counted_whole():
-    known = nx.gnm_random_graph(AT_A_TIME + 500, 9000, seed=4)
+    known = nx.gnm_random_graph(BLOCK_ROWS + 500, 9000, seed=4)
     ends = np.array(known.edges, np.int64)
-    graph = Graph.of([str(n) for n in known], {"drawn": Links(ends[:, 0], ends[:, 1], np.ones(len(ends)))})
-    assert clustering(graph) == pytest.approx(nx.average_clustering(known))
+    graph = Graph.of([str(n) for n in known], {"drawn": LinkArrays(ends[:, 0], ends[:, 1], np.ones(len(ends)))})
+    assert clustering_coefficient(graph) == pytest.approx(nx.average_clustering(known))
     rng = np.random.default_rng(1)
     relevant = [rng.choice(len(graph), 40, replace=False) for _ in range(60)]
-    (found,) = following({"": graph}, relevant)
+    (found,) = link_relevance({"": graph}, relevant)
     pairs = {tuple(sorted(pair)) for rows in relevant for pair in combinations(rows.tolist(), 2)}
     linked = {tuple(sorted(edge)) for edge in known.edges}
     assert (found.pairs, found.linked) == (len(pairs), len(pairs & linked))
@@ -130,9 +130,9 @@ def test_a_graph_of_more_nodes_than_go_at_a_time_is_counted_whole():
 def test_nearer_is_the_u_statistic_of_distances_without_the_seeds(graph, data):
     order = np.array(data.draw(st.permutations(range(len(graph)))), np.int64)
     relevant = np.array(sorted(data.draw(st.sets(st.integers(0, len(graph) - 1), min_size=1))), np.int64)
-    rows = counted({"": graph}, [Asked("q", relevant, order, 2)])
-    (found,) = reaches(rows, len(graph), 0.95)
-    far = distances(graph, components(graph), order[:2])
+    rows = count_by_distance({"": graph}, [RankedQuery("q", relevant, order, 2)])
+    (found,) = summarise_reach(rows, len(graph), 0.95)
+    far = seed_distances(graph, component_labels(graph), order[:2])
     mine = [far[node] for node in relevant if far[node]]
     rest = [far[node] for node in set(range(len(graph))) - set(relevant.tolist()) if far[node]]
     if not mine or not rest:
@@ -211,7 +211,7 @@ def test_no_link_and_every_document_a_seed_are_no_mistake():
 
 def test_seeds_are_what_plain_search_finds_first():
     data = ragauge.load("synthetic:needles(documents=120, queries=20)")
-    dense = Dense(data.documents, open_embedder("wordllama"), Exact())
+    dense = DenseRetriever(data.documents, open_embedder("wordllama"), ExactStore())
     (reach,) = knowledge_graph.graph(data, Given("none"), seeds=4).reach
     for one in reach.queries:
         hits = {hit.id for hit in dense.search(data.queries[one.query], 4)}
@@ -221,7 +221,7 @@ def test_seeds_are_what_plain_search_finds_first():
 
 def test_means_and_intervals_are_over_queries_each_of_which_counts_alike():
     found = knowledge_graph.graph("synthetic:multihop(documents=80, queries=25)", "knn(neighbours=4)", seeds=3)
-    rows = [line.split(",") for line in registry.as_csv(found).splitlines()]
+    rows = [line.split(",") for line in registry.results_to_csv(found).splitlines()]
     table = {name: [row[place] for row in rows[1:]] for place, name in enumerate(rows[0])}
     assert len(rows) == 26
     for within in found.reach[0].within:
@@ -239,7 +239,7 @@ def test_all_links_reach_at_least_as_far_as_each_kind():
     found = knowledge_graph.graph("synthetic:multihop(documents=100, queries=20)", "entities+knn(neighbours=3)")
     whole, *kinds = found.reach
     assert [one.kind for one in kinds] == ["entities", "knn(neighbours=3)"]
-    for place in range(STEPS + 1):
+    for place in range(MAX_STEPS + 1):
         assert all(whole.within[place].recall.value >= one.within[place].recall.value for one in kinds)
         assert all(whole.within[place].documents >= one.within[place].documents for one in kinds)
 

@@ -14,12 +14,21 @@ pytest.importorskip("altair")
 
 from test_browser import browser, opened  # noqa: F401 - fixtures
 
-from ragauge.core.findings import Bar
+from ragauge.core.findings import HistogramBin
 from ragauge.core.summaries import Mean
 from ragauge.knowledge import graph
 from ragauge.knowledge.graph import report as graph_report
-from ragauge.knowledge.graph.charts import FAR, drawn
-from ragauge.knowledge.graph.results import Degrees, Following, Hub, Kind, QueryReach, Reach, Web, Within
+from ragauge.knowledge.graph.charts import DISTANCE_COLOURS, build_charts
+from ragauge.knowledge.graph.results import (
+    DegreeSummary,
+    GraphAnalysis,
+    Hub,
+    LinkKind,
+    LinkRelevance,
+    QueryReach,
+    Reach,
+    ReachableRecall,
+)
 from ragauge.output import report as output_report
 from ragauge.reports import registry, report
 
@@ -32,19 +41,19 @@ def reach(kind="", nearer=(0.8, 0.7, 0.9), gap=(0.1, 0.05, 0.15)):
     parts = [mean(part) for part in (0.2, 0.3, 0.1, 0.1, 0.1, 0.2)]
     others = [mean(part) for part in (0.0, 0.1, 0.2, 0.3, 0.3, 0.1)]
     within = [
-        Within(n, 5.0 * 4**n, 0.05 * 4**n, mean(r, r - 0.1, r + 0.1), mean(r - gap[0]), mean(*gap))
+        ReachableRecall(n, 5.0 * 4**n, 0.05 * 4**n, mean(r, r - 0.1, r + 0.1), mean(r - gap[0]), mean(*gap))
         for n, r in enumerate((0.2, 0.5, 0.6, 0.7))
     ]
     rows = [QueryReach("q1", (1, 2, 0, 0, 0, 1), (4, 10, 20, 30, 29, 3), (1, 2, 3, 4))]
     return Reach(kind, mean(*nearer), mean(0.5), mean(0.3), parts, others, within, rows)
 
 
-WEB = Web(
+WEB = GraphAnalysis(
     "docs",
     100,
     250,
-    [Kind("links", 100, 90, 40), Kind("knn(neighbours=3)", 160, 150, 100)],
-    Degrees(5.0, 4.0, 30, 2, [Bar(0, 1, 2), Bar(1, 2, 90), Bar(2, 31, 8)]),
+    [LinkKind("links", 100, 90, 40), LinkKind("knn(neighbours=3)", 160, 150, 100)],
+    DegreeSummary(5.0, 4.0, 30, 2, [HistogramBin(0, 1, 2), HistogramBin(1, 2, 90), HistogramBin(2, 31, 8)]),
     3,
     [98, 1, 1],
     0.25,
@@ -53,12 +62,12 @@ WEB = Web(
     seeds=5,
     queries=9,
     reach=[reach(), reach("links"), reach("knn(neighbours=3)")],
-    following=[Following("", 250, 10, 5, 4950, 9, 0.2, 1)],
+    following=[LinkRelevance("", 250, 10, 5, 4950, 9, 0.2, 1)],
 )
 
 
 def said(web):
-    told = graph_report.account(web)
+    told = graph_report.build_report(web)
     return [told.headline, *told.more]
 
 
@@ -121,20 +130,20 @@ def test_what_is_wrong_with_links_is_told_before_what_comes_of_them():
 
 
 def test_links_that_may_be_the_answers_raise_a_doubt():
-    around = replace(WEB, following=[Following("", 250, 10, 5, 4950, 9, 0.9, 8)])
+    around = replace(WEB, following=[LinkRelevance("", 250, 10, 5, 4950, 9, 0.9, 8)])
     assert said(around)[-1].startswith("The answers of a query are 90.0% the neighbours of a single document: if")
-    between = replace(WEB, following=[Following("", 8, 10, 6, 4950, 9, 0.1, 0)])
+    between = replace(WEB, following=[LinkRelevance("", 8, 10, 6, 4950, 9, 0.1, 0)])
     assert said(between)[-1].startswith("75.0% of the links join two answers of one query: if")
 
 
 def test_where_no_query_has_two_answers_nothing_is_said_of_links_between_them():
-    alone = replace(WEB, following=[Following("", 250, 0, 0, 4950)])
-    assert "following" in [part.id for part in graph_report.account(WEB).parts]
-    assert "following" not in [part.id for part in graph_report.account(alone).parts]
+    alone = replace(WEB, following=[LinkRelevance("", 250, 0, 0, 4950)])
+    assert "following" in [part.id for part in graph_report.build_report(WEB).parts]
+    assert "following" not in [part.id for part in graph_report.build_report(alone).parts]
 
 
 def test_of_what_the_exact_ones_are_is_said():
-    (part,) = [part for part in graph_report.account(WEB).parts if part.id == "following"]
+    (part,) = [part for part in graph_report.build_report(WEB).parts if part.id == "following"]
     # 5 of 250 links, 10 of 4950 pairs, 5 of 10 pairs
     assert part.rows[0].rows == [["all links", "2.0%", "0.202%", "50.0%", "20.0%", "1 of 9 queries"]]
     assert all(f"{title}: " in part.text for title in part.rows[0].header[1:])
@@ -151,8 +160,8 @@ def test_where_nothing_is_left_to_find_it_is_said():
 def test_without_questions_the_graph_alone_is_told():
     alone = replace(WEB, reach=[], following=[], queries=0)
     assert said(alone)[0] == "100 documents with 250 links: the largest part has 98.0% of them."
-    assert [part.id for part in graph_report.account(alone).parts] == ["shape", "links", "hubs"]
-    assert registry.as_csv(alone).splitlines() == [
+    assert [part.id for part in graph_report.build_report(alone).parts] == ["shape", "links", "hubs"]
+    assert registry.results_to_csv(alone).splitlines() == [
         "kind,links,only,documents",
         "links,100,90,40",
         "knn(neighbours=3),160,150,100",
@@ -162,12 +171,12 @@ def test_without_questions_the_graph_alone_is_told():
 
 def test_every_table_fits_a_terminal_of_80_columns_without_losing_a_column():
     found = graph.graph("synthetic:multihop(documents=100, queries=20)", "entities+knn(neighbours=8)")
-    _, left = output_report.tables(graph_report.account(found), 80)
+    _, left = output_report.render_terminal(graph_report.build_report(found), 80)
     assert left == []
 
 
 def test_a_row_for_each_kind_and_query_has_the_counts_and_what_follows_from_them():
-    header, first, *rest = (line.split(",") for line in registry.as_csv(WEB).splitlines())
+    header, first, *rest = (line.split(",") for line in registry.results_to_csv(WEB).splitlines())
     row = dict(zip(header, first, strict=True))
     assert (row["kind"], row["query"], len(rest)) == ("all links", "q1", 2)
     assert (row["relevant_1_link"], row["others_never"]) == ("2", "3")
@@ -178,35 +187,35 @@ def test_a_row_for_each_kind_and_query_has_the_counts_and_what_follows_from_them
 def test_a_result_is_read_again_as_it_was_and_stands_on_a_page_with_others(tmp_path):
     found = graph.graph("synthetic:multihop(documents=60, queries=6)", "entities+knn(neighbours=3)")
     files = [str(tmp_path / f"graph.{ending}") for ending in ("json", "html", "md", "csv")]
-    registry.write(found, files)
-    (again,) = registry.read(files[0])
-    assert registry.as_data(again) == registry.as_data(found)
+    registry.write_results(found, files)
+    (again,) = registry.read_results(files[0])
+    assert registry.result_to_data(again) == registry.result_to_data(found)
     assert json.loads((tmp_path / "graph.json").read_text())["schema"] == "ragauge-graph/1"
     assert "## What lies within reach" in (tmp_path / "graph.md").read_text()
-    assert registry.is_told(files[0])
+    assert registry.is_result_file(files[0])
     report([found, found], tmp_path / "both.html")
     assert (tmp_path / "both.html").read_text().count("How far the answers are") >= 2
 
 
 def test_charts_say_what_they_show():
-    found = drawn(WEB)
+    found = build_charts(WEB)
     assert list(found) == ["reach", "within", "degrees"]
     assert [one.title for one in found["reach"].panels] == ["all links", "links", "knn(neighbours=3)"]
     assert found["reach"].alt.startswith("Relevant documents: seeds 20%, 1 link 30%, 2 links 10%")
     assert "within 2: 60%, plain search 50%" in found["within"].alt
     assert found["degrees"].alt == "Documents by links: 0: 2, 1: 90, 2-30: 8."
     assert found["degrees"].caption.endswith("the last bar has all beyond 1.")
-    assert drawn(replace(WEB, links=0, reach=[])) == {}
+    assert build_charts(replace(WEB, links=0, reach=[])) == {}
 
 
 def test_distances_that_stand_beside_each_other_have_colours_that_can_be_told_apart():
-    rgb = [[int(one[i : i + 2], 16) for i in (1, 3, 5)] for one in FAR]
+    rgb = [[int(one[i : i + 2], 16) for i in (1, 3, 5)] for one in DISTANCE_COLOURS]
     assert min(math.dist(one, other) for one, other in pairwise(rgb)) > 100
 
 
 def test_titles_are_no_markup_and_the_page_draws_its_charts(opened, tmp_path):  # noqa: F811
     path = tmp_path / "graph.html"
-    registry.write(WEB, [str(path)])
+    registry.write_results(WEB, [str(path)])
     page = opened(path, charts=True, size=(390, 800))
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator("#graph-hubs td", has_text="A <b>hub</b>").count() == 1

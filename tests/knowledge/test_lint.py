@@ -17,7 +17,7 @@ from command import command_in
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, MissingExtra, UnknownName
 from ragauge.core.findings import Finding
-from ragauge.knowledge.gain.snapshots import snapshots
+from ragauge.knowledge.gain.snapshots import open_snapshots
 from ragauge.knowledge.lint import checks, evidence, lint, report
 from ragauge.knowledge.lint.results import Lint
 from ragauge.reports import registry
@@ -230,7 +230,7 @@ def test_an_embedder_that_reads_everything_cuts_nothing_and_one_that_does_not_te
 
 
 def test_the_limits_of_embedders_are_those_at_which_their_vectors_stop_changing():
-    embedder = pytest.importorskip("ragauge.systems.builder").open_embedder("minilm(tokens=16)")
+    embedder = pytest.importorskip("ragauge.models.embedders").open_embedder("minilm(tokens=16)")
     short = " ".join(["word"] * 14)
     assert embedder.limit == 16
     assert embedder.tokens([short, f"{short} more", ""]) == [16, 17, 2]
@@ -257,7 +257,12 @@ def test_a_tokenizer_from_a_file_counts_and_says_its_limit(tmp_path):
 
 def test_languages_are_told_by_text_and_short_texts_are_nobodys():
     russian = "Ветер над гаванью повернул на север ещё до полудня, и лодки рано вернулись домой почти пустыми."
-    assert evidence.identify([*WEATHER, GERMAN, russian, "42", "lorem"]) == ["en"] * 4 + ["de", "ru", "?", "?"]
+    assert evidence.identify_languages([*WEATHER, GERMAN, russian, "42", "lorem"]) == ["en"] * 4 + [
+        "de",
+        "ru",
+        "?",
+        "?",
+    ]
 
 
 def test_a_text_that_quotes_another_language_is_not_taken_for_it():
@@ -265,7 +270,7 @@ def test_a_text_that_quotes_another_language_is_not_taken_for_it():
     long = f"{GERMAN} {' '.join(WEATHER[1:3])}"
     mixed = f"{GERMAN} {GERMAN} {WEATHER[0]}"
     german = " ".join([GERMAN] * 4)
-    found = evidence.identify([*WEATHER, quoting, long, mixed, f"{german} {WEATHER[0]}"])
+    found = evidence.identify_languages([*WEATHER, quoting, long, mixed, f"{german} {WEATHER[0]}"])
     assert found == ["en"] * 4 + ["?", "en", "?", "de"]
 
 
@@ -321,9 +326,9 @@ def test_an_empty_file_is_refused_by_whoever_reads_documents(tmp_path):
     with pytest.raises(BadInput, match=r"there are no documents in none\.jsonl"):
         lint(path)
     with pytest.raises(BadInput, match=r"there are no documents in .*none\.jsonl"):
-        snapshots(path, None, [Document("a", WEATHER[0])], "pydocs")
+        open_snapshots(path, None, [Document("a", WEATHER[0])], "pydocs")
     with pytest.raises(BadInput, match=r"there are no documents in .*none\.jsonl"):
-        snapshots([Document("a", WEATHER[0])], None, path, "pydocs")
+        open_snapshots([Document("a", WEATHER[0])], None, path, "pydocs")
 
 
 def test_another_separator_is_a_problem_of_its_own(tmp_path):
@@ -338,7 +343,7 @@ def test_findings_of_several_files_are_told_with_their_file(tmp_path):
     corpus(tmp_path, clean())
     for name in ("test", "train"):
         (tmp_path / "qrels" / f"{name}.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
-    quiet = next(part for part in report.account(lint(tmp_path)).parts if part.id == "quiet")
+    quiet = next(part for part in report.build_report(lint(tmp_path)).parts if part.id == "quiet")
     assert [row[0] for row in quiet.rows[0].rows][-2:] == ["orphans (test.tsv)", "orphans (train.tsv)"]
 
 
@@ -351,7 +356,7 @@ def test_other_names_of_fields_can_be_told(tmp_path):
 def test_checks_whose_library_is_missing_are_named_with_what_to_install(monkeypatch):
     for name in ("rensa", "ftfy", "ftfy.badness", "py3langid.langid"):
         monkeypatch.setitem(sys.modules, name, None)
-    evidence._model.cache_clear()
+    evidence._load_language_model.cache_clear()
     found = lint(list(WEATHER))
     assert set(found.skipped) == {"near-duplicates", "mojibake", "language", "tokens", "orphans"}
     assert "[knowledge]'" in found.skipped["language"]
@@ -361,11 +366,11 @@ def test_checks_whose_library_is_missing_are_named_with_what_to_install(monkeypa
 
 def test_it_is_written_in_every_form_and_read_again(tmp_path):
     found = lint([*WEATHER, "", GERMAN], embedder="words", qrels={"q": {"9": 1}})
-    registry.write(found, [str(tmp_path / f"lint.{one}") for one in ("html", "json", "md", "csv")])
-    again = registry.read(tmp_path / "lint.json")[0]
-    assert registry.as_json(again) == (tmp_path / "lint.json").read_text()
-    assert report.headline(found) == "3 problems in 6 documents: empty (1), language (1), orphans (1)."
-    assert report.headline(found) in (tmp_path / "lint.md").read_text()
+    registry.write_results(found, [str(tmp_path / f"lint.{one}") for one in ("html", "json", "md", "csv")])
+    again = registry.read_results(tmp_path / "lint.json")[0]
+    assert registry.results_to_json(again) == (tmp_path / "lint.json").read_text()
+    assert report.summarise_lint(found) == "3 problems in 6 documents: empty (1), language (1), orphans (1)."
+    assert report.summarise_lint(found) in (tmp_path / "lint.md").read_text()
     page = (tmp_path / "lint.html").read_text()
     assert "characters of a document" in page
     rows = (tmp_path / "lint.csv").read_text().splitlines()
@@ -375,13 +380,13 @@ def test_it_is_written_in_every_form_and_read_again(tmp_path):
 def test_public_names_and_the_table_of_checks_hold_together():
     assert ragauge.lint is lint
     assert ragauge.Lint is Lint
-    for name, check in checks.CHECKS.items():
+    for name, check in checks.LINT_CHECKS.items():
         assert check.name == name
         assert "problem" in (check.look.__doc__ or ""), name
 
 
 HARMLESS = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-FAST = [name for name in checks.CHECKS if name != "tokens"]
+FAST = [name for name in checks.LINT_CHECKS if name != "tokens"]
 
 
 @HARMLESS
@@ -400,8 +405,8 @@ def test_no_bytes_make_it_fail(data, ending, tmp_path):
     if found is None:
         assert refused == f"there are no documents in corpus.{ending}"
         return
-    assert registry.as_json(found).encode()
-    assert report.csv(found).encode()
+    assert registry.results_to_json(found).encode()
+    assert report.render_csv(found).encode()
     assert found.documents or found.problems
 
 
@@ -417,7 +422,7 @@ ANYTHING = st.recursive(
 def test_no_rows_make_it_fail(rows, tmp_path):
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
     found = lint(tmp_path / "corpus.jsonl", checks=FAST)
-    assert registry.as_json(found).encode()
+    assert registry.results_to_json(found).encode()
     assert found.documents + len(found.problems) > 0
 
 

@@ -15,32 +15,32 @@ from typer.testing import CliRunner
 import literal_judge
 import ragauge
 from command import forked
-from ragauge.cli.app import command_line
+from ragauge.cli.app import build_app
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, Incomparable, MissingEvidence
 from ragauge.core.text import shingles, words
-from ragauge.knowledge.novelty import chunks, measure, novelty, novelty_estimate
+from ragauge.knowledge.novelty import chunks, estimate_novelty_cost, novelty, prepare_novelty_data
 from ragauge.knowledge.novelty import chunks as chunks_module
 from ragauge.knowledge.novelty import report as reports
 from ragauge.knowledge.novelty.chunks import (
-    MAX_OWN,
-    WINDOW,
+    MAX_OWN_CHUNKS,
+    MIN_WINDOW_CHARS,
     _split_long,
-    contained,
-    cut,
-    embedded,
-    means,
+    chunk_novelties,
+    document_means,
+    embed_chunks,
     nearest_known,
     nearest_others,
-    novelties,
-    percentiles,
-    raised,
+    percentile_ranks,
+    shingle_overlap,
+    split_documents,
+    update_similarity,
 )
-from ragauge.models.chats.recorded import Scripted
+from ragauge.models.chats.recorded import ScriptedChat
 from ragauge.output import report
 from ragauge.reports import registry
-from ragauge.runs.inputs import documents_of
-from ragauge.stores.nearest_neighbours import nearest
+from ragauge.runs.inputs import load_documents
+from ragauge.stores.nearest_neighbours import find_nearest
 
 WAYS = {"east": (1, 0), "north": (0, 1), "west": (-1, 0), "between": (3, 4)}
 
@@ -90,7 +90,7 @@ def test_what_has_no_text_or_no_direction_cannot_be_told_and_says_why():
     assert deaf.why == "the embedder gives its text a vector of zeros"
     assert deaf.lexical == 1.0
     assert (told.mean, told.why) == (0.0, "")
-    assert "there already" in reports.headline(found)
+    assert "there already" in reports.summarise_novelty(found)
 
 
 def test_a_chunk_without_direction_counts_for_nothing_in_the_mean():
@@ -104,7 +104,7 @@ def test_to_somebody_who_knows_nothing_everything_is_new_by_definition():
     assert figures(found) == [(1.0, 1.0, 1.0)] * 2
     assert math.isnan(found.documents[0].percentile)
     assert any("by definition" in note for note in found.notes)
-    assert reports.headline(found) == "The novelty of 2 documents is 1.000 in the mean."
+    assert reports.summarise_novelty(found) == "The novelty of 2 documents is 1.000 in the mean."
 
 
 def test_words_by_hand():
@@ -135,12 +135,12 @@ def test_nothing_is_near_among_fewer_than_thirty_known_documents(known):
     there = documents(*(f"word{i} word{i + 1} word{i + 2} word{i + 3} word{i + 4}" for i in range(0, 3 * known, 3)),
                       prefix="k")  # fmt: skip
     found = novelty([*added, Document("copy", there[5].text)], there, embedder="words")
-    told = " ".join(reports.headline(found).split())
+    told = " ".join(reports.summarise_novelty(found).split())
     if known < 30:
         assert [one.state for one in found.documents] == ["", "", "there"]
         assert any("too few known documents to tell what is near: 29 were compared" in note for note in found.notes)
         assert told.endswith("in the mean, 1 is there already; too few known documents (29) to tell what is near.")
-        assert not any("near:" in more for more in reports.account(found).more)
+        assert not any("near:" in more for more in reports.build_report(found).more)
     else:
         assert [one.state for one in found.documents] == ["near", "new", "there"]
         assert told == "1 of 3 documents is new, 1 is near to a known one, 1 is there already."
@@ -233,8 +233,8 @@ def test_a_batch_is_chosen_one_by_one_as_if_each_were_known():
     known, new = rng.standard_normal((50, 8)).astype(np.float32), rng.standard_normal((9, 8)).astype(np.float32)
     highest = nearest_known(new, known).similarities[:, 0]
     both = nearest_known(new, np.concatenate([known, new[:3]])).similarities[:, 0]
-    assert raised(highest, new, new[:3]) == pytest.approx(both)
-    assert raised(highest, new, new[:0]) == pytest.approx(highest)
+    assert update_similarity(highest, new, new[:3]) == pytest.approx(both)
+    assert update_similarity(highest, new, new[:0]) == pytest.approx(highest)
 
 
 def test_vectors_of_different_lengths_are_not_compared():
@@ -270,7 +270,7 @@ def test_a_copy_is_not_new_and_order_does_not_matter(texts, random):
 @given(st.lists(WORDS, min_size=1, max_size=4), st.lists(WORDS, max_size=6))
 def test_containment_is_that_of_sets(new, known):
     added, there = documents(*new), documents(*known, prefix="k")
-    found, own = contained(added, there, np.arange(len(there)), np.arange(len(there)))
+    found, own = shingle_overlap(added, there, np.arange(len(there)), np.arange(len(there)))
     sets = [shingles(text) for text in known]
     for i, text in enumerate(new):
         mine = shingles(text)
@@ -288,7 +288,7 @@ def test_containment_is_that_of_sets(new, known):
 @given(texts=st.lists(st.text(max_size=60), max_size=4), size=st.integers(1, 20))
 def test_chunks_cover_every_text_and_are_no_longer_than_told(texts, size):
     given_documents = documents(*texts)
-    found = cut(given_documents, size)
+    found = split_documents(given_documents, size)
     covered = [set() for _ in texts]
     for place in range(len(found)):
         assert 0 < len(found.text(place)) <= size
@@ -301,27 +301,27 @@ def test_half_a_character_does_not_stop_it():
     found = novelty(documents("east \ud800 north"), documents("east", prefix="k"), embedder=Compass())
     assert found.documents[0].chunks == 1
     assert "\ufffd" in found.documents[0].nearest[0].text
-    assert json.loads(registry.as_json(found))["documents"][0]["chunks"] == 1
+    assert json.loads(registry.results_to_json(found))["documents"][0]["chunks"] == 1
 
 
 def test_many_vectors_are_kept_in_a_file_and_are_the_same(monkeypatch):
-    chunks = cut(documents(*(f"east {'north ' * (i % 5)}" for i in range(50))))
-    plain = embedded(chunks, Compass())
-    monkeypatch.setattr(chunks_module, "IN_MEMORY", 10)
-    kept = embedded(chunks, Compass())
+    chunks = split_documents(documents(*(f"east {'north ' * (i % 5)}" for i in range(50))))
+    plain = embed_chunks(chunks, Compass())
+    monkeypatch.setattr(chunks_module, "MAX_VECTOR_BYTES_IN_MEMORY", 10)
+    kept = embed_chunks(chunks, Compass())
     assert isinstance(kept, np.memmap)
     assert np.array_equal(plain, kept)
 
 
 def test_percentiles_take_half_of_what_is_equal():
-    assert percentiles(np.array([0.5]), np.array([0.5, 0.5, 0.7, 0.9])).tolist() == [25.0]
-    assert math.isnan(percentiles(np.array([0.5]), np.zeros(0))[0])
-    assert math.isnan(percentiles(np.array([0.5]), np.array([math.nan]))[0])
+    assert percentile_ranks(np.array([0.5]), np.array([0.5, 0.5, 0.7, 0.9])).tolist() == [25.0]
+    assert math.isnan(percentile_ranks(np.array([0.5]), np.zeros(0))[0])
+    assert math.isnan(percentile_ranks(np.array([0.5]), np.array([math.nan]))[0])
 
 
 def test_means_are_over_chunks_that_have_a_value():
-    values = novelties(np.array([0.5, 1.0, np.nan, -1.0]))
-    assert means(values, np.array([0, 0, 0, 1]), 3)[:2] == pytest.approx([0.25, 1.0])
+    values = chunk_novelties(np.array([0.5, 1.0, np.nan, -1.0]))
+    assert document_means(values, np.array([0, 0, 0, 1]), 3)[:2] == pytest.approx([0.25, 1.0])
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ KNOWN = documents("we found that garlic lowers blood pressure", "ships do not co
 
 
 def literal(added, known=KNOWN, **more):
-    return novelty(documents(*added), known, embedder="words", chat=Scripted(literal_judge.answer), **more)
+    return novelty(documents(*added), known, embedder="words", chat=ScriptedChat(literal_judge.answer), **more)
 
 
 def test_claims_are_new_known_or_conflicting_by_hand():
@@ -369,7 +369,7 @@ def test_claims_are_new_known_or_conflicting_by_hand():
         ("it is cheap", "new", ()),
     ]
     assert [(one.state, one.by) for one in second.claims] == [("conflicting", ("k1",))]
-    assert reports.headline(found).endswith("of 3 claims 1 is new, 1 is known, 1 is conflicting.")
+    assert reports.summarise_novelty(found).endswith("of 3 claims 1 is new, 1 is known, 1 is conflicting.")
 
 
 def test_a_judge_sees_the_contradiction_that_vectors_do_not():
@@ -385,14 +385,14 @@ def test_a_judge_sees_the_contradiction_that_vectors_do_not():
 
     said = "A daily dose of aged garlic extract {} systolic blood pressure in adults with mild hypertension."
     known = documents(said.format("lowers"), prefix="k")
-    found = novelty(documents(said.format("raises")), known, chat=Scripted(knows_opposites))
+    found = novelty(documents(said.format("raises")), known, chat=ScriptedChat(knows_opposites))
     (one,) = found.documents
     assert one.nearest[0].similarity > 0.94
     assert [(claim.state, claim.by) for claim in one.claims] == [("conflicting", ("k0",))]
 
 
 def test_what_the_judge_does_not_say_is_unscored_and_nothing_else():
-    silent = Scripted(lambda messages, schema: "I would rather not.")
+    silent = ScriptedChat(lambda messages, schema: "I would rather not.")
     found = novelty(documents("garlic is cheap."), KNOWN, embedder="words", chat=silent)
     (claim,) = found.documents[0].claims
     assert claim.state == "unscored"
@@ -401,7 +401,7 @@ def test_what_the_judge_does_not_say_is_unscored_and_nothing_else():
     def mute_on_support(messages, schema):
         return literal_judge.answer(messages, schema) if "List the claims" in messages[1]["content"] else "no"
 
-    found = novelty(documents("garlic is cheap."), KNOWN, embedder="words", chat=Scripted(mute_on_support))
+    found = novelty(documents("garlic is cheap."), KNOWN, embedder="words", chat=ScriptedChat(mute_on_support))
     assert [one.state for one in found.documents[0].claims] == ["unscored"]
     assert found.documents[0].claims[0].why
 
@@ -418,9 +418,9 @@ def test_what_the_judge_said_is_kept_and_an_estimate_asks_nothing(tmp_path):
         asked.append(1)
         return literal_judge.answer(messages, schema)
 
-    chat = Scripted(counted)
+    chat = ScriptedChat(counted)
     how = {"embedder": "words", "chat": chat, "folder": tmp_path / "replies"}
-    estimate = novelty_estimate(documents("garlic is cheap."), KNOWN, **how)
+    estimate = estimate_novelty_cost(documents("garlic is cheap."), KNOWN, **how)
     assert {one.step: one.calls for one in estimate} == {"claims": 1, "support": 1}
     assert not asked
     first = novelty(documents("garlic is cheap."), KNOWN, **how)
@@ -428,14 +428,14 @@ def test_what_the_judge_said_is_kept_and_an_estimate_asks_nothing(tmp_path):
     again = novelty(documents("garlic is cheap."), KNOWN, **how)
     assert len(asked) == 2
     assert again.documents[0].claims == first.documents[0].claims
-    assert novelty_estimate(documents("garlic is cheap."), KNOWN, **how) == []
+    assert estimate_novelty_cost(documents("garlic is cheap."), KNOWN, **how) == []
 
 
 def test_the_lexical_judge_asks_nobody_and_says_what_it_is():
     found = novelty(documents("Garlic lowers blood pressure."), KNOWN, embedder="words", chat="lexical")
     assert [one.state for one in found.documents[0].claims] == ["known"]
     assert any("lexical judge" in note for note in found.notes)
-    assert novelty_estimate(documents("x"), KNOWN, embedder="words", chat="lexical") == []
+    assert estimate_novelty_cost(documents("x"), KNOWN, embedder="words", chat="lexical") == []
 
 
 def test_known_vectors_may_be_a_file(tmp_path):
@@ -457,9 +457,9 @@ def test_known_vectors_may_be_a_file(tmp_path):
 
 def test_what_gain_starts_from_is_what_novelty_counts():
     added, known = documents("east between", "north"), documents("east", prefix="k")
-    found = measure(added, known, embedder=Compass(), size=8)
+    found = prepare_novelty_data(added, known, embedder=Compass(), size=8)
     counted = novelty(added, known, embedder=Compass(), size=8)
-    by_document = means(novelties(found.highest), found.chunks.owner, 2)
+    by_document = document_means(chunk_novelties(found.highest), found.chunks.owner, 2)
     assert by_document.tolist() == [one.mean for one in counted.documents]
 
 
@@ -482,23 +482,26 @@ def test_documents_are_taken_as_people_have_them(tmp_path):
     (tmp_path / "pages" / "a.txt").write_text("one")
     (tmp_path / "pages" / "deep" / "b.md").write_text("two")
     (tmp_path / "c.jsonl").write_text('{"_id": "c", "title": "T", "text": "three"}\n')
-    assert [(one.id, one.text) for one in documents_of(tmp_path / "pages")] == [("a.txt", "one"), ("deep/b.md", "two")]
-    assert [one.id for one in documents_of(str(tmp_path / "pages" / "a.txt"))] == ["a.txt"]
-    assert [one.whole for one in documents_of(tmp_path / "c.jsonl")] == ["T three"]
-    assert documents_of([{"id": 1, "text": "four"}]) == [Document("1", "four")]
+    assert [(one.id, one.text) for one in load_documents(tmp_path / "pages")] == [
+        ("a.txt", "one"),
+        ("deep/b.md", "two"),
+    ]
+    assert [one.id for one in load_documents(str(tmp_path / "pages" / "a.txt"))] == ["a.txt"]
+    assert [one.whole for one in load_documents(tmp_path / "c.jsonl")] == ["T three"]
+    assert load_documents([{"id": 1, "text": "four"}]) == [Document("1", "four")]
     about = {"links": ["b"], "year": 3}
-    assert documents_of([{"_id": "a", "title": "T", "text": "five", "metadata": about}]) == [
+    assert load_documents([{"_id": "a", "title": "T", "text": "five", "metadata": about}]) == [
         Document("a", "five", "T", about)
     ]
-    assert documents_of([{"id": "a", "text": "six", "metadata": None}]) == [Document("a", "six")]
+    assert load_documents([{"id": "a", "text": "six", "metadata": None}]) == [Document("a", "six")]
     with pytest.raises(BadInput, match=r"metadata of document `a` must be a mapping, got 'links'"):
-        documents_of([{"id": "a", "text": "seven", "metadata": "links"}])
-    assert len(documents_of("synthetic:needles(documents=50, queries=5)")) == 50
+        load_documents([{"id": "a", "text": "seven", "metadata": "links"}])
+    assert len(load_documents("synthetic:needles(documents=50, queries=5)")) == 50
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(BadInput, match="no UTF-8"):
-        documents_of(tmp_path / "bad.txt")
+        load_documents(tmp_path / "bad.txt")
     with pytest.raises(BadInput, match="not a document"):
-        documents_of(["text"])
+        load_documents(["text"])
 
 
 def told():
@@ -507,15 +510,15 @@ def told():
 
 def test_every_form_tells_the_same_and_json_is_read_again(tmp_path):
     found = told()
-    registry.write(found, [str(tmp_path / f"a{ending}") for ending in (".html", ".md", ".json", ".csv")])
-    read = registry.read(tmp_path / "a.json")[0]
-    assert registry.as_json(read) == registry.as_json(found)
+    registry.write_results(found, [str(tmp_path / f"a{ending}") for ending in (".html", ".md", ".json", ".csv")])
+    read = registry.read_results(tmp_path / "a.json")[0]
+    assert registry.results_to_json(read) == registry.results_to_json(found)
     assert (tmp_path / "a.csv").read_text().count("\n") == 4
     page, markdown = (tmp_path / "a.html").read_text(), (tmp_path / "a.md").read_text()
     for text in (page, markdown):
         assert "garlic lowers blood pressure" in text
         assert "it has no words" in text
-    rows = [line.split(",") for line in reports.csv(found).splitlines()]
+    rows = [line.split(",") for line in reports.render_csv(found).splitlines()]
     assert rows[0][:3] == ["document", "chunks", "mean"]
     assert rows[3][:3] == ["d2", "0", ""]
 
@@ -523,12 +526,12 @@ def test_every_form_tells_the_same_and_json_is_read_again(tmp_path):
 def test_many_documents_are_shown_from_both_ends_and_all_on_pages():
     one = told()
     many = replace(one, documents=[replace(one.documents[0], id=f"n{i}", mean=i / 100) for i in range(50)])
-    account = reports.account(many)
+    account = reports.build_report(many)
     shown = [part for part in account.parts if not part.long]
     assert [len(rows.rows) for rows in shown[0].rows] == [10, 10]
     assert shown[0].rows[0].rows[0][0] == "n49"
     assert any(part.long and len(part.rows[0].rows) == 50 for part in account.parts)
-    _, without = report.tables(account, 80)
+    _, without = report.render_terminal(account, 80)
     assert "mean" not in without
 
 
@@ -536,7 +539,7 @@ def test_the_chart_has_a_bar_for_known_and_a_line_for_new_documents():
     pytest.importorskip("altair")
     known = documents(*(f"word{i} of many words{i % 7} here" for i in range(40)), prefix="k")
     found = novelty(documents("word3 of few", "something else"), known, embedder="words")
-    (drawing,) = reports.account(found).parts[0].charts.values()
+    (drawing,) = reports.build_report(found).parts[0].charts.values()
     assert len(drawing.panels) == 3
     bars, lines = drawing.panels[0].spec["layer"]
     assert sum(row["count"] for row in bars["data"]["values"]) == 40
@@ -549,7 +552,7 @@ def test_many_new_documents_are_strokes_below_the_bars_and_hide_none_of_them():
     pytest.importorskip("altair")
     known = documents(*(f"word{i} of many words{i % 7} here" for i in range(40)), prefix="k")
     found = novelty(documents(*(f"word{i} of few" for i in range(30))), known, embedder="words")
-    (drawing,) = reports.account(found).parts[0].charts.values()
+    (drawing,) = reports.build_report(found).parts[0].charts.values()
     assert "every stroke below the bars is a new document" in drawing.caption
     for panel in drawing.panels:
         bars, strokes = panel.spec["layer"]
@@ -560,11 +563,11 @@ def test_many_new_documents_are_strokes_below_the_bars_and_hide_none_of_them():
 
 def test_the_words_for_the_navigation_of_the_page_begin_with_a_capital():
     found = novelty(documents("east", "north", " "), documents("east", prefix="k"), embedder=Compass())
-    assert all(part.short[0].isupper() for part in reports.account(found).parts)
+    assert all(part.short[0].isupper() for part in reports.build_report(found).parts)
 
 
 def called(*arguments):
-    return CliRunner().invoke(command_line(), ["novelty", *map(str, arguments)])
+    return CliRunner().invoke(build_app(), ["novelty", *map(str, arguments)])
 
 
 def test_the_command_line_says_it_in_every_way(tmp_path):
@@ -648,8 +651,8 @@ def test_cut_large_document_has_the_chunks_of_the_splitter():
 
     text = "".join(f"Sentence number {n} has some words. " for n in range(6000))
     documents = [Document("small", "One. Two."), Document("large", text, "A title"), Document("last", "Three.")]
-    found = cut(documents)
-    assert len(text) > 2 * WINDOW
+    found = split_documents(documents)
+    assert len(text) > 2 * MIN_WINDOW_CHARS
     large = [found.text(i) for i in range(len(found)) if found.name(i) == "large"]
     assert large == TextSplitter(1000).chunks(f"A title {text}")
     assert [found.text(0), found.text(len(found) - 1)] == ["One. Two.", "Three."]
@@ -660,9 +663,9 @@ def test_nearest_others_of_large_documents_searches_few_neighbours(monkeypatch):
 
     def recorded(base, queries, k, metric, **more):
         asked.append(k)
-        return nearest(base, queries, k, metric, **more)
+        return find_nearest(base, queries, k, metric, **more)
 
-    monkeypatch.setattr(chunks, "nearest", recorded)
+    monkeypatch.setattr(chunks, "find_nearest", recorded)
     known = np.random.default_rng(0).normal(size=(700, 8)).astype(np.float32)
     owner = np.repeat([0, 1, 2, 3], [400, 200, 99, 1])
     rows = np.arange(0, 700, 7)
@@ -671,5 +674,5 @@ def test_nearest_others_of_large_documents_searches_few_neighbours(monkeypatch):
     cosines = unit @ unit.T
     wanted = [cosines[row][owner != owner[row]].max() for row in rows]
     assert nearest_others(known, rows, own) == pytest.approx(wanted, abs=1e-12)
-    assert max(asked) <= 2 * MAX_OWN
+    assert max(asked) <= 2 * MAX_OWN_CHUNKS
     assert np.isnan(nearest_others(known[:400], rows[:5], [np.arange(400)] * 5)).all()

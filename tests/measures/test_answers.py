@@ -13,22 +13,29 @@ from hypothesis import strategies as st
 
 from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.core.samples import (
-    ASKS,
-    TOGETHER,
+    ALL_CONTEXTS,
+    TASK_KINDS,
     Claim,
-    Question,
+    GeneratedQuestion,
     Sample,
     Support,
     Unscored,
     Usefulness,
     Verdicts,
-    cited,
-    cited_by,
+    citations_by_sentence,
+    find_citations,
 )
-from ragauge.measures.answers import ANSWERS, MAIN, asks, parse, parse_all, score
+from ragauge.measures.answers import (
+    ANSWER_MEASURES,
+    DEFAULT_ANSWER_MEASURES,
+    parse_answer_measure,
+    parse_answer_measures,
+    required_tasks,
+    score_answers,
+)
 from ragauge.measures.conventions import PRESETS
 
-EVERYTHING = [*ANSWERS, "noise_sensitivity(chunks=relevant)", "noise_sensitivity(chunks=irrelevant)"]
+EVERYTHING = [*ANSWER_MEASURES, "noise_sensitivity(chunks=relevant)", "noise_sensitivity(chunks=irrelevant)"]
 OF_CLAIMS = [name for name in EVERYTHING if name not in ("context_precision", "answer_relevance")]
 TOWER = Sample(
     "tower",
@@ -39,7 +46,7 @@ TOWER = Sample(
 )
 SAID = Verdicts(
     "tower",
-    ASKS,
+    TASK_KINDS,
     {
         "answer": [
             Claim("a1", "begun in 1887", 1, (1, 2)),
@@ -58,7 +65,7 @@ SAID = Verdicts(
         "r2": Support(("k3",)),
     },
     {"k1": Usefulness(True), "k2": Usefulness(False), "k3": Usefulness(True)},
-    [Question("When was it begun?", 0.8), Question("Who built it?", 0.4)],
+    [GeneratedQuestion("When was it begun?", 0.8), GeneratedQuestion("Who built it?", 0.4)],
     refusal=False,
 )
 
@@ -71,7 +78,7 @@ def without_chunks(said):
 
 def value(name, sample=TOWER, said=SAID, convention="default"):
     """The value of one sample; or why it has none."""
-    scores = score([sample], {} if said is None else {sample.id: said}, [name], convention)
+    scores = score_answers([sample], {} if said is None else {sample.id: said}, [name], convention)
     return scores.unscored[name].get(sample.id, scores.means[name])
 
 
@@ -119,8 +126,8 @@ def test_no_useful_chunk_is_a_precision_of_zero():
 
 
 def test_a_mean_cosine_is_cut_to_what_a_share_can_be():
-    assert value("answer_relevance", said=replace(SAID, questions=[Question("?", -0.4)])) == 0.0
-    assert value("answer_relevance", said=replace(SAID, questions=[Question("?", 1.0000002)])) == 1.0
+    assert value("answer_relevance", said=replace(SAID, questions=[GeneratedQuestion("?", -0.4)])) == 0.0
+    assert value("answer_relevance", said=replace(SAID, questions=[GeneratedQuestion("?", 1.0000002)])) == 1.0
 
 
 def test_an_answer_without_citations_has_no_recall_of_them_and_no_precision():
@@ -137,7 +144,9 @@ def test_a_citation_of_a_chunk_that_is_not_there_does_not_hold():
 def test_means_are_over_the_scored_samples_and_say_which_are_better_low():
     other = replace(TOWER, id="other")
     missing = replace(SAID, sample="other", unscored={"support a3": Unscored("the reply was cut off")})
-    scores = score([TOWER, other], {"tower": SAID, "other": missing}, ["hallucination", "context_precision"], judge="J")
+    scores = score_answers(
+        [TOWER, other], {"tower": SAID, "other": missing}, ["hallucination", "context_precision"], judge="J"
+    )
     assert scores.means["hallucination_rate"] == 0.5
     assert scores.n["hallucination"] == 1
     assert scores.n["context_precision"] == 2
@@ -147,7 +156,7 @@ def test_means_are_over_the_scored_samples_and_say_which_are_better_low():
 
 
 def test_the_mean_of_nothing_is_no_number():
-    scores = score([TOWER], {}, ["faithfulness"])
+    scores = score_answers([TOWER], {}, ["faithfulness"])
     assert math.isnan(scores.means["faithfulness"])
     assert scores.n["faithfulness"] == 0
     assert scores.unscored["faithfulness"] == {"tower": "the claims of the answer are not known: it was not judged"}
@@ -181,7 +190,7 @@ def case(by_answer, by_reference, right, said, useful):
             by = [f"k{j}" for j, held in enumerate(row, 1) if held] + ([name] if other else [])
             support[f"{mark}{i}"] = Support(tuple(by))
     chunks = {f"k{j}": Usefulness(bool(one)) for j, one in enumerate(useful, 1)}
-    return sample, Verdicts("s", ASKS, claims, support, chunks, [Question("?", 0.5)], refusal=False)
+    return sample, Verdicts("s", TASK_KINDS, claims, support, chunks, [GeneratedQuestion("?", 0.5)], refusal=False)
 
 
 @pytest.mark.parametrize("row", RAGAS, ids=range(len(RAGAS)))
@@ -191,7 +200,7 @@ def test_counts_are_those_of_ragas(row):
     sample, said = case(by_answer, by_reference, right, [0] * len(by_reference), useful)
     names = ["faithfulness", "context_precision", "context_recall"]
     names += ["noise_sensitivity_relevant", "noise_sensitivity_in_irrelevant"]
-    means = score([sample], {"s": said}, names).means
+    means = score_answers([sample], {"s": said}, names).means
     assert [means[name] for name in names] == pytest.approx(row[4:], abs=1e-6)
 
 
@@ -234,7 +243,7 @@ def test_counts_are_those_of_boolean_arrays(table):
     if told.any():
         expected["context_utilisation"] = (told & said).sum() / told.sum()
     sample, verdicts = case(*table)
-    scores = score([sample], {"s": verdicts}, [*expected, "context_utilisation"])
+    scores = score_answers([sample], {"s": verdicts}, [*expected, "context_utilisation"])
     assert dict(scores.means) | {"context_utilisation": 0} == pytest.approx(expected | {"context_utilisation": 0})
     if not told.any():
         assert scores.unscored["context_utilisation"] == {"s": "the contexts bear no claim of the reference out"}
@@ -248,14 +257,14 @@ def test_counts_are_those_of_boolean_arrays(table):
 @given(tables())
 def test_every_value_is_a_share(table):
     sample, said = case(*table)
-    for name, column in score([sample], {"s": said}, EVERYTHING[:-2]).values.items():
+    for name, column in score_answers([sample], {"s": said}, EVERYTHING[:-2]).values.items():
         assert math.isnan(column[0]) or 0 <= column[0] <= 1, name
 
 
 @given(tables())
 def test_every_claim_is_supported_or_noise_or_knowledge_or_hallucination(table):
     sample, said = case(*table)
-    means = score([sample], {"s": said}, EVERYTHING).means
+    means = score_answers([sample], {"s": said}, EVERYTHING).means
     assert means["hallucination"] <= 1 - means["faithfulness"] + 1e-12
     assert means["faithfulness"] + means["self_knowledge"] + means["hallucination"] == pytest.approx(1)
     assert means["claim_precision"] + means["noise_sensitivity"] + means["hallucination"] == pytest.approx(1)
@@ -267,10 +276,10 @@ def test_every_claim_is_supported_or_noise_or_knowledge_or_hallucination(table):
 def test_more_chunks_never_recall_less(table):
     sample, said = case(*table)
     names = [f"context_recall@{k}" for k in range(1, 6)]
-    means = score([sample], {"s": said}, names).means
+    means = score_answers([sample], {"s": said}, names).means
     values = [means[name] for name in names]
     assert values == sorted(values)
-    assert values[-1] == score([sample], {"s": said}, ["context_recall"]).means["context_recall"]
+    assert values[-1] == score_answers([sample], {"s": said}, ["context_recall"]).means["context_recall"]
 
 
 @given(tables(), st.randoms(use_true_random=False))
@@ -279,8 +288,8 @@ def test_the_order_of_claims_and_of_samples_changes_nothing(table, random):
     claims = {text: random.sample(list(found), len(found)) for text, found in said.claims.items()}
     mixed = replace(said, claims=claims, support=dict(random.sample(list(said.support.items()), len(said.support))))
     again = replace(sample, id="t")
-    before = score([sample, again], {"s": said, "t": replace(said, sample="t")}, EVERYTHING)
-    after = score([again, sample], {"t": replace(mixed, sample="t"), "s": mixed}, EVERYTHING)
+    before = score_answers([sample, again], {"s": said, "t": replace(said, sample="t")}, EVERYTHING)
+    after = score_answers([again, sample], {"t": replace(mixed, sample="t"), "s": mixed}, EVERYTHING)
     assert dict(before.means) == pytest.approx(dict(after.means), nan_ok=True)
 
 
@@ -291,7 +300,7 @@ def test_the_order_of_chunks_matters_to_precision_alone(table, random):
     mixed = [[[row[i] for i in order] for row in rows] for rows in (by_answer, by_reference)]
     one, other = case(*table), case(*mixed, right, said, [useful[i] for i in order])
     names = [name for name in EVERYTHING if name != "context_precision"]
-    means = [score([sample], {"s": verdicts}, names).means for sample, verdicts in (one, other)]
+    means = [score_answers([sample], {"s": verdicts}, names).means for sample, verdicts in (one, other)]
     assert dict(means[0]) == pytest.approx(dict(means[1]), nan_ok=True)
 
 
@@ -319,9 +328,9 @@ def parts(said):
 def test_a_missing_verdict_leaves_a_value_as_it_is_or_leaves_none(table):
     sample, said = case(*table)
     names = [*EVERYTHING, "context_precision@1", "context_recall@1"]
-    whole = score([sample], {"s": said}, names)
+    whole = score_answers([sample], {"s": said}, names)
     for less in parts(said):
-        found = score([sample], {"s": less}, names)
+        found = score_answers([sample], {"s": less}, names)
         for name in names:
             if "s" in found.unscored[name]:
                 assert math.isnan(found.means[name])
@@ -332,11 +341,11 @@ def test_a_missing_verdict_leaves_a_value_as_it_is_or_leaves_none(table):
 
 def test_each_lost_verdict_is_missed_by_the_measures_that_need_it():
     """No verdict is so unimportant that nobody notices: the tower has every part, and every measure a value."""
-    assert not any(score([TOWER], {"tower": SAID}, EVERYTHING).unscored.values())
+    assert not any(score_answers([TOWER], {"tower": SAID}, EVERYTHING).unscored.values())
     for less in parts(SAID):
         unheld = {"answer", "reference", "cross"} - set(less.asked)
         if unheld or less.asked == SAID.asked:
-            assert any(score([TOWER], {"tower": less}, EVERYTHING).unscored.values())
+            assert any(score_answers([TOWER], {"tower": less}, EVERYTHING).unscored.values())
 
 
 # What has no value, and why
@@ -440,7 +449,7 @@ def test_chunks_that_are_needed_together_must_all_be_cited():
         (Support(("k1",), together=("k1", "k2")), "it names k1 both alone and only together with others"),
         (Support((), together=("k1",)), "it names one source together with nothing"),
         (Support((), together=("k1", "reference")), "it names reference, which is no source of it"),
-        (Support((), together=("k1", TOGETHER)), "it names k*, which is no source of it"),
+        (Support((), together=("k1", ALL_CONTEXTS)), "it names k*, which is no source of it"),
     ],
 )
 def test_a_verdict_that_contradicts_itself_is_none(support, why):
@@ -467,14 +476,14 @@ def test_a_blank_chunk_is_not_useful_and_bears_nothing_out():
 
 def test_verdicts_of_another_sample_and_samples_without_an_id_are_refused():
     with pytest.raises(BadInput, match="the verdicts on `tower` are of another sample, `other`"):
-        score([TOWER], {"tower": replace(SAID, sample="other")}, ["faithfulness"])
+        score_answers([TOWER], {"tower": replace(SAID, sample="other")}, ["faithfulness"])
     with pytest.raises(BadInput, match="a sample has an empty id"):
-        score([replace(TOWER, id=" ")], {}, ["faithfulness"])
+        score_answers([replace(TOWER, id=" ")], {}, ["faithfulness"])
 
 
 def test_scores_know_which_texts_they_are_of():
     other = replace(TOWER, id="other", question="Who built it?", reference=None)
-    found = score([TOWER, other], {}, ["faithfulness"]).fingerprints
+    found = score_answers([TOWER, other], {}, ["faithfulness"]).fingerprints
     assert found == {"tower": TOWER.fingerprint, "other": other.fingerprint}
     assert found["tower"] == replace(TOWER, id="x", answer="No.", contexts=()).fingerprint
     assert found["other"].endswith("-")
@@ -484,7 +493,7 @@ def test_scores_know_which_texts_they_are_of():
 def test_contexts_that_were_judged_together_cannot_be_cut():
     together = {
         name: Support(
-            (TOGETHER, *(s for s in one.by if not s.startswith("k")))
+            (ALL_CONTEXTS, *(s for s in one.by if not s.startswith("k")))
             if any(s.startswith("k") for s in one.by)
             else one.by
         )
@@ -504,24 +513,24 @@ def test_a_sample_given_without_something_is_unscored_beside_one_that_has_it(nam
     for field, reason in (("answer", "no answer"), ("contexts", "no contexts"), ("reference", "no reference answer")):
         bare = replace(TOWER, id="bare", **{field: None})
         said = replace(SAID if bare.contexts else without_chunks(SAID), sample="bare")
-        scores = score([TOWER, bare], {"tower": SAID, "bare": said}, [name])
-        needed = field in parse(name).spec.needs
+        scores = score_answers([TOWER, bare], {"tower": SAID, "bare": said}, [name])
+        needed = field in parse_answer_measure(name).spec.needs
         assert scores.unscored[name] == ({"bare": reason} if needed else {})
 
 
 def test_a_measure_that_no_sample_can_be_scored_by_is_refused():
     bare = replace(TOWER, reference=None)
     with pytest.raises(MissingEvidence, match="context_recall@3 needs reference answers, and no sample has any"):
-        score([bare], {"tower": SAID}, ["context_recall@3"])
+        score_answers([bare], {"tower": SAID}, ["context_recall@3"])
     with pytest.raises(MissingEvidence, match="questions"):
-        score([replace(TOWER, question=" ")], {"tower": SAID}, ["context_precision"])
+        score_answers([replace(TOWER, question=" ")], {"tower": SAID}, ["context_precision"])
 
 
 def test_nobody_scores_nothing():
     with pytest.raises(BadInput, match="no samples"):
-        score([], {})
+        score_answers([], {})
     with pytest.raises(BadInput, match="two samples have the id `tower`"):
-        score([TOWER, TOWER], {"tower": SAID})
+        score_answers([TOWER, TOWER], {"tower": SAID})
 
 
 # Conventions
@@ -579,7 +588,7 @@ def test_an_empty_answer_says_nothing_of_the_reference():
 
 def test_a_blank_reference_is_none():
     blank = replace(TOWER, id="blank", reference="")
-    scores = score([TOWER, blank], {"tower": SAID, "blank": replace(SAID, sample="blank")}, ["claim_precision"])
+    scores = score_answers([TOWER, blank], {"tower": SAID, "blank": replace(SAID, sample="blank")}, ["claim_precision"])
     assert scores.unscored["claim_precision"] == {"blank": "no reference answer"}
 
 
@@ -600,7 +609,7 @@ def test_a_refusal_is_irrelevant_or_unscored():
 
 
 def test_a_question_without_a_similarity_leaves_the_sample_unscored():
-    near = [*SAID.questions, Question("?", math.nan)]
+    near = [*SAID.questions, GeneratedQuestion("?", math.nan)]
     assert value("answer_relevance", said=replace(SAID, questions=near)) == "a question has no similarity"
 
 
@@ -624,8 +633,8 @@ def test_a_question_without_a_similarity_leaves_the_sample_unscored():
     ],
 )
 def test_names_of_other_tools_are_understood(given_name, canonical):
-    assert str(parse(given_name)) == canonical
-    assert str(parse(canonical)) == canonical
+    assert str(parse_answer_measure(given_name)) == canonical
+    assert str(parse_answer_measure(canonical)) == canonical
 
 
 @pytest.mark.parametrize(
@@ -644,7 +653,7 @@ def test_names_of_other_tools_are_understood(given_name, canonical):
 )
 def test_a_name_that_is_none_is_refused_with_what_it_may_be(name, error, words):
     with pytest.raises(error) as caught:
-        parse(name)
+        parse_answer_measure(name)
     assert words in str(caught.value)
 
 
@@ -658,26 +667,26 @@ def test_a_ranking_is_not_scored_by_a_measure_of_answers():
 
 
 def test_measures_say_what_has_to_be_judged():
-    assert asks(["faithfulness"]) == {"answer"}
-    assert asks(MAIN) == {"answer", "reference", "useful", "questions"}
-    assert asks(["noise_sensitivity"]) == {"answer", "cross"}
-    assert asks(["noise_sensitivity_relevant"]) == {"answer", "cross", "reference"}
-    assert asks(EVERYTHING) == set(ASKS)
+    assert required_tasks(["faithfulness"]) == {"answer"}
+    assert required_tasks(DEFAULT_ANSWER_MEASURES) == {"answer", "reference", "useful", "questions"}
+    assert required_tasks(["noise_sensitivity"]) == {"answer", "cross"}
+    assert required_tasks(["noise_sensitivity_relevant"]) == {"answer", "cross", "reference"}
+    assert required_tasks(EVERYTHING) == set(TASK_KINDS)
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_what_a_measure_asks_for_is_all_that_it_needs(name):
-    said = replace(SAID, asked=sorted(parse(name).asks))
+    said = replace(SAID, asked=sorted(parse_answer_measure(name).asks))
     assert value(name, said=said) == value(name)
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", ANSWER_MEASURES)
 def test_every_measure_has_its_formula_rule_paper_and_an_example(name):
-    text = inspect.getdoc(ANSWERS[name].function) or ""
+    text = inspect.getdoc(ANSWER_MEASURES[name].function) or ""
     for part in ("Formula:", "Rule:", "Paper:", ">>>"):
         assert part in text, part
     assert text.splitlines()[0].endswith(".")
-    assert set(ANSWERS[name].asks) <= set(ASKS)
+    assert set(ANSWER_MEASURES[name].asks) <= set(TASK_KINDS)
 
 
 # Citations
@@ -698,12 +707,12 @@ def test_every_measure_has_its_formula_rule_paper_and_an_example(name):
     ],
 )
 def test_citations_are_found_in_a_sentence(sentence, places):
-    assert cited(sentence) == places
+    assert find_citations(sentence) == places
 
 
 def test_a_citation_after_the_full_stop_belongs_to_what_it_follows():
-    assert cited_by(["One.", "[1][2] Two [3].", "[4]"]) == [(1, 2), (3, 4), ()]
-    assert cited_by(["[1] First."]) == [(1,)]
+    assert citations_by_sentence(["One.", "[1][2] Two [3].", "[4]"]) == [(1, 2), (3, 4), ()]
+    assert citations_by_sentence(["[1] First."]) == [(1,)]
 
 
 @pytest.mark.parametrize(
@@ -716,4 +725,4 @@ def test_a_citation_after_the_full_stop_belongs_to_what_it_follows():
     ],
 )
 def test_measures_are_given_as_a_list_of_names_in_one_text(texts):
-    assert [str(one) for one in parse_all(texts)] == ["faithfulness", "context_recall@3"]
+    assert [str(one) for one in parse_answer_measures(texts)] == ["faithfulness", "context_recall@3"]

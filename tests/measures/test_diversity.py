@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragauge import MissingEvidence, evaluate, read_judgments, subtopic_judgments
+from ragauge import MissingEvidence, evaluate, judgments_from_subtopics, read_judgments
 
 NAMES = {"alpha_ndcg": "alpha-nDCG", "err_ia": "ERR-IA", "subtopic_recall": "strec"}
 
@@ -44,7 +44,7 @@ def test_ndeval_agrees_on_random_topics(rows, run):
     judged = {q for (q, _, _), g in rows.items() if g > 0}
     measures = {f"{ours}@{k}": f"{theirs}@{k}" for ours, theirs in NAMES.items() for k in (5, 10)}
     theirs = pyndeval.ndeval(qrels, docs, measures=list(measures.values())) if docs else {}
-    ours = evaluate(subtopic_judgments([(q, s, d, g) for (q, s, d), g in rows.items()]), run, list(measures))
+    ours = evaluate(judgments_from_subtopics([(q, s, d, g) for (q, s, d), g in rows.items()]), run, list(measures))
     for query in judged & run.keys():
         for mine, other in measures.items():
             assert ours.per_query[mine][query] == pytest.approx(theirs[query][other], abs=1e-6), (mine, query)

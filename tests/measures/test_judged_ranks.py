@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ragauge import PRESETS, Judgments, Run, evaluate
 from ragauge.core.errors import BadInput
-from ragauge.files.in_memory import as_table
+from ragauge.files.in_memory import to_run_table
 from ragauge.measures import judged_ranks_from_dicts, judged_ranks_from_frames
 from strategies import judgments, runs
 
@@ -37,14 +37,14 @@ def test_both_roads_agree_under_every_rule(qrels, run, options):
     run = {q: {d.replace("d0", q): s for d, s in docs.items()} for q, docs in run.items()}
     rules = PRESETS["default"].but(**options)
     by_dictionary = evaluate(qrels, run, MEASURES, rules)
-    by_frame = evaluate(qrels, Run(as_table(run)), MEASURES, rules)
+    by_frame = evaluate(qrels, Run(to_run_table(run)), MEASURES, rules)
     assert by_frame.means == pytest.approx(by_dictionary.means, abs=1e-12, nan_ok=True)
     assert by_frame.unscored == by_dictionary.unscored
 
 
 @given(judgments(), runs(), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter_where_ties_go_by_id(qrels, run, rng):
-    rows = list(as_table(run).iter_rows())
+    rows = list(to_run_table(run).iter_rows())
     rng.shuffle(rows)  # the rows of a query are no longer together
     shuffled = Run(pl.DataFrame(rows, schema=["query", "doc", "score"], orient="row"))
     assert evaluate(qrels, shuffled, MEASURES).means == evaluate(qrels, run, MEASURES).means
@@ -52,7 +52,7 @@ def test_the_order_of_rows_does_not_matter_where_ties_go_by_id(qrels, run, rng):
 
 @given(judgments(), runs(), st.integers(1, 7))
 def test_where_frames_are_cut_does_not_matter(qrels, run, size):
-    table = as_table(run)
+    table = to_run_table(run)
 
     class Pieces:
         name = "run"
@@ -62,8 +62,8 @@ def test_where_frames_are_cut_does_not_matter(qrels, run, size):
                 yield prepare(table.slice(begin, size))
 
     rules = PRESETS["default"]
-    cut = judged_ranks_from_frames.judged_ranks(Judgments(qrels), Pieces(), rules)
-    whole = judged_ranks_from_dicts.judged_ranks(Judgments(qrels), run, rules)
+    cut = judged_ranks_from_frames.compute_ranks_from_frames(Judgments(qrels), Pieces(), rules)
+    whole = judged_ranks_from_dicts.compute_ranks_from_dicts(Judgments(qrels), run, rules)
     assert cut.rank.tolist() == whole.rank.tolist()
     assert cut.row.tolist() == whole.row.tolist()
 
@@ -71,12 +71,12 @@ def test_where_frames_are_cut_does_not_matter(qrels, run, size):
 @given(judgments(), runs())
 def test_where_batches_are_cut_does_not_matter(qrels, run):
     rules = PRESETS["default"]
-    whole = judged_ranks_from_dicts.judged_ranks(Judgments(qrels), run, rules)
-    old, judged_ranks_from_dicts.BATCH = judged_ranks_from_dicts.BATCH, 1
+    whole = judged_ranks_from_dicts.compute_ranks_from_dicts(Judgments(qrels), run, rules)
+    old, judged_ranks_from_dicts.SCORES_PER_BATCH = judged_ranks_from_dicts.SCORES_PER_BATCH, 1
     try:
-        cut = judged_ranks_from_dicts.judged_ranks(Judgments(qrels), run, rules)
+        cut = judged_ranks_from_dicts.compute_ranks_from_dicts(Judgments(qrels), run, rules)
     finally:
-        judged_ranks_from_dicts.BATCH = old
+        judged_ranks_from_dicts.SCORES_PER_BATCH = old
     assert cut.rank.tolist() == whole.rank.tolist()
     assert cut.row.tolist() == whole.row.tolist()
 
@@ -88,7 +88,7 @@ def test_large_tie_groups_are_ranked_like_small_ones():
     run = {"q": {d: float(rng.randint(0, 2)) for d in ids}}
     qrels = {"q": {d: rng.randint(0, 2) for d in rng.sample(ids, 500)}}
     expected = {d: r for r, d in enumerate(sorted(ids, key=lambda d: (run["q"][d], d), reverse=True), 1)}
-    for returned in (run, Run(as_table(run))):
+    for returned in (run, Run(to_run_table(run))):
         judged = evaluate(qrels, returned, ["map"]).judged
         found = {
             list(qrels["q"])[row]: rank for row, rank in zip(judged.row.tolist(), judged.rank.tolist(), strict=True)
@@ -97,30 +97,30 @@ def test_large_tie_groups_are_ranked_like_small_ones():
 
 
 def test_pairs_of_ties_are_compared_in_pieces(monkeypatch):
-    monkeypatch.setattr(judged_ranks_from_frames, "PAIRS", 3)
+    monkeypatch.setattr(judged_ranks_from_frames, "TIED_PAIRS_PER_BLOCK", 3)
     run = {"q": dict.fromkeys("abcdefgh", 1.0)}
-    judged = evaluate({"q": dict.fromkeys("aceg", 1)}, Run(as_table(run)), ["map"]).judged
+    judged = evaluate({"q": dict.fromkeys("aceg", 1)}, Run(to_run_table(run)), ["map"]).judged
     assert judged.rank.tolist() == [2, 4, 6, 8]
 
 
 def test_a_collision_of_hashes_scores_nothing(monkeypatch):
     """Every document gets the same hash; only the real ids decide."""
     monkeypatch.setattr(
-        judged_ranks_from_frames.Index, "salted", staticmethod(lambda h, q, n: np.zeros(len(h), np.int64))
+        judged_ranks_from_frames.JudgmentIndex, "salted", staticmethod(lambda h, q, n: np.zeros(len(h), np.int64))
     )
-    table = as_table({"q": {"x": 3.0, "a": 2.0, "y": 1.0}})
+    table = to_run_table({"q": {"x": 3.0, "a": 2.0, "y": 1.0}})
     assert evaluate({"q": {"a": 1}}, Run(table), ["mrr"]).judged.rank.tolist() == [2]
 
 
 def test_judged_documents_that_collide_get_another_seed(monkeypatch):
-    real, calls = judged_ranks_from_frames.Index.salted, []
+    real, calls = judged_ranks_from_frames.JudgmentIndex.salted, []
 
     def unlucky_at_first(hashes, queries, sizes):
         calls.append(1)
         return np.zeros(len(hashes), np.int64) if len(calls) == 1 else real(hashes, queries, sizes)
 
-    monkeypatch.setattr(judged_ranks_from_frames.Index, "salted", staticmethod(unlucky_at_first))
-    run = Run(as_table({"q": {"x": 3.0, "a": 2.0, "b": 1.0}}))
+    monkeypatch.setattr(judged_ranks_from_frames.JudgmentIndex, "salted", staticmethod(unlucky_at_first))
+    run = Run(to_run_table({"q": {"x": 3.0, "a": 2.0, "b": 1.0}}))
     assert evaluate({"q": {"a": 1, "b": 1}}, run, ["map"]).judged.rank.tolist() == [2, 3]
     assert len(calls) == 3  # the judgments twice, then the run
 
@@ -157,15 +157,15 @@ def test_the_query_itself_is_taken_out_of_its_ranking_where_asked():
 
 def test_infinite_scores_rank_where_they_belong():
     run = {"q": {"a": float("-inf"), "b": float("inf"), "c": 0.0}}
-    for returned in (run, Run(as_table(run))):
+    for returned in (run, Run(to_run_table(run))):
         assert evaluate({"q": {"c": 1}}, returned, ["mrr"]).means["mrr"] == 0.5
 
 
 @pytest.mark.parametrize("ties", ["trec", "ranked"])
 @pytest.mark.parametrize(("few", "small"), [(0, 64), (32, 64), (32, 2), (0, 2)])
 def test_tied_scores_in_no_order_rank_as_pytrec_eval_ranks_them(monkeypatch, ties, few, small):
-    monkeypatch.setattr(judged_ranks_from_dicts, "FEW_MATCHES", few)
-    monkeypatch.setattr(judged_ranks_from_dicts, "SMALL", small)
+    monkeypatch.setattr(judged_ranks_from_dicts, "MAX_MATCHES_TO_SCAN", few)
+    monkeypatch.setattr(judged_ranks_from_dicts, "MAX_TIE_GROUP_TO_SCAN", small)
     rng = random.Random(3)
     run = {f"q{q}": {f"d{rng.randrange(10**6)}": float(rng.randrange(9)) for _ in range(80)} for q in range(20)}
     qrels = {q: {d: rng.randrange(3) for d in rng.sample(sorted(docs), 30)} for q, docs in run.items()}

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ragauge.measures.latency import latency, speed
+from ragauge.measures.latency import summarise_latency, summarise_timings
 
 
 def timings(rows):
@@ -17,17 +17,17 @@ def timings(rows):
 
 
 def test_percentiles_interpolate_between_the_two_nearest():
-    one = latency(np.arange(1.0, 12.0))  # 1 to 11: the p-th percentile lies at 1 + 10 p / 100
+    one = summarise_latency(np.arange(1.0, 12.0))  # 1 to 11: the p-th percentile lies at 1 + 10 p / 100
     assert (one.p50, one.p90, one.p95) == (6.0, 10.0, 10.5)
     assert one.p99 == pytest.approx(10.9)
     assert (one.n, one.mean, one.min, one.max) == (11, 6.0, 1.0, 11.0)
     assert one.std == pytest.approx(math.sqrt(11))
-    assert math.isnan(latency(np.array([])).p50)
-    assert latency(np.array([3.0])).p99 == 3.0
+    assert math.isnan(summarise_latency(np.array([])).p50)
+    assert summarise_latency(np.array([3.0])).p99 == 3.0
 
 
 def test_errors_are_in_no_percentile_and_time_outs_are_in_the_total():
-    found = speed(
+    found = summarise_timings(
         timings(
             [
                 (1, "ok", 0, 1_000_000, 4_000_000),
@@ -43,7 +43,7 @@ def test_errors_are_in_no_percentile_and_time_outs_are_in_the_total():
 
 
 def test_queries_per_second_count_answers_over_the_wall_clock_without_the_breaks():
-    found = speed(
+    found = summarise_timings(
         timings(
             [
                 (1, "ok", 0, None, 500_000_000),
@@ -56,4 +56,4 @@ def test_queries_per_second_count_answers_over_the_wall_clock_without_the_breaks
 
 
 def test_a_stage_that_nobody_marked_is_not_there():
-    assert set(speed(timings([(1, "ok", 0, None, 5)])).stages) == {"total"}
+    assert set(summarise_timings(timings([(1, "ok", 0, None, 5)])).stages) == {"total"}

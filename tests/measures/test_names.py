@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragauge import PRESETS, BadInput, UnknownName, evaluate
-from ragauge.measures.names import _ALIASES, parse, parse_all
-from ragauge.measures.registry import TABLE
+from ragauge.measures.names import _NAMES_BY_ALIAS, parse_measure, parse_measure_names
+from ragauge.measures.registry import MEASURE_REGISTRY
 
 
 @pytest.mark.parametrize(
@@ -54,37 +54,37 @@ from ragauge.measures.registry import TABLE
     ],
 )
 def test_every_way_of_typing_leads_to_one_name(typed, canonical):
-    assert str(parse(typed)) == canonical
+    assert str(parse_measure(typed)) == canonical
 
 
-@given(st.sampled_from(sorted(TABLE)), st.integers(1, 2000))
+@given(st.sampled_from(sorted(MEASURE_REGISTRY)), st.integers(1, 2000))
 def test_a_canonical_name_reads_back_as_itself(name, k):
-    spec = TABLE[name]
+    spec = MEASURE_REGISTRY[name]
     text = name + {"rank": f"@{k}", "rank?": f"@{k}", "level": "@0.5", "": ""}[spec.cutoff]
-    assert str(parse(text)) == text
-    assert parse(str(parse(text))) == parse(text)
+    assert str(parse_measure(text)) == text
+    assert parse_measure(str(parse_measure(text))) == parse_measure(text)
 
 
 def test_no_alias_means_two_things():
     owners: dict[str, set[str]] = {}
-    for spec in TABLE.values():
+    for spec in MEASURE_REGISTRY.values():
         for alias in {spec.name, *spec.aliases, spec.trec.lower()} - {""}:
             owners.setdefault(alias, set()).add(spec.name)
     assert {a: o for a, o in owners.items() if len(o) > 1} == {}
-    assert set(_ALIASES) == set(owners)
+    assert set(_NAMES_BY_ALIAS) == set(owners)
 
 
 def test_a_convention_shows_in_the_name():
-    assert str(parse("ndcg@10", PRESETS["rig"])) == "ndcg(gain=exp)@10"
-    assert str(parse("recall@10", PRESETS["ann"])) == "recall(of=k)@10"
-    assert str(parse("mrr", PRESETS["swarm"])) == "mrr@20"
-    assert str(parse("mrr@5", PRESETS["swarm"])) == "mrr@5"
-    assert str(parse("ndcg(gain=linear)@10", PRESETS["rig"])) == "ndcg@10"
+    assert str(parse_measure("ndcg@10", PRESETS["rig"])) == "ndcg(gain=exp)@10"
+    assert str(parse_measure("recall@10", PRESETS["ann"])) == "recall(of=k)@10"
+    assert str(parse_measure("mrr", PRESETS["swarm"])) == "mrr@20"
+    assert str(parse_measure("mrr@5", PRESETS["swarm"])) == "mrr@5"
+    assert str(parse_measure("ndcg(gain=linear)@10", PRESETS["rig"])) == "ndcg@10"
 
 
 def test_an_unknown_name_gets_the_nearest_one():
     with pytest.raises(UnknownName) as error:
-        parse("ndgc@10")
+        parse_measure("ndgc@10")
     assert str(error.value) == (
         "no measure is named `ndgc@10`\n\nhint: did you mean `ndcg@10`? `ragauge measures` lists them all"
     )
@@ -104,28 +104,28 @@ def test_an_unknown_name_gets_the_nearest_one():
 )
 def test_a_name_that_cannot_be_gets_one_sentence(typed, complaint):
     with pytest.raises(BadInput, match=complaint):
-        parse(typed)
+        parse_measure(typed)
 
 
 def test_an_unknown_option_gets_the_nearest_one():
     with pytest.raises(UnknownName, match="no option of ndcg is named `gian`") as error:
-        parse("ndcg(gian=exp)@10")
+        parse_measure("ndcg(gian=exp)@10")
     assert "did you mean `gain`?" in str(error.value)
 
 
 def test_groups_and_lists_of_cutoffs_spread_out_and_nothing_comes_twice():
-    assert [str(m) for m in parse_all(["P.5,10", "P_5", "ndcg_cut.10", "map"])] == [
+    assert [str(m) for m in parse_measure_names(["P.5,10", "P_5", "ndcg_cut.10", "map"])] == [
         "precision@5",
         "precision@10",
         "ndcg@10",
         "map",
     ]
-    assert len(parse_all(["official"])) == 8 + 11 + 9
+    assert len(parse_measure_names(["official"])) == 8 + 11 + 9
 
 
 def test_names_of_the_swarm_study_and_of_trec_eval_are_understood():
-    assert str(parse("Diversity Count")) == str(parse("diversity_count")) == "diversity_count@20"
-    assert str(parse("Diversity Count@5")) == "diversity_count@5"
+    assert str(parse_measure("Diversity Count")) == str(parse_measure("diversity_count")) == "diversity_count@20"
+    assert str(parse_measure("Diversity Count@5")) == "diversity_count@5"
     qrels, run = {"q": {"a": 1}, "r": {"b": 1}}, {"q": {"a": 1.0}}
     scores = evaluate(qrels, run, "num_q")
     assert (scores.means["num_q"], scores.n["num_q"]) == (2.0, 2)
@@ -145,9 +145,9 @@ def test_names_of_the_swarm_study_and_of_trec_eval_are_understood():
     ],
 )
 def test_list_of_measures_is_split_outside_of_parentheses(text, measures):
-    assert [str(one) for one in parse_all([text])] == measures
+    assert [str(one) for one in parse_measure_names([text])] == measures
 
 
 def test_list_of_measures_names_its_unknown_part():
     with pytest.raises(UnknownName, match="no measure is named `ndgc@10`"):
-        parse_all(["map,ndgc@10"])
+        parse_measure_names(["map,ndgc@10"])

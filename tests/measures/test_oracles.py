@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ragauge import PRESETS, evaluate
 from ragauge.evaluation.ir_measures_provider import provider
-from ragauge.measures.names import parse_all
+from ragauge.measures.names import parse_measure_names
 from strategies import judgments, runs
 
 TREC = {"map", "gm_map", "Rprec", "bpref", "recip_rank", "iprec_at_recall", "P", "recall", "infAP", "gm_bpref"}
@@ -28,7 +28,7 @@ def test_every_measure_of_trec_eval_9_agrees_for_every_query(qrels, run, rel):
     oracle = pytrec_eval.RelevanceEvaluator(qrels, TREC, relevance_level=rel).evaluate(run)
     rules = PRESETS["trec9"].but(rel=rel)
     found = evaluate(qrels, run, ["all_trec"], rules).per_query
-    for measure in parse_all(["all_trec"], rules):
+    for measure in parse_measure_names(["all_trec"], rules):
         for query, values in oracle.items():
             if measure.trec_name not in values:
                 assert measure.trec_name.startswith(("rbp", "unj")), measure

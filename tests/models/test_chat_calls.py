@@ -11,8 +11,8 @@ from fast_event_loop import leaping
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.core.protocols import Reply
 from ragauge.models.chats import open_chat
-from ragauge.models.chats.calls import Caller, ask, check_identity
-from ragauge.models.chats.recorded import Scripted
+from ragauge.models.chats.calls import ChatCaller, check_identity, send_request
+from ragauge.models.chats.recorded import ScriptedChat
 
 MESSAGES = [{"role": "user", "content": "Is it so?"}]
 PASSING = BackendFailed("it broke", passing=True)
@@ -46,7 +46,7 @@ def call(chat, **how):
 
     async def one():
         try:
-            return await Caller(chat, **{"chance": lambda: 1.0, **how}).call(MESSAGES)
+            return await ChatCaller(chat, **{"chance": lambda: 1.0, **how}).call(MESSAGES)
         except BackendFailed as error:
             return error
 
@@ -101,7 +101,7 @@ def test_after_a_final_failure_no_other_call_begins(end):
     chat = Slow((1.0, end), (5.0, "late"))
 
     async def many():
-        caller = Caller(chat, concurrency=2)
+        caller = ChatCaller(chat, concurrency=2)
         found = await asyncio.gather(*(caller.call(MESSAGES) for _ in range(9)), return_exceptions=True)
         with pytest.raises(BackendFailed, match=end.message):
             await caller.call(MESSAGES)
@@ -131,13 +131,13 @@ def test_what_failed_attempts_spent_is_counted_with_the_reply_or_with_the_failur
 
 @pytest.mark.parametrize("identity", [{"model": object()}, {"top_p": float("nan")}, 7, {"a": 1, 2: "b"}])
 def test_an_identity_that_cannot_be_written_down_is_refused(identity):
-    chat = Scripted(["yes"])
+    chat = ScriptedChat(["yes"])
     chat.identity = identity
     with pytest.raises(BadInput, match="identity that can be written down"):
         check_identity(chat)
     with pytest.raises(BadInput, match="no attribute 'identity'"):
         check_identity(object())
-    check_identity(Scripted(["yes"]))
+    check_identity(ScriptedChat(["yes"]))
 
 
 def test_an_attempt_that_takes_too_long_is_given_up_and_made_again():
@@ -191,7 +191,7 @@ def test_all_calls_wait_where_one_was_told_to():
     chat = Slow((0.0, BackendFailed("later", passing=True, busy=True, after=30.0)), (1.0, "yes"))
 
     async def two():
-        caller = Caller(chat, concurrency=1, pause=0)
+        caller = ChatCaller(chat, concurrency=1, pause=0)
         return await asyncio.gather(caller.call(MESSAGES), caller.call(MESSAGES))
 
     called, seconds = leaping(two())
@@ -203,7 +203,7 @@ def test_a_reply_that_used_a_limit_up_holds_the_next_call():
     chat = Slow((0.0, Reply("yes", hold=12.0)), (0.0, "yes"))
 
     async def two():
-        caller = Caller(chat)
+        caller = ChatCaller(chat)
         await caller.call(MESSAGES)
         await caller.call(MESSAGES)
 
@@ -215,7 +215,7 @@ def test_many_calls_run_side_by_side():
     chat = Slow((1.0, "yes"))
 
     async def many():
-        caller = Caller(chat, concurrency=8)
+        caller = ChatCaller(chat, concurrency=8)
         return await asyncio.gather(*(caller.call(MESSAGES) for _ in range(80)))
 
     called, seconds = leaping(many())
@@ -225,7 +225,7 @@ def test_many_calls_run_side_by_side():
 
 def test_time_in_the_queue_is_no_time_of_the_call():
     async def many():
-        caller = Caller(Slow((1.0, "yes")), concurrency=1, timeout=1.5, patience=2.0)
+        caller = ChatCaller(Slow((1.0, "yes")), concurrency=1, timeout=1.5, patience=2.0)
         return await asyncio.gather(*(caller.call(MESSAGES) for _ in range(20)))
 
     called, _ = leaping(many())
@@ -236,7 +236,7 @@ def test_a_cancelled_call_gives_its_place_back():
     chat = Slow((1000.0, "never"))
 
     async def cancelled():
-        caller = Caller(chat, concurrency=2, timeout=None, patience=10_000)
+        caller = ChatCaller(chat, concurrency=2, timeout=None, patience=10_000)
         tasks = [asyncio.create_task(caller.call(MESSAGES)) for _ in range(5)]
         await asyncio.sleep(1)
         for task in tasks:
@@ -267,7 +267,7 @@ def test_whatever_a_chat_of_somebodys_own_raises_is_a_failure_in_its_words(raise
 
 def test_a_mistake_of_the_user_is_passed_on_as_it_is():
     async def one():
-        caller = Caller(Slow((0.0, MissingExtra("the chat", "openai"))))
+        caller = ChatCaller(Slow((0.0, MissingExtra("the chat", "openai"))))
         with pytest.raises(MissingExtra):
             await caller.call(MESSAGES)
         return caller.pace.busy
@@ -276,12 +276,12 @@ def test_a_mistake_of_the_user_is_passed_on_as_it_is():
 
 
 def test_what_is_no_reply_is_refused():
-    class Wrong(Scripted):
+    class Wrong(ScriptedChat):
         def complete(self, messages, schema=None):
             return "just text"
 
     with pytest.raises(BackendFailed, match="gave a str, not a Reply"):
-        asyncio.run(Caller(Wrong([])).call(MESSAGES))
+        asyncio.run(ChatCaller(Wrong([])).call(MESSAGES))
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_what_is_no_reply_is_refused():
 )
 def test_settings_that_make_no_sense_are_refused(wrong):
     with pytest.raises(BadInput):
-        Caller(Scripted([]), **wrong)
+        ChatCaller(ScriptedChat([]), **wrong)
 
 
 def test_plain_chats_run_in_threads_side_by_side_and_leave_the_loop_free():
@@ -300,7 +300,7 @@ def test_plain_chats_run_in_threads_side_by_side_and_leave_the_loop_free():
         return "yes"
 
     async def many():
-        caller = Caller(Scripted(answer), concurrency=4)
+        caller = ChatCaller(ScriptedChat(answer), concurrency=4)
         return await asyncio.gather(*(caller.call(MESSAGES) for _ in range(8)))
 
     assert [one.reply.text for one in asyncio.run(many())] == ["yes"] * 8
@@ -315,14 +315,14 @@ def test_a_plain_chat_that_hangs_is_left_behind():
             hanging.wait(60)
         return "yes"
 
-    called = asyncio.run(Caller(Scripted(answer), concurrency=1, timeout=0.2, pause=0).call(MESSAGES))
+    called = asyncio.run(ChatCaller(ScriptedChat(answer), concurrency=1, timeout=0.2, pause=0).call(MESSAGES))
     hanging.set()
     assert (called.reply.text, called.attempts) == ("yes", 2)
 
 
 def test_what_a_plain_chat_raises_comes_out_of_its_thread():
     with pytest.raises(BackendFailed, match="no reply number 1"):
-        asyncio.run(ask(Scripted([]), MESSAGES, None))
+        asyncio.run(send_request(ScriptedChat([]), MESSAGES, None))
 
 
 def test_a_plain_function_that_gives_a_coroutine_is_awaited():
@@ -335,7 +335,7 @@ def test_a_plain_function_that_gives_a_coroutine_is_awaited():
 
             return later()
 
-    assert asyncio.run(ask(Wrapped(), MESSAGES, None)).text == "yes"
+    assert asyncio.run(send_request(Wrapped(), MESSAGES, None)).text == "yes"
 
 
 def test_every_call_gets_through_a_server_that_misbehaves_in_every_passing_way(chat_server):
@@ -345,7 +345,7 @@ def test_every_call_gets_through_a_server_that_misbehaves_in_every_passing_way(c
     chat_server.misbehave("stall", after=5.0)
 
     async def many():
-        caller = Caller(open_chat(f"openai:test@{chat_server.url}"), concurrency=8, timeout=1.0, pause=0.02)
+        caller = ChatCaller(open_chat(f"openai:test@{chat_server.url}"), concurrency=8, timeout=1.0, pause=0.02)
         try:
             return await asyncio.gather(*(caller.call(MESSAGES) for _ in range(60)))
         finally:
@@ -362,7 +362,7 @@ def test_a_wrong_key_stops_at_once(chat_server):
     chat_server.misbehave("unauthorised", times=50)
 
     async def one():
-        caller = Caller(open_chat(f"openai:test@{chat_server.url}"))
+        caller = ChatCaller(open_chat(f"openai:test@{chat_server.url}"))
         try:
             await caller.call(MESSAGES)
         finally:

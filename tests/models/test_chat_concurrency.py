@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from fast_event_loop import leaping
-from ragauge.models.chats.calls import LONGEST_PAUSE, Pace
+from ragauge.models.chats.calls import MAX_PAUSE_S, AdaptiveConcurrency
 
 
-async def work(pace: Pace, seconds: float, seen: list[int], *, again: bool = False) -> None:
+async def work(pace: AdaptiveConcurrency, seconds: float, seen: list[int], *, again: bool = False) -> None:
     await pace.enter(again=again)
     seen.append(pace.busy)
     await asyncio.sleep(seconds)
@@ -20,7 +20,7 @@ async def work(pace: Pace, seconds: float, seen: list[int], *, again: bool = Fal
 @pytest.mark.parametrize("most", [1, 3, 16])
 def test_as_many_as_are_allowed_are_under_way_and_never_more(most):
     async def many():
-        pace, seen = Pace(most), []
+        pace, seen = AdaptiveConcurrency(most), []
         await asyncio.gather(*(work(pace, 1.0, seen) for _ in range(48)))
         return pace, seen
 
@@ -32,7 +32,7 @@ def test_as_many_as_are_allowed_are_under_way_and_never_more(most):
 
 def test_who_came_first_goes_first_and_who_is_there_again_goes_before():
     async def order():
-        pace, came = Pace(1), []
+        pace, came = AdaptiveConcurrency(1), []
         await pace.enter()
 
         async def one(name, again):
@@ -53,7 +53,7 @@ def test_who_came_first_goes_first_and_who_is_there_again_goes_before():
 
 def test_overload_halves_once_for_all_calls_that_began_before():
     async def burst():
-        pace = Pace(16, pause=0)
+        pace = AdaptiveConcurrency(16, pause=0)
         entered = [await pace.enter() for _ in range(16)]
         limits = []
         for one in entered:
@@ -69,7 +69,7 @@ def test_overload_halves_once_for_all_calls_that_began_before():
 
 def test_the_limit_never_sinks_below_one():
     async def hard():
-        pace = Pace(4, pause=0)
+        pace = AdaptiveConcurrency(4, pause=0)
         for _ in range(10):
             pace.overloaded(await pace.enter(), None)
             pace.leave()
@@ -80,7 +80,7 @@ def test_the_limit_never_sinks_below_one():
 
 def test_a_round_of_good_replies_makes_room_for_one_more_up_to_the_limit():
     async def recovery():
-        pace = Pace(4, pause=0)
+        pace = AdaptiveConcurrency(4, pause=0)
         pace.overloaded(await pace.enter(), None)
         pace.leave()
         limits = [pace.limit]
@@ -97,7 +97,7 @@ def test_a_round_of_good_replies_makes_room_for_one_more_up_to_the_limit():
 
 def test_everybody_waits_until_the_pause_is_over():
     async def held():
-        pace, began = Pace(8, chance=lambda: 0.0), []
+        pace, began = AdaptiveConcurrency(8, chance=lambda: 0.0), []
         loop = asyncio.get_running_loop()
         pace.overloaded(await pace.enter(), 30.0)
         pace.leave()
@@ -117,7 +117,7 @@ def test_everybody_waits_until_the_pause_is_over():
 
 def test_a_longer_pause_is_not_cut_short_by_a_shorter_one():
     async def held():
-        pace = Pace(2)
+        pace = AdaptiveConcurrency(2)
         pace.hold(10.0)
         pace.hold(1.0)
         await pace.enter()
@@ -127,7 +127,7 @@ def test_a_longer_pause_is_not_cut_short_by_a_shorter_one():
 
 def test_without_a_word_from_the_server_pauses_double_and_end_somewhere():
     async def pauses():
-        pace, found = Pace(2, pause=1.0, chance=lambda: 1.0), []
+        pace, found = AdaptiveConcurrency(2, pause=1.0, chance=lambda: 1.0), []
         loop = asyncio.get_running_loop()
         for _ in range(9):
             before = loop.time()
@@ -140,12 +140,12 @@ def test_without_a_word_from_the_server_pauses_double_and_end_somewhere():
         return found
 
     found, _ = leaping(pauses())
-    assert found == pytest.approx([0, 1, 2, 4, 8, 16, 32, LONGEST_PAUSE, LONGEST_PAUSE])
+    assert found == pytest.approx([0, 1, 2, 4, 8, 16, 32, MAX_PAUSE_S, MAX_PAUSE_S])
 
 
 def test_once_it_is_shut_nobody_is_let_in_and_each_is_told_why():
     async def shut():
-        pace = Pace(1)
+        pace = AdaptiveConcurrency(1)
         await pace.enter()
         waiting = [asyncio.create_task(pace.enter()) for _ in range(3)]
         await asyncio.sleep(0)
@@ -164,7 +164,7 @@ def test_once_it_is_shut_nobody_is_let_in_and_each_is_told_why():
 
 def test_a_call_that_is_given_up_while_it_waits_leaves_no_hole():
     async def given_up():
-        pace = Pace(1)
+        pace = AdaptiveConcurrency(1)
         await pace.enter()
         waiting = [asyncio.create_task(pace.enter()) for _ in range(3)]
         await asyncio.sleep(0)

@@ -15,11 +15,11 @@ import pytest
 from chat_server import serving_chat
 from ragauge.core import plugins
 from ragauge.core.errors import BackendFailed, BadInput
-from ragauge.core.protocols import Chat, Reply, close
+from ragauge.core.protocols import Chat, Reply, close_if_possible
 from ragauge.models.chats import open_chat
-from ragauge.models.chats.calls import ask
-from ragauge.models.chats.recorded import Recording, Replay, Scripted
-from ragauge.models.chats.reply_parsing import obeys
+from ragauge.models.chats.calls import send_request
+from ragauge.models.chats.recorded import Recording, Replay, ScriptedChat
+from ragauge.models.chats.reply_parsing import schema_violation
 
 SCHEMA = {
     "type": "object",
@@ -55,12 +55,12 @@ def opened(kind: str, folder: Path):
                 pytest.skip(f"{package} is not installed (ragauge[{extra}])")
         yield open_chat("local:smollm2", {"context": 1024, "threads": 1, "max_tokens": 64})
     else:
-        chat: Chat = Scripted(answer)
+        chat: Chat = ScriptedChat(answer)
         if kind in ("recording", "replay"):
             chat = Recording(chat, folder / "replies.jsonl")
         if kind == "replay":
             for messages, schema in ((MESSAGES, SCHEMA), (ONE_WORD, WORD)):
-                asyncio.run(ask(chat, messages, schema))
+                asyncio.run(send_request(chat, messages, schema))
             asyncio.run(chat.close())
             chat = Replay(str(folder / "replies.jsonl"))
         yield chat
@@ -78,15 +78,15 @@ def chat(request, tmp_path):
 async def asked(chat, *questions):
     """The replies to several questions; the chat is closed."""
     try:
-        return [await ask(chat, *question) for question in questions]
+        return [await send_request(chat, *question) for question in questions]
     finally:
-        if (closing := close(chat)) is not None:
+        if (closing := close_if_possible(chat)) is not None:
             await closing
 
 
 def test_every_chat_by_name_is_here():
     kinds = {one if isinstance(one, str) else one.values[0] for one in KINDS}
-    assert set(plugins.TABLE["chats"]) <= kinds
+    assert set(plugins.BUILTIN_PLUGINS["chats"]) <= kinds
 
 
 def test_a_chat_says_who_it_is_and_what_it_says_can_be_kept(chat):
@@ -99,7 +99,7 @@ def test_a_chat_says_who_it_is_and_what_it_says_can_be_kept(chat):
 def test_replies_have_the_shape_that_was_asked_for_and_one_word_is_bare(chat):
     shaped, word, again = asyncio.run(asked(chat, (MESSAGES, SCHEMA), (ONE_WORD, WORD), (MESSAGES, SCHEMA)))
     assert isinstance(shaped, Reply)
-    assert obeys(json.loads(shaped.text), SCHEMA) is None
+    assert schema_violation(json.loads(shaped.text), SCHEMA) is None
     assert word.text in ("yes", "no")
     assert again.text == shaped.text
     if word.probabilities:

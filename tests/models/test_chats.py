@@ -13,12 +13,12 @@ from test_schemas import VERDICTS
 
 from ragauge.core.errors import BackendFailed, BadInput, UnknownName
 from ragauge.core.protocols import Reply
-from ragauge.core.secrets import credentials, without_credentials, without_keys
+from ragauge.core.secrets import redact_keys, redact_url, url_secrets
 from ragauge.models.chats import open_chat
-from ragauge.models.chats.openai import OpenAI
-from ragauge.models.chats.openai_protocol import duration, retry_after, used_up
-from ragauge.models.chats.recorded import Recording, Replay, Scripted
-from ragauge.models.chats.reply_parsing import chosen, probabilities
+from ragauge.models.chats.openai import OpenAIChat
+from ragauge.models.chats.openai_protocol import parse_duration, parse_retry_after, wait_for_limit
+from ragauge.models.chats.recorded import Recording, Replay, ScriptedChat
+from ragauge.models.chats.reply_parsing import compute_word_probabilities, match_word
 
 MESSAGES = [{"role": "system", "content": "You judge."}, {"role": "user", "content": "Is it so?"}]
 WORD = {"enum": ["yes", "no"]}
@@ -211,8 +211,8 @@ def test_a_grammar_holds_a_model_to_the_words(chat_server):
 
 def one_reply(found, schema=None):
     """What is made of a body that a server sends."""
-    chat = OpenAI("m", url="http://localhost/v1")
-    return chat._read(found, {}, "tokens" if schema else "plain", ["yes", "no"] if schema else [])
+    chat = OpenAIChat("m", url="http://localhost/v1")
+    return chat._parse_reply(found, {}, "tokens" if schema else "plain", ["yes", "no"] if schema else [])
 
 
 @pytest.mark.parametrize(
@@ -233,17 +233,17 @@ def test_a_text_that_is_none_of_the_words_stays_as_it_is(chat_server):
 def test_tokens_that_begin_several_words_are_not_shared_out():
     top = [{"token": "un", "logprob": -0.1}, {"token": "yes", "logprob": -3.0}]
     words = ["unclear", "unsupported", "yes"]
-    assert probabilities([{"token": "un", "logprob": -0.1, "top_logprobs": top}], words, "unclear") == {}
+    assert compute_word_probabilities([{"token": "un", "logprob": -0.1, "top_logprobs": top}], words, "unclear") == {}
 
 
 def test_blanks_and_quotes_before_the_word_are_no_token_of_it():
     tokens = [{"token": '"', "logprob": -0.01}, {"token": "no", "logprob": 0.0, "top_logprobs": []}]
-    assert probabilities(tokens, ["yes", "no"], '"no') == {"yes": 0.0, "no": 1.0}
+    assert compute_word_probabilities(tokens, ["yes", "no"], '"no') == {"yes": 0.0, "no": 1.0}
 
 
 @pytest.mark.parametrize("nothing", [None, [], [{}], [{"token": "xyz", "logprob": -1.0}], ["odd"]])
 def test_probabilities_of_nothing_are_none(nothing):
-    assert probabilities(nothing, ["yes", "no"], "yes") == {}
+    assert compute_word_probabilities(nothing, ["yes", "no"], "yes") == {}
 
 
 def token(text, chance=0.999, **others):
@@ -262,7 +262,7 @@ def token(text, chance=0.999, **others):
     ],
 )  # fmt: skip
 def test_the_probabilities_are_those_of_the_place_where_the_reply_begins(tokens, text, sure):
-    assert probabilities(tokens, ["yes", "no"], text)["yes"] == pytest.approx(sure, abs=1e-3)
+    assert compute_word_probabilities(tokens, ["yes", "no"], text)["yes"] == pytest.approx(sure, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_the_probabilities_are_those_of_the_place_where_the_reply_begins(tokens,
     ],
 )
 def test_probabilities_that_are_not_those_of_the_reply_are_none(tokens, text):
-    assert probabilities(tokens, ["yes", "no"], text) == {}
+    assert compute_word_probabilities(tokens, ["yes", "no"], text) == {}
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_probabilities_that_are_not_those_of_the_reply_are_none(tokens, text):
     [("Yes.", "yes"), ("`no`", "no"), ("**YES**", "yes"), ("yes no", "yes no"), ("yesterday", "yesterday"), ("", "")],
 )
 def test_a_word_is_known_whatever_stands_around_it(text, word):
-    assert chosen(text, ["yes", "no"]) == word
+    assert match_word(text, ["yes", "no"]) == word
 
 
 # What goes wrong.
@@ -419,27 +419,27 @@ def test_a_used_up_limit_holds_the_next_call(chat_server):
 
 
 def test_a_date_to_try_again_is_understood():
-    assert 55 < retry_after({"retry-after": formatdate(time.time() + 60, usegmt=True)}) <= 60
-    assert retry_after({"retry-after": formatdate(time.time() - 60, usegmt=True)}) == 0.0
-    assert retry_after({"retry-after": "when it suits you"}) is None
+    assert 55 < parse_retry_after({"retry-after": formatdate(time.time() + 60, usegmt=True)}) <= 60
+    assert parse_retry_after({"retry-after": formatdate(time.time() - 60, usegmt=True)}) == 0.0
+    assert parse_retry_after({"retry-after": "when it suits you"}) is None
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("1s", 1), ("6m0s", 360), ("20ms", 0.02), ("1h", 3600), ("12", 12), ("", None), ("1x", None)]
 )
 def test_durations_are_read(text, seconds):
-    assert duration(text) == (None if seconds is None else pytest.approx(seconds))
+    assert parse_duration(text) == (None if seconds is None else pytest.approx(seconds))
 
 
 def test_moments_are_durations_from_now():
-    assert duration(str(time.time() + 30)) == pytest.approx(30, abs=5)
-    assert duration(str(int((time.time() + 30) * 1000))) == pytest.approx(30, abs=5)
+    assert parse_duration(str(time.time() + 30)) == pytest.approx(30, abs=5)
+    assert parse_duration(str(int((time.time() + 30) * 1000))) == pytest.approx(30, abs=5)
 
 
 def test_the_longest_of_the_used_up_limits_counts():
     headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1s"}
-    assert used_up({**headers, "x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "9s"}) == 9.0
-    assert used_up({**headers, "x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "9s"}) == 1.0
+    assert wait_for_limit({**headers, "x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "9s"}) == 9.0
+    assert wait_for_limit({**headers, "x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "9s"}) == 1.0
 
 
 # Keys.
@@ -539,7 +539,7 @@ def test_the_address_may_come_from_the_environment(chat_server, monkeypatch):
 
 def test_a_password_in_the_address_is_used_and_never_shown(chat_server):
     url = chat_server.url.replace("http://", "http://me:hunter22@")
-    chat = OpenAI("test", url=url)
+    chat = OpenAIChat("test", url=url)
 
     async def one():
         try:
@@ -559,12 +559,12 @@ def test_a_password_in_the_address_is_used_and_never_shown(chat_server):
 
 
 def test_short_keys_are_hidden_where_they_stand_alone():
-    assert without_keys("the test key is test.", ["test"]) == "the [redacted] key is [redacted]."
-    assert without_keys("contest", ["test"]) == "contest"
-    assert without_keys("as is", ["", "a-long-key"]) == "as is"
-    assert without_keys("in a link: a%2Flong%2Fkey", ["a/long/key"]) == "in a link: [redacted]"
-    assert without_credentials("http://host") == "http://host"
-    assert credentials("http://host/v1") == []
+    assert redact_keys("the test key is test.", ["test"]) == "the [redacted] key is [redacted]."
+    assert redact_keys("contest", ["test"]) == "contest"
+    assert redact_keys("as is", ["", "a-long-key"]) == "as is"
+    assert redact_keys("in a link: a%2Flong%2Fkey", ["a/long/key"]) == "in a link: [redacted]"
+    assert redact_url("http://host") == "http://host"
+    assert url_secrets("http://host/v1") == []
 
 
 # Names.
@@ -646,7 +646,7 @@ def test_what_was_recorded_is_replayed_whatever_the_fences_are_called(tmp_path):
 
     async def record():
         said = [Reply("one", 3, 4, 1, "length", "m", {"yes": 0.5}, "tokens", 0.0), "two", "three"]
-        recording = Recording(Scripted(said, name="model"), path)
+        recording = Recording(ScriptedChat(said, name="model"), path)
         await recording.complete(fenced("data-0123456789abcdef"), WORD)
         await recording.complete(fenced("data-ffffffffffffffff"), None)
         await recording.complete(fenced("data-0123456789abcdef"), None)
@@ -666,7 +666,7 @@ def test_a_recording_keeps_every_kind_of_line_break_and_nothing_open(tmp_path):
     path = tmp_path / "replies.jsonl"
     odd = "one\u2028two\x85three\x0bfour\x1cfive\r\nsix"
     asked = [{"role": "user", "content": odd}]
-    asyncio.run(Recording(Scripted([odd]), path).complete(asked))  # and nobody closes it
+    asyncio.run(Recording(ScriptedChat([odd]), path).complete(asked))  # and nobody closes it
     assert Replay(str(path)).complete(asked).text == odd
 
 
@@ -690,7 +690,7 @@ def test_a_recording_goes_on_where_it_ended(tmp_path):
     path = tmp_path / "replies.jsonl"
 
     async def record(text, said):
-        recording = Recording(Scripted([said]), path)
+        recording = Recording(ScriptedChat([said]), path)
         await recording.complete([{"role": "user", "content": text}])
         await recording.close()
 
@@ -703,7 +703,7 @@ def test_a_recording_goes_on_where_it_ended(tmp_path):
 
 def test_a_script_says_its_lines_in_turn_and_keeps_what_it_was_asked():
     failing = BackendFailed("now it breaks", passing=True)
-    chat = Scripted(["one", Reply("two", finish="length"), failing])
+    chat = ScriptedChat(["one", Reply("two", finish="length"), failing])
     assert chat.complete(MESSAGES, WORD).text == "one"
     assert chat.complete(MESSAGES).finish == "length"
     with pytest.raises(BackendFailed, match="now it breaks"):
@@ -714,5 +714,5 @@ def test_a_script_says_its_lines_in_turn_and_keeps_what_it_was_asked():
 
 
 def test_a_script_may_be_a_function_of_what_is_asked():
-    chat = Scripted(lambda messages, schema: f"{messages[-1]['content']} {schema}")
+    chat = ScriptedChat(lambda messages, schema: f"{messages[-1]['content']} {schema}")
     assert chat.complete(MESSAGES).text == "Is it so? None"

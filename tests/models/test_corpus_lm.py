@@ -12,29 +12,26 @@ import pytest
 
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Embedder
-from ragauge.embedder_study.tokenizer_counts import count
+from ragauge.embedder_study.tokenizer_counts import count_tokens
 from ragauge.models.embedders import open_embedder
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from ragauge.models.embedders.corpus_lm import LanguageModel, checkpoints, networks, training  # noqa: E402
-from ragauge.models.embedders.corpus_lm.batches import (  # noqa: E402  # noqa: E402
-    MARK,
-    OTHER,
-    Lessons,
-    Numbering,
-    around,
+from ragauge.models.embedders.corpus_lm.batches import (  # noqa: E402
+    BOUNDARY_TOKEN,
+    UNSEEN_TOKEN,
+    TokenRowMap,
+    TrainingBatches,
     corpus_hash,
     is_held_out,
-    parted,
-    taught,
+    select_training_texts,
+    span_context,
+    split_span,
 )
-from ragauge.models.embedders.corpus_lm.networks import Recipe  # noqa: E402
-from ragauge.models.tokenizers import (
-    OfEmbedder,
-    open_tokenizer,
-)
+from ragauge.models.embedders.corpus_lm.networks import Hyperparameters  # noqa: E402
+from ragauge.models.tokenizers import EmbedderTokenizer, open_tokenizer  # noqa: E402
 
 TINY = {"dimension": 16, "layers": 1, "heads": 2, "context": 32, "cache": False, "threads": 1, "device": "cpu"}
 SUBJECTS = ["the ferry", "the lighthouse", "a lifeboat", "the harbour master", "the old pier", "a grey seal"]
@@ -49,20 +46,20 @@ def fitted(texts=TEXTS, **options):
 
 
 def recipe(**options):
-    return Recipe(**{"dimension": 16, "layers": 2, "heads": 2, "context": 32, **options})
+    return Hyperparameters(**{"dimension": 16, "layers": 2, "heads": 2, "context": 32, **options})
 
 
 @pytest.fixture(autouse=True)
 def one_thread():
     """Tiny networks are slowed down by a second thread, and by a second test that has one."""
-    with training.threads(1):
+    with training.limit_torch_threads(1):
         yield
 
 
 @pytest.fixture
 def quickly_saved(monkeypatch):
     """A checkpoint after every step."""
-    monkeypatch.setattr(training, "SAVE_EVERY", -1.0)
+    monkeypatch.setattr(training, "CHECKPOINT_INTERVAL_S", -1.0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -166,11 +163,13 @@ def test_an_empty_text_has_no_direction_and_a_long_one_is_read_up_to_the_context
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_state_of_a_token_knows_what_comes_before_it_and_not_what_comes_after(kind):
     r = recipe(kind=kind)
-    weights = networks.drawn(r, 20)
+    weights = networks.draw_weights(r, 20)
     one = torch.tensor([[0, 3, 4, 5, 6]])
     other = torch.tensor([[0, 3, 9, 5, 6]])
     with torch.no_grad():
-        change = (networks.states(r, weights, one) - networks.states(r, weights, other)).abs().amax(-1)[0]
+        change = (
+            (networks.compute_states(r, weights, one) - networks.compute_states(r, weights, other)).abs().amax(-1)[0]
+        )
     assert change[:2].max() == 0
     assert change[2:].min() > 0
 
@@ -183,7 +182,7 @@ def mixed(inner, shares):
 
 def test_the_lstm_is_torchs_with_a_way_around_it():
     r = recipe(kind="lstm")
-    weights = networks.drawn(r, 20)
+    weights = networks.draw_weights(r, 20)
     theirs = torch.nn.LSTM(16, 16, 2, batch_first=True)
     with torch.no_grad():
         for layer in range(2):
@@ -195,7 +194,7 @@ def test_the_lstm_is_torchs_with_a_way_around_it():
         norm = torch.nn.RMSNorm(16, eps=1e-6)
         inner = mixed(norm(weights["tokens"][numbers]), weights["near"])
         wanted = norm(inner + theirs(inner)[0])
-        assert torch.allclose(networks.states(r, weights, numbers), wanted, atol=1e-6)
+        assert torch.allclose(networks.compute_states(r, weights, numbers), wanted, atol=1e-6)
 
 
 def test_the_transformer_is_llamas_but_for_its_feed_forward():
@@ -204,7 +203,7 @@ def test_the_transformer_is_llamas_but_for_its_feed_forward():
     from transformers import LlamaConfig
 
     r = recipe(layers=1)
-    weights = networks.drawn(r, 20)
+    weights = networks.draw_weights(r, 20)
     config = LlamaConfig(
         hidden_size=16, num_attention_heads=2, num_key_value_heads=2, head_dim=8, rms_norm_eps=1e-6, vocab_size=20
     )
@@ -221,7 +220,7 @@ def test_the_transformer_is_llamas_but_for_its_feed_forward():
         later = torch.triu(torch.full((6, 6), -1e9), 1)[None, None]
         inner = inner + attention(norm(inner), position_embeddings=places, attention_mask=later)[0]
         feed = torch.nn.functional.gelu(norm(inner) @ weights["0.feed.in"].T) @ weights["0.feed.out"].T
-        assert torch.allclose(networks.states(r, weights, numbers), norm(inner + feed), atol=1e-5)
+        assert torch.allclose(networks.compute_states(r, weights, numbers), norm(inner + feed), atol=1e-5)
 
 
 # What is learned
@@ -250,15 +249,15 @@ def test_an_untrained_model_takes_about_the_logarithm_of_its_rows_for_a_token(ki
 def test_the_probabilities_of_everything_that_can_be_said_add_up_to_one(kind):
     """All texts of up to three out of four tokens, and all beginnings of three tokens that go on."""
     r = recipe(kind=kind, context=4)
-    weights = networks.drawn(r, 5)
+    weights = networks.draw_weights(r, 5)
     weights["tokens"] *= 40  # far from even
     whole = [np.asarray(t, np.int64) for n in range(4) for t in itertools.product([1, 2, 3, 4], repeat=n)]
-    ends = 2.0 ** -training.bits(r, weights, whole, "cpu")
-    begun = torch.tensor([[MARK, *t] for t in itertools.product([1, 2, 3, 4], repeat=3)])
+    ends = 2.0 ** -training.compute_bits(r, weights, whole, "cpu")
+    begun = torch.tensor([[BOUNDARY_TOKEN, *t] for t in itertools.product([1, 2, 3, 4], repeat=3)])
     with torch.no_grad():
-        told = torch.log_softmax(networks.likelihoods(weights, networks.states(r, weights, begun)), -1)
+        told = torch.log_softmax(networks.compute_logits(weights, networks.compute_states(r, weights, begun)), -1)
     said = told[:, :3].gather(2, begun[:, 1:, None]).sum((1, 2))
-    goes_on = float((said.exp() * (1 - told[:, 3, MARK].exp())).sum())
+    goes_on = float((said.exp() * (1 - told[:, 3, BOUNDARY_TOKEN].exp())).sum())
     assert ends.std() > 0.001
     assert ends.sum() + goes_on == pytest.approx(1, abs=1e-5)
 
@@ -267,20 +266,20 @@ def test_the_probabilities_of_everything_that_can_be_said_add_up_to_one(kind):
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 12, 13, 29])
 def test_a_long_text_is_scored_whole_in_windows_that_overlap(kind, length):
     r = recipe(kind=kind, context=8)
-    weights = networks.drawn(r, 12)
+    weights = networks.draw_weights(r, 12)
     weights["tokens"] *= 40
     row = np.random.default_rng(length).integers(1, 12, length)
-    line = [MARK, *row.tolist(), MARK]
+    line = [BOUNDARY_TOKEN, *row.tolist(), BOUNDARY_TOKEN]
     wanted, start, counted = 0.0, 0, 0
     with torch.no_grad():
         for place in range(len(line) - 1):
             if place == counted + 8 - (counted - start):  # the window is full: the next one begins four earlier
                 start, counted = place - 4, place
-            states = networks.states(r, weights, torch.tensor([line[start : place + 1]]))
-            told = torch.log_softmax(networks.likelihoods(weights, states[:, -1]), -1)
+            states = networks.compute_states(r, weights, torch.tensor([line[start : place + 1]]))
+            told = torch.log_softmax(networks.compute_logits(weights, states[:, -1]), -1)
             wanted -= float(told[0, line[place + 1]]) / math.log(2)
     others = [np.asarray([3, 4]), row, np.asarray([], np.int64)]
-    assert training.bits(r, weights, others, "cpu")[1] == pytest.approx(wanted, rel=1e-5)
+    assert training.compute_bits(r, weights, others, "cpu")[1] == pytest.approx(wanted, rel=1e-5)
 
 
 def test_bits_of_what_the_tokens_do_not_say_are_undefined():
@@ -317,7 +316,7 @@ def test_learning_pairs_brings_spans_of_one_text_together(kind):
 
 def test_the_log_tells_of_the_training():
     model = fitted(passes=3, batch=1024)
-    lessons = taught(TEXTS)
+    lessons = select_training_texts(TEXTS)
     log = model.log
     assert log["texts"] == len(lessons)
     assert log["bytes"] == sum(map(len, lessons))
@@ -336,32 +335,32 @@ def test_every_tokenizer_sees_the_same_text_in_each_of_as_many_steps():
     seen = {}
     for cut in ("bytes", "bpe(vocabulary=300)"):
         tokenizer = open_tokenizer(cut, TEXTS)
-        lessons = Lessons(r, Numbering(tokenizer), TEXTS)
+        lessons = TrainingBatches(r, TokenRowMap(tokenizer), TEXTS)
         seen[cut] = []
         for step in range(len(lessons)):
             before, after = lessons.rows(step)
             line = [*before.flat, *after[after >= 0].flat[-1:]]
-            seen[cut].append(tokenizer.decode([n - 1 for n in line if n != MARK]))
+            seen[cut].append(tokenizer.decode([n - 1 for n in line if n != BOUNDARY_TOKEN]))
     assert seen["bytes"] == seen["bpe(vocabulary=300)"]
     assert sorted("".join(seen["bytes"])) == sorted(2 * "".join(TEXTS))
 
 
 def test_a_step_is_rows_without_waste_in_which_each_place_has_what_comes_next():
     r = recipe(passes=1, batch=700)
-    lessons = Lessons(r, Numbering(open_tokenizer("bytes")), TEXTS)
+    lessons = TrainingBatches(r, TokenRowMap(open_tokenizer("bytes")), TEXTS)
     for step in range(len(lessons)):
         before, after = lessons.rows(step)
         line, wanted = before.ravel(), after.ravel()
         count = int((wanted >= 0).sum())
         assert before.shape[1] <= 32
         assert len(line) - count < len(before)
-        assert line[0] == MARK == wanted[count - 1]
+        assert line[0] == BOUNDARY_TOKEN == wanted[count - 1]
         assert line[1:count].tolist() == wanted[: count - 1].tolist()
-        assert count <= 700 + (line[:count] == MARK).sum()
+        assert count <= 700 + (line[:count] == BOUNDARY_TOKEN).sum()
 
 
 def test_a_text_that_is_longer_than_a_step_is_taken_in_parts():
-    lessons = Lessons(recipe(passes=1, batch=100), Numbering(open_tokenizer("bytes")), ["x" * 950])
+    lessons = TrainingBatches(recipe(passes=1, batch=100), TokenRowMap(open_tokenizer("bytes")), ["x" * 950])
     assert len(lessons) == 10
     assert sum(int((lessons.rows(step)[1] >= 0).sum()) for step in range(10)) == 960
 
@@ -372,8 +371,8 @@ def test_spans_are_parts_of_their_texts_and_the_same_for_every_tokenizer():
     told = {}
     for cut in ("bytes", "characters"):
         tokenizer = open_tokenizer(cut)
-        numbering = Numbering.learned(tokenizer, texts)
-        lessons = Lessons(r, numbering, texts)
+        numbering = TokenRowMap.learned(tokenizer, texts)
+        lessons = TrainingBatches(r, numbering, texts)
         assert len(lessons) == 4
         back = (lambda row: bytes((row - 4).tolist()).decode()) if cut == "bytes" else (
             lambda row, known=numbering.seen: "".join(chr(known[n - 2]) for n in row)
@@ -392,21 +391,21 @@ def test_spans_are_parts_of_their_texts_and_the_same_for_every_tokenizer():
 def test_a_span_and_its_rest_share_no_word_of_the_text():
     text = " ".join(map(str, range(1000, 1030)))
     for share, place in itertools.product([0.1, 0.3, 0.5], [0.0, 0.37, 1.0]):
-        one, rest = parted(text, share, place)
+        one, rest = split_span(text, share, place)
         assert len(one.split()) == round(30 * share)
         assert one in text
         assert sorted(one.split() + rest.split()) == text.split()
-    assert parted("x", 0.1, 0.0) == ("x", "x")
+    assert split_span("x", 0.1, 0.0) == ("x", "x")
 
 
 @pytest.mark.parametrize("at", [0, 3, 250, 497])
 def test_the_text_around_a_span_has_the_span_in_it(at):
     text = "".join(map(chr, range(300, 800)))
-    found = around(text, text[at : at + 3])
+    found = span_context(text, text[at : at + 3])
     assert len(found) == 200
     assert text[at : at + 3] in found
     assert found in text
-    assert around("to be", "be") == "to be"
+    assert span_context("to be", "be") == "to be"
 
 
 def test_held_out_texts_are_one_in_twenty_by_their_own_hash_and_never_learned_from():
@@ -414,16 +413,20 @@ def test_held_out_texts_are_one_in_twenty_by_their_own_hash_and_never_learned_fr
     held = LanguageModel.held_out(texts)
     assert 150 < sum(held) < 250
     assert LanguageModel.held_out(texts[::-1]) == held[::-1]
-    learned = taught([*texts, *texts])
+    learned = select_training_texts([*texts, *texts])
     assert sorted(learned) == sorted(text for text, out in zip(texts, held, strict=True) if not out)
-    assert taught(texts[::-1]) == learned
+    assert select_training_texts(texts[::-1]) == learned
     assert corpus_hash(learned) != corpus_hash(learned[1:])
 
 
 def test_numbers_without_a_row_become_one_other():
-    numbering = Numbering.learned(open_tokenizer("characters"), ["abba", "ca"])
+    numbering = TokenRowMap.learned(open_tokenizer("characters"), ["abba", "ca"])
     assert numbering.rows == 5
-    assert [row.tolist() for row in numbering.encode(["abc", "zaz€", ""])] == [[2, 3, 4], [OTHER, 2, OTHER, OTHER], []]
+    assert [row.tolist() for row in numbering.encode(["abc", "zaz€", ""])] == [
+        [2, 3, 4],
+        [UNSEEN_TOKEN, 2, UNSEEN_TOKEN, UNSEEN_TOKEN],
+        [],
+    ]
 
 
 # Determined by the seed
@@ -455,7 +458,7 @@ def test_nobodys_random_numbers_threads_or_gradients_are_touched():
 
 def test_the_untrained_control_is_what_training_began_with():
     r = recipe()
-    drawn = networks.drawn(r, 385)
+    drawn = networks.draw_weights(r, 385)
     control = LanguageModel(**{**TINY, "layers": 2, "tokenizer": "bytes", "trained": False}).fitted(TEXTS)
     assert {name: one.tolist() for name, one in control._model.weights.items()} == {
         name: one.tolist() for name, one in drawn.items()
@@ -562,9 +565,9 @@ def test_a_tokenizer_that_is_yet_to_learn_is_known_by_what_it_learns(tmp_path):
 def test_no_mark_counts_for_what_it_reads():
     model = fitted(context=8)
     assert open_tokenizer("bytes").marks == 1
-    cut = OfEmbedder(model)
+    cut = EmbedderTokenizer(model)
     assert (cut.limit, cut.marks) == (8, 0)
-    found = count(cut, ["12345678", "123456789", ""], probes=False)
+    found = count_tokens(cut, ["12345678", "123456789", ""], probes=False)
     assert (found.truncated, found.lost, found.marks) == (1, 1, 0)
 
 
@@ -574,7 +577,7 @@ def test_what_is_damaged_in_the_cache_is_made_again(tmp_path):
     (folder,) = (tmp_path / "lm").iterdir()
     (folder / "model.safetensors").write_bytes(b"torn")
     assert LanguageModel(**options).fitted(TEXTS).name == first.name
-    assert checkpoints.read(folder).fingerprint in first.name
+    assert checkpoints.read_model(folder).fingerprint in first.name
 
 
 @pytest.mark.parametrize("objective", ["next", "pairs"])
@@ -609,19 +612,21 @@ def test_a_training_that_was_broken_off_ends_where_it_would_have_ended(objective
 
 def test_a_damaged_checkpoint_is_as_good_as_none(tmp_path):
     file = tmp_path / "x.checkpoint"
-    shapes = networks.shapes(recipe(), 385)
-    assert checkpoints.taken_up(file, shapes) is None
+    shapes = networks.weight_shapes(recipe(), 385)
+    assert checkpoints.read_checkpoint(file, shapes) is None
     file.write_bytes(b"\x10\0\0\0\0\0\0\0{")
-    assert checkpoints.taken_up(file, shapes) is None
-    weights = networks.drawn(recipe(), 385)
+    assert checkpoints.read_checkpoint(file, shapes) is None
+    weights = networks.draw_weights(recipe(), 385)
     moments = {
-        f"{name}:{which}": one for name, one in networks.drawn(recipe(), 385).items() for which in ("first", "second")
+        f"{name}:{which}": one
+        for name, one in networks.draw_weights(recipe(), 385).items()
+        for which in ("first", "second")
     }
     moments = {name: one.clone() for name, one in moments.items()}
-    checkpoints.save(file, training.Progress(weights, moments, 3, [1.0, 2.0, 3.0], 30, 1.5))
-    found = checkpoints.taken_up(file, shapes)
+    checkpoints.write_checkpoint(file, training.TrainingState(weights, moments, 3, [1.0, 2.0, 3.0], 30, 1.5))
+    found = checkpoints.read_checkpoint(file, shapes)
     assert (found.step, found.losses, found.tokens, found.seconds) == (3, [1.0, 2.0, 3.0], 30, 1.5)
-    assert checkpoints.taken_up(file, networks.shapes(recipe(), 300)) is None
+    assert checkpoints.read_checkpoint(file, networks.weight_shapes(recipe(), 300)) is None
 
 
 def test_without_a_cache_nothing_is_written(tmp_path, monkeypatch):

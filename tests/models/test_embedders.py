@@ -16,7 +16,7 @@ import pytest
 
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.core.protocols import Embedder
-from ragauge.models.embedders import Cached, open_embedder
+from ragauge.models.embedders import CachedEmbedder, open_embedder
 from ragauge.models.tokenizers import open_tokenizer
 from servers import serving
 
@@ -194,20 +194,22 @@ def test_a_model_that_is_not_there_is_said_in_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("library", "home", "name"),
+    ("library", "extra", "module", "name"),
     [
-        ("wordllama", "wordllama", "WordLlama"),
-        ("onnxruntime", "minilm", "MiniLM"),
-        ("tokenizers", "minilm", "MiniLM"),
-        ("openai", "openai", "OpenAI"),
+        ("wordllama", "wordllama", "bundled", "WordLlama"),
+        ("onnxruntime", "minilm", "bundled", "MiniLM"),
+        ("tokenizers", "minilm", "bundled", "MiniLM"),
+        ("openai", "openai", "openai", "OpenAIEmbedder"),
     ],
 )
-def test_a_library_that_is_missing_is_named_with_the_command_that_installs_it(monkeypatch, library, home, name):
-    make = getattr(importlib.import_module(f"ragauge.models.embedders.{home}"), name)
+def test_a_library_that_is_missing_is_named_with_the_command_that_installs_it(
+    monkeypatch, library, extra, module, name
+):
+    make = getattr(importlib.import_module(f"ragauge.models.embedders.{module}"), name)
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtra) as error:
         make()
-    assert f"[{home}]'" in error.value.hint
+    assert f"[{extra}]'" in error.value.hint
 
 
 # an endpoint ------------------------------------------------------------------------------------------------------
@@ -243,12 +245,12 @@ def vector(text: str) -> list[float]:
 @pytest.fixture
 def openai_embedder(endpoint):
     pytest.importorskip("openai")
-    from ragauge.models.embedders.openai import OpenAI
+    from ragauge.models.embedders.openai import OpenAIEmbedder
 
     made = []
 
     def make(*args, **options):
-        made.append(OpenAI(*args, url=endpoint.url, **options))
+        made.append(OpenAIEmbedder(*args, url=endpoint.url, **options))
         return made[-1]
 
     yield make
@@ -312,11 +314,11 @@ def test_what_an_endpoint_does_wrong_is_said_in_its_words_and_never_with_the_key
 
 def test_without_a_key_the_hint_says_where_it_comes_from(monkeypatch):
     pytest.importorskip("openai")
-    from ragauge.models.embedders.openai import OpenAI
+    from ragauge.models.embedders.openai import OpenAIEmbedder
 
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(BackendFailed) as error:
-        OpenAI()
+        OpenAIEmbedder()
     assert "OPENAI_API_KEY" in error.value.hint
 
 
@@ -340,7 +342,7 @@ class Counting:
 
 def test_what_was_embedded_once_is_read_from_then_on(tmp_path):
     first = Counting()
-    cached = Cached(first, tmp_path / "deep" / "folder")
+    cached = CachedEmbedder(first, tmp_path / "deep" / "folder")
     texts = ["a", "bb", "a", "ccc", "bb", "a"]
     found = cached.embed(texts)
     assert isinstance(cached, Embedder)
@@ -349,43 +351,43 @@ def test_what_was_embedded_once_is_read_from_then_on(tmp_path):
     assert first.asked == ["a", "bb", "ccc"], "equal texts once"
     assert (cached.hits, cached.misses) == (3, 3)
     second = Counting()
-    again = Cached(second, tmp_path / "deep" / "folder")
+    again = CachedEmbedder(second, tmp_path / "deep" / "folder")
     np.testing.assert_array_equal(again.embed(["ccc", "new", "a"]), Counting().embed(["ccc", "new", "a"]))
     assert second.asked == ["new"]
     assert (again.hits, again.misses) == (2, 1)
 
 
 def test_what_comes_back_belongs_to_the_caller(tmp_path):
-    cached = Cached(Counting(), tmp_path)
+    cached = CachedEmbedder(Counting(), tmp_path)
     cached.embed(["a"])[0] = 99
     assert cached.embed(["a"]).tolist() == Counting().embed(["a"]).tolist()
 
 
 def test_two_models_are_kept_apart(tmp_path):
-    one, other = Cached(Counting("one"), tmp_path), Cached(Counting("other", factor=3), tmp_path)
+    one, other = CachedEmbedder(Counting("one"), tmp_path), CachedEmbedder(Counting("other", factor=3), tmp_path)
     assert one.embed(["abc"]).tolist() == [[3, 294]]
     assert other.embed(["abc"]).tolist() == [[9, 294]]
     assert len(list(tmp_path.glob("*.sqlite"))) == 2
-    assert one._key("abc") != other._key("abc")
+    assert one._text_key("abc") != other._text_key("abc")
 
 
 def test_odd_texts_and_many_of_them_are_keys_like_any_other(tmp_path):
     texts = ["", "\0", "a\0b", "ü", "\ud800", "x" * 100_000, *(f"text {i}" for i in range(1200))]
-    cached, inner = Cached(Counting(), tmp_path), Counting()
+    cached, inner = CachedEmbedder(Counting(), tmp_path), Counting()
     np.testing.assert_array_equal(cached.embed(texts), inner.embed(texts))
-    np.testing.assert_array_equal(Cached(Counting(), tmp_path).embed(texts[::-1]), inner.embed(texts[::-1]))
+    np.testing.assert_array_equal(CachedEmbedder(Counting(), tmp_path).embed(texts[::-1]), inner.embed(texts[::-1]))
     assert cached.misses == len(texts)
 
 
 def test_nothing_is_embedded_for_nothing(tmp_path):
     inner = Counting()
-    assert len(Cached(inner, tmp_path).embed([])) == 0
+    assert len(CachedEmbedder(inner, tmp_path).embed([])) == 0
     assert inner.asked == []
 
 
 def test_threads_share_one_cache_and_embed_each_text_once(tmp_path):
     inner = Counting()
-    cached = Cached(inner, tmp_path)
+    cached = CachedEmbedder(inner, tmp_path)
     texts = [f"text number {i}" for i in range(60)]
     found = {}
 
@@ -405,7 +407,7 @@ def test_threads_share_one_cache_and_embed_each_text_once(tmp_path):
 
 
 def test_two_caches_on_one_file_do_not_disturb_each_other(tmp_path):
-    caches = [Cached(Counting(), tmp_path) for _ in range(4)]
+    caches = [CachedEmbedder(Counting(), tmp_path) for _ in range(4)]
     texts = [f"text {i}" for i in range(200)]
     expected = Counting().embed(texts)
     wrong = []
@@ -434,9 +436,9 @@ def test_a_failure_leaves_nothing_behind(tmp_path):
             raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError):
-        Cached(Failing(), tmp_path).embed(["a"])
+        CachedEmbedder(Failing(), tmp_path).embed(["a"])
     inner = Counting()
-    Cached(inner, tmp_path).embed(["a"])
+    CachedEmbedder(inner, tmp_path).embed(["a"])
     assert inner.asked == ["a"]
 
 
@@ -446,25 +448,25 @@ def test_an_embedder_that_miscounts_or_changes_its_length_is_refused(tmp_path):
             return super().embed(texts)[:-1]
 
     with pytest.raises(BadInput, match="gave 1 vectors for 2 texts"):
-        Cached(Short(), tmp_path).embed(["a", "b"])
-    Cached(Counting(), tmp_path).embed(["a", "b"])
+        CachedEmbedder(Short(), tmp_path).embed(["a", "b"])
+    CachedEmbedder(Counting(), tmp_path).embed(["a", "b"])
     with pytest.raises(BadInput, match="different dimensions are called `counting`"):
-        Cached(Counting(dimensions=4), tmp_path).embed(["a", "c"])
+        CachedEmbedder(Counting(dimensions=4), tmp_path).embed(["a", "c"])
 
 
 def test_a_file_that_is_no_cache_is_named_and_left_alone(tmp_path):
-    Cached(Counting(), tmp_path)
+    CachedEmbedder(Counting(), tmp_path)
     (path,) = tmp_path.glob("*.sqlite")
     for left in tmp_path.glob("*.sqlite-*"):
         left.unlink()
     path.write_bytes(b"this is no database, and long enough to be seen as none" * 50)
     with pytest.raises(BadInput, match="not a database") as error:
-        Cached(Counting(), tmp_path)
+        CachedEmbedder(Counting(), tmp_path)
     assert str(path) in error.value.message
     assert "RAGAUGE_CACHE" in error.value.hint
     assert path.read_bytes().startswith(b"this is no")
     with pytest.raises(BadInput, match="cannot be used"):
-        Cached(Counting(), path)
+        CachedEmbedder(Counting(), path)
 
 
 def test_a_model_folder_that_brings_code_is_refused_unrun(tmp_path):

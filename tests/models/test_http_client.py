@@ -14,12 +14,12 @@ import pytest
 from command import command_in
 from ragauge.core.documents import Hit
 from ragauge.core.errors import BackendFailed, BadInput
-from ragauge.core.limits import REPLY
-from ragauge.models.chats.calls import attempt
-from ragauge.models.chats.openai import OpenAI
-from ragauge.models.embedders.openai import OpenAI as Embedder
-from ragauge.systems.adapters import HTTP
-from ragauge.systems.rerankers import LLM
+from ragauge.core.limits import REPLY_LIMIT
+from ragauge.models.chats.calls import attempt_request
+from ragauge.models.chats.openai import OpenAIChat
+from ragauge.models.embedders.openai import OpenAIEmbedder as Embedder
+from ragauge.systems.adapters import HTTPRetriever
+from ragauge.systems.rerankers import LLMReranker
 from servers import serving
 
 MESSAGES = [{"role": "user", "content": "Is it so?"}]
@@ -32,7 +32,7 @@ def _key(monkeypatch):
 
 def search(url: str) -> list[Hit]:
     async def one():
-        system = HTTP(f"{url}/search")
+        system = HTTPRetriever(f"{url}/search")
         try:
             return await system.search("what", 3)
         finally:
@@ -43,9 +43,9 @@ def search(url: str) -> list[Hit]:
 
 def chat(url: str) -> str:
     async def one():
-        model = OpenAI("m", url=f"{url}/v1")
+        model = OpenAIChat("m", url=f"{url}/v1")
         try:
-            return (await attempt(model, MESSAGES, None, 30)).text
+            return (await attempt_request(model, MESSAGES, None, 30)).text
         finally:
             await model.close()
 
@@ -57,7 +57,7 @@ def embed(url: str) -> int:
 
 
 def rerank(url: str) -> list[Hit]:
-    return LLM("m", url=f"{url}/v1").rerank("q", [Hit("a", 1.0, "text"), Hit("b", 0.5, "text")])
+    return LLMReranker("m", url=f"{url}/v1").rerank("q", [Hit("a", 1.0, "text"), Hit("b", 0.5, "text")])
 
 
 CLIENTS = {"http": search, "chat": chat, "embedder": embed, "reranker": rerank}
@@ -114,7 +114,7 @@ def test_redirect_loop_ends():
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
 @pytest.mark.parametrize("packed", [True, False])
 def test_reply_above_limit_is_refused(client, packed, monkeypatch):
-    monkeypatch.setenv(REPLY.variable, "1")
+    monkeypatch.setenv(REPLY_LIMIT.variable, "1")
     body = b'{"hits": [' + b" " * 20_000_000 + b"]}"
     headers = {"Content-Encoding": "gzip"} if packed else {}
     data = gzip.compress(body) if packed else body
@@ -152,7 +152,7 @@ def test_broken_compression_is_an_error(data, encoding, words):
 
 
 def test_invalid_limit_is_refused(monkeypatch):
-    monkeypatch.setenv(REPLY.variable, "lots")
+    monkeypatch.setenv(REPLY_LIMIT.variable, "lots")
     with serving(found) as url, pytest.raises(BadInput, match="expected a number of megabytes, got `lots`"):
         search(url)
 
@@ -168,7 +168,7 @@ def test_judge_redirected_server_stops_with_exit_code_3(tmp_path, chat_server):
 
 def test_proxy_of_the_environment_is_used(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    system = HTTP("http://example.org/search")
+    system = HTTPRetriever("http://example.org/search")
     assert isinstance(system._client, httpx.AsyncClient)
     with pytest.raises(BackendFailed, match=r"example\.org/search: ConnectError"):
         asyncio.run(system.search("what", 1))

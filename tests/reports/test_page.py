@@ -21,15 +21,15 @@ pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
 import ragauge
-from ragauge.comparison.results import Entry, Overview
+from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.documents import Document
-from ragauge.core.records import ByMeasure, Dataset, Judgments, Run
+from ragauge.core.records import Dataset, Judgments, MeasureDict, Run
 from ragauge.core.summaries import Mean
 from ragauge.output import page as output_page
 from ragauge.reports import overview, page_sections, report
 from ragauge.reports import page as reports_page
-from ragauge.reports.page import page
-from ragauge.reports.summary import verdict
+from ragauge.reports.page import render_overview_page
+from ragauge.reports.summary import summarise_overview
 from ragauge.runs.results import Experiment
 
 MEASURES = ["ndcg@10", "mrr@10"]
@@ -111,7 +111,7 @@ def known():
 
 @pytest.fixture(scope="module")
 def parts(known):
-    return Parts(page(known))
+    return Parts(render_overview_page(known))
 
 
 # --- data ---
@@ -168,7 +168,7 @@ def test_documents_stand_in_the_order_that_was_scored(tmp_path, ties, first):
 
     rules = PRESETS["default"].but(ties=ties)
     found = overview(files, measures=["mrr@10"], convention=rules, audited=False, rounds=200)
-    data = reports_page.ranking_data(found)
+    data = reports_page.build_rankings_payload(found)
     one = data["lists"][0]
     shown = {}
     for i, query in enumerate(("q1", "q2")):
@@ -183,7 +183,7 @@ def test_documents_stand_in_the_order_that_was_scored(tmp_path, ties, first):
 def test_a_system_that_returned_nothing_leaves_the_rankings_of_the_others(known):
     silent = Run(known.entries["third"].run.table.clear(), "third")
     entries = {**known.entries, "third": replace(known.entries["third"], run=silent)}
-    found = reports_page.ranking_data(replace(known, entries=entries))
+    found = reports_page.build_rankings_payload(replace(known, entries=entries))
     assert found["lists"][2]["docs"] == []
     assert len(found["lists"][0]["docs"]) == 10 * N
 
@@ -196,8 +196,8 @@ def moved_most(known):
 
 @pytest.mark.parametrize("queries", [1, 5, 23])
 def test_where_there_is_too_much_the_queries_that_moved_most_keep_their_rankings(known, monkeypatch, queries):
-    monkeypatch.setattr(reports_page, "MOST_ROWS", queries * 30)
-    parts = Parts(page(known))
+    monkeypatch.setattr(reports_page, "MAX_RANKING_ROWS", queries * 30)
+    parts = Parts(render_overview_page(known))
     found = parts.data("rankings")
     kept = [i for i, place in enumerate(found["places"]) if place is not None]
     spread = moved_most(known)
@@ -208,8 +208,8 @@ def test_where_there_is_too_much_the_queries_that_moved_most_keep_their_rankings
 
 
 def test_where_texts_are_too_long_those_of_the_queries_that_moved_most_stay(known, monkeypatch):
-    monkeypatch.setattr(reports_page, "MOST_CHARACTERS", 1500)
-    found = reports_page.ranking_data(known)
+    monkeypatch.setattr(reports_page, "MAX_TEXT_CHARS", 1500)
+    found = reports_page.build_rankings_payload(known)
     texts = found["texts"]
     total = sum(len(part) for one in texts if one is not None for part in one)
     assert 0 < sum(one is not None for one in texts) < len(texts)
@@ -229,9 +229,9 @@ def test_values_that_are_undefined_travel_as_nothing(known):
     scores = known.entries["first"].scores[0]
     holes = scores.values["ndcg@10"].copy()
     holes[3] = math.nan
-    odd = replace(scores, values=ByMeasure({**scores.values, "ndcg@10": holes}, str))
+    odd = replace(scores, values=MeasureDict({**scores.values, "ndcg@10": holes}, str))
     entries = {**known.entries, "first": replace(known.entries["first"], scores=[odd])}
-    found = reports_page.values(replace(known, entries=entries))
+    found = reports_page.build_values_payload(replace(known, entries=entries))
     assert found["values"][0][0][3] is None
     assert found["values"][1][0][3] is not None
 
@@ -243,17 +243,17 @@ ANY = st.text(st.characters(), max_size=40)  # with lone surrogates
 
 @given(st.dictionaries(ANY, st.lists(ANY | st.floats(allow_nan=False, allow_infinity=False), max_size=3), max_size=3))
 def test_whatever_a_script_holds_as_json_survives_and_cannot_end_it(thing):
-    text = output_page.as_json(thing)
+    text = output_page.to_script_json(thing)
     assert json.loads(text) == thing
     assert not set(text) & set("<>&\u2028\u2029")
 
 
 @given(st.lists(st.text(max_size=40), max_size=5))
 def test_packed_data_are_letters_and_come_back(thing):
-    text = output_page.packed(thing)
+    text = output_page.compress_json(thing)
     assert re.fullmatch(r"[A-Za-z0-9+/=]*", text)
     assert json.loads(gzip.decompress(base64.b64decode(text))) == thing
-    assert output_page.packed(thing) == text
+    assert output_page.compress_json(thing) == text
 
 
 def test_only_the_scripts_that_the_page_brings_may_run(parts):
@@ -269,7 +269,7 @@ def test_only_the_scripts_that_the_page_brings_may_run(parts):
 
 def test_a_page_asks_for_nothing_and_names_no_part_twice(known, parts):
     assert len(set(parts.ids)) == len(parts.ids)
-    html = page(known)
+    html = render_overview_page(known)
     outside = re.sub(r"<script.*?</script>", "", html, flags=re.S)
     assert not re.search(r"""(src|href|action|url)\s*[=(]\s*["']?(https?:|//|file:)""", outside)
     assert not {"img", "link", "iframe", "object", "embed"} & set(parts.tags)
@@ -288,7 +288,7 @@ def everywhere(text):
     found = overview(experiment(ranks, baseline=text, data=data), rounds=200, audited=False, title=text)
     entries = {name: replace(one, failed={"q00": text}) for name, one in found.entries.items()}
     odd = replace(found, entries=entries, failures={text: text}, notes=[text], dataset=text, convention=text)
-    return Parts(page(odd).encode("utf-8", "replace").decode())
+    return Parts(render_overview_page(odd).encode("utf-8", "replace").decode())
 
 
 @pytest.fixture(scope="module")
@@ -333,7 +333,7 @@ def test_one_system_has_no_comparison(tmp_path):
     assert "differences" not in parts.ids
     assert "By how much?" not in parts.text
     assert found.compared is None
-    assert page_sections.systems(found).sortable is False
+    assert page_sections.build_systems_table(found).sortable is False
 
 
 def test_without_a_baseline_the_best_is_set_against_the_next_best(tmp_path):
@@ -344,16 +344,18 @@ def test_without_a_baseline_the_best_is_set_against_the_next_best(tmp_path):
     about = parts.data("about")
     assert about["systems"][about["system"]] == found.ranked()[0] == "second"
     assert about["base"] == about["systems"].index(found.ranked()[-1])
-    assert page_sections.systems(found).header == ["system", *MEASURES]
+    assert page_sections.build_systems_table(found).header == ["system", *MEASURES]
 
 
 def test_means_alone_make_a_page_without_a_list_of_queries():
-    entries = {name: Entry(name, {"ndcg@10": Mean(value, 0)}) for name, value in (("one", 0.25), ("other", 0.5))}
+    entries = {
+        name: SystemSummary(name, {"ndcg@10": Mean(value, 0)}) for name, value in (("one", 0.25), ("other", 0.5))
+    }
     found = Overview("means", entries, ["ndcg@10"])
-    parts = Parts(page(found))
+    parts = Parts(render_overview_page(found))
     assert "queries" not in parts.ids
     assert {one[1] for one in parts.scripts} == {"charts", None}
-    assert verdict(found) in parts.text
+    assert summarise_overview(found) in parts.text
     assert "Not audited: that needs judgments and runs." in parts.text
     assert "These runs do not tell whether queries failed." in parts.text
 
@@ -361,14 +363,14 @@ def test_means_alone_make_a_page_without_a_list_of_queries():
 def test_scores_without_runs_have_a_list_of_queries_but_no_rankings(known):
     entries = {name: replace(entry, run=None) for name, entry in known.entries.items()}
     found = replace(known, entries=entries, documents={})
-    parts = Parts(page(found))
+    parts = Parts(render_overview_page(found))
     assert {one[1] for one in parts.scripts} == {"about", "values", "charts", None}
     assert "The rankings behind the values are not known here." in parts.text
-    assert reports_page.ranking_data(found) is None
+    assert reports_page.build_rankings_payload(found) is None
 
 
 def test_without_texts_and_times_the_page_says_so(known):
-    parts = Parts(page(replace(known, queries={}, documents={}, tags={}, strata={})))
+    parts = Parts(render_overview_page(replace(known, queries={}, documents={}, tags={}, strata={})))
     assert parts.data("values")["texts"] == [""] * N
     assert parts.data("values")["tags"] == []
     assert set(map(type, parts.data("rankings")["texts"])) == {type(None)}
@@ -382,19 +384,19 @@ def test_systems_with_other_queries_are_left_out_of_the_list(known):
     other = replace(scores, queries=[f"x{query}" for query in scores.queries])
     entries = {**known.entries, "third": replace(known.entries["third"], scores=[other])}
     found = replace(known, entries=entries, baseline="third")
-    assert reports_page.browsable(found) == ["first", "second"]
-    about = Parts(page(found)).data("about")
+    assert reports_page.find_browsable_systems(found) == ["first", "second"]
+    about = Parts(render_overview_page(found)).data("about")
     assert (about["systems"][about["system"]], about["systems"][about["base"]]) == ("second", "first")
 
 
 def test_an_overview_of_nothing_is_still_a_page():
-    parts = Parts(page(Overview("nothing", {}, ["ndcg@10"])))
+    parts = Parts(render_overview_page(Overview("nothing", {}, ["ndcg@10"])))
     assert "No system has a value of ndcg@10." in parts.text
     assert "queries" not in parts.ids
 
 
 def test_tables_have_the_figures_of_the_overview(known):
-    sheet = page_sections.systems(known)
+    sheet = page_sections.build_systems_table(known)
     assert sheet.header == ["system", *MEASURES, "vs first", "p"]
     for row, (name, entry) in zip(sheet.rows, known.entries.items(), strict=True):
         assert row[0] == output_page.Cell(name, "baseline" if name == "first" else "")
@@ -412,8 +414,8 @@ def test_the_verdict_and_every_failure_stand_in_the_page(known):
     failed = {query: f"error {query}" for query in QUERIES}
     entries = {**known.entries, "third": replace(known.entries["third"], failed=failed)}
     found = replace(known, entries=entries, failures={"fourth": "no such index"})
-    parts = Parts(page(found))
-    assert " ".join(verdict(found).split()) in parts.text
+    parts = Parts(render_overview_page(found))
+    assert " ".join(summarise_overview(found).split()) in parts.text
     assert f"{N} queries failed (third: {N})" in parts.text
     assert all(f"error {query}" in parts.text for query in QUERIES)
     assert "fourth was not run" in parts.text
@@ -421,10 +423,10 @@ def test_the_verdict_and_every_failure_stand_in_the_page(known):
 
 
 def test_of_very_many_failures_the_first_are_shown(known, monkeypatch):
-    monkeypatch.setattr(page_sections, "MOST_FAILURES", 3)
+    monkeypatch.setattr(page_sections, "MAX_FAILURES_LISTED", 3)
     failed = {query: f"error {query}" for query in QUERIES}
     entries = {**known.entries, "third": replace(known.entries["third"], failed=failed)}
-    found = page_sections.failures(replace(known, entries=entries))
+    found = page_sections.build_failures(replace(known, entries=entries))
     assert [row[3] for row in found["rows"]] == ["error q00", "error q01", "error q02"]
     assert found["summary"].startswith("24 queries failed (third: 24)")
     assert found["summary"].endswith("The first 3 are below.")

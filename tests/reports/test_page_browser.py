@@ -19,7 +19,7 @@ pytest.importorskip("vl_convert")
 
 import ragauge
 from ragauge.core.documents import Document
-from ragauge.core.records import ByMeasure, Dataset, Judgments, Run
+from ragauge.core.records import Dataset, Judgments, MeasureDict, Run
 from ragauge.datasets import synthetic
 from ragauge.reports import report
 from ragauge.runs.results import Experiment
@@ -102,7 +102,7 @@ def words(text):
 @pytest.fixture(scope="module")
 def made(browser, tmp_path_factory):
     """A real experiment: 120 questions over two documents each, a system that fails at times, and one that is slow."""
-    data = synthetic.make("multihop", documents=400, queries=120, seed=1)
+    data = synthetic.make_synthetic("multihop", documents=400, queries=120, seed=1)
     kinds = {query: {"asks": text.split()[0].lower()} for query, text in data.queries.items()}
     texts = [(document.id, words(document.text)) for document in data.documents]
 
@@ -341,13 +341,13 @@ def test_tags_and_searches_narrow_the_list_down_together(made, opened):
 
 
 def test_queries_without_a_value_come_last_and_count_as_neither(made, opened, tmp_path):
-    from ragauge.reports.page import page as make_page
+    from ragauge.reports.page import render_overview_page as make_page
 
     entry = made.overview.entries["bm25"]
     scores = entry.scores[0]
     holes = scores.values["ndcg@10"].copy()
     holes[[0, 60, 119]] = np.nan
-    odd = replace(scores, values=ByMeasure({**scores.values, "ndcg@10": holes}, str))
+    odd = replace(scores, values=MeasureDict({**scores.values, "ndcg@10": holes}, str))
     found = replace(made.overview, entries={**made.overview.entries, "bm25": replace(entry, scores=[odd])})
     file = tmp_path / "holes.html"
     file.write_text(make_page(found), encoding="utf-8")
@@ -478,7 +478,7 @@ def test_an_address_that_means_nothing_does_no_harm(made, opened, view):
 
 
 def test_one_system_alone_is_compared_with_nothing(made, opened, tmp_path):
-    from ragauge.reports.page import page as make_page
+    from ragauge.reports.page import render_overview_page as make_page
 
     only = replace(
         made.overview, entries={"bm25": made.overview.entries["bm25"]}, baseline=None, compared=None, rival=None
@@ -756,7 +756,7 @@ def test_charts_with_hostile_names_are_drawn_and_name_them(hostile, opened):
 
 
 def test_half_a_character_does_no_harm(made, opened, tmp_path):
-    from ragauge.reports.page import page as make_page
+    from ragauge.reports.page import render_overview_page as make_page
 
     overview = made.overview
     query = overview.entries["bm25"].scores[0].queries[0]

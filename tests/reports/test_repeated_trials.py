@@ -14,16 +14,22 @@ import polars as pl
 import pytest
 
 import ragauge
-from ragauge.comparison.results import Entry, Overview
-from ragauge.core.randomness import generator
-from ragauge.core.records import ByMeasure, Scores
+from ragauge.comparison.results import Overview, SystemSummary
+from ragauge.core.randomness import query_rng
+from ragauge.core.records import MeasureDict, Scores
 from ragauge.core.summaries import Mean
-from ragauge.reports import KINDS, overview, report
-from ragauge.reports.data_export import as_data, summary_csv
+from ragauge.reports import OUTPUT_FORMATS, overview, report
+from ragauge.reports.data_export import overview_to_data, overview_to_long_csv
 from ragauge.reports.layouts import LAYOUTS
-from ragauge.reports.markdown import markdown
-from ragauge.reports.survey import entries
-from ragauge.reports.systems_tables import about, tables, trials_rows, wavered_by, wavers
+from ragauge.reports.markdown import render_overview_markdown
+from ragauge.reports.survey import summarise_systems
+from ragauge.reports.systems_tables import (
+    build_trials_rows,
+    describe_systems_tables,
+    describe_trials,
+    has_varying_trials,
+    render_systems_tables,
+)
 
 MEASURES = ["mrr@20", "hit_rate@1", "dr@20"]
 SCHEMA = json.loads((files("ragauge.reports") / "report.schema.json").read_text(encoding="utf-8"))
@@ -32,7 +38,7 @@ REPEATS = 4
 
 def lucky(query, k):
     """The right documents, behind some others; how many is chance."""
-    at, number = int(generator(0, query).integers(0, 3)), int(query.split()[-1])
+    at, number = int(query_rng(0, query).integers(0, 3)), int(query.split()[-1])
     return [*(f"x{i}" for i in range(at)), f"d{number}a", f"d{number}b"][:k]
 
 
@@ -116,7 +122,7 @@ def test_the_variation_is_that_of_the_rankings(made, seen):
 
 def test_a_system_that_always_answers_alike_has_none_and_is_said_to(seen):
     assert seen.entries["steady"].variation == {}
-    header, rows = trials_rows(seen, "mrr@20")[1:3]
+    header, rows = build_trials_rows(seen, "mrr@20")[1:3]
     assert rows[0][:5] == ["steady", str(REPEATS), "0.5000", "0.5000", "same rankings"]
     assert len({len(row) for row in (header, *rows)}) == 1
 
@@ -126,45 +132,45 @@ def test_where_only_values_are_alike_the_interval_is_that_over_queries(dataset, 
     found = again.entries["lucky"]
     assert found.variation["hit_rate@20"].unstable == 0
     assert found.means["hit_rate@20"] == Mean(1.0, 24, 1.0, 1.0)
-    assert trials_rows(again, "hit_rate@20").rows[1][4] == "same values"
+    assert build_trials_rows(again, "hit_rate@20").rows[1][4] == "same values"
 
 
 def test_the_table_stands_on_a_terminal_with_what_it_means(made, seen):
     table = values(made.runs["lucky"])
-    shown, _ = tables(seen, 200)
+    shown, _ = render_systems_tables(seen, 200)
     line = next(one for one in printed(shown).splitlines() if one.startswith("lucky") and "%" in one).split()
     assert line[1:4] == [str(REPEATS), f"{table.mean(axis=1).min():.4f}", f"{table.mean(axis=1).max():.4f}"]
-    assert any(one.startswith("over trials: ") for one in about(seen))
-    narrow, left = tables(seen, 70)
+    assert any(one.startswith("over trials: ") for one in describe_systems_tables(seen))
+    narrow, left = render_systems_tables(seen, 70)
     assert {"least", "most"} <= set(left)
     assert max(map(len, printed(narrow, 70).splitlines())) <= 70
 
 
 def test_a_terminal_of_80_columns_says_which_columns_it_leaves_out(seen):
-    header = trials_rows(seen, "mrr@20").header
-    (_, trials, _), left = tables(seen, 80)
+    header = build_trials_rows(seen, "mrr@20").header
+    (_, trials, _), left = render_systems_tables(seen, 80)
     kept = [str(column.header) for column in trials.columns]
     assert kept == [title for title in header if title not in left]
     assert set(header) - set(kept) == {"least", "most", "of trials", "rest"} <= set(left)
     assert printed([trials], 80).splitlines()[0].split("  ")[0] == "mrr@20 over trials"
     assert max(map(len, printed([trials], 80).splitlines())) <= 80
-    legend = wavered_by(seen)
+    legend = describe_trials(seen)
     assert all(title in " ".join(legend) for title in header[2:])
-    assert set(legend) <= set(about(seen))
-    assert all(f"\n- {line}\n" in markdown(seen).replace("\\", "") for line in legend)
+    assert set(legend) <= set(describe_systems_tables(seen))
+    assert all(f"\n- {line}\n" in render_overview_markdown(seen).replace("\\", "") for line in legend)
 
 
 def test_without_trials_that_differ_nothing_is_said_of_them(dataset):
     found = overview(ragauge.run(dataset, {"steady": steady}, measures=["mrr@20"], repeats=2, k=20), audited=False)
-    assert not wavers(found)
-    assert wavered_by(found) == []
-    assert len(tables(found, 200)[0]) == 2  # quality and speed
-    assert "What chance does" not in markdown(found) + KINDS["html"].write(found)
-    assert "variation" not in as_data(found)["systems"]["steady"]
+    assert not has_varying_trials(found)
+    assert describe_trials(found) == []
+    assert len(render_systems_tables(found, 200)[0]) == 2  # quality and speed
+    assert "What chance does" not in render_overview_markdown(found) + OUTPUT_FORMATS["html"].write(found)
+    assert "variation" not in overview_to_data(found)["systems"]["steady"]
 
 
 def test_markdown_and_the_page_have_a_table_for_each_measure(seen):
-    text, page = markdown(seen), KINDS["html"].write(seen)
+    text, page = render_overview_markdown(seen), OUTPUT_FORMATS["html"].write(seen)
     for measure in MEASURES:
         assert f"| {measure} over trials | trials |" in text
         assert f"{measure} over trials" in page
@@ -174,7 +180,7 @@ def test_markdown_and_the_page_have_a_table_for_each_measure(seen):
 
 
 def test_json_follows_the_schema_and_has_all_figures(seen):
-    data = json.loads(json.dumps(as_data(seen), allow_nan=False))
+    data = json.loads(json.dumps(overview_to_data(seen), allow_nan=False))
     jsonschema.Draft202012Validator(SCHEMA).validate(data)
     found, mine = data["systems"]["lucky"]["variation"]["mrr@20"], seen.entries["lucky"].variation["mrr@20"]
     assert found["variances"] == pytest.approx(mine.variances._asdict())
@@ -187,7 +193,7 @@ def test_json_follows_the_schema_and_has_all_figures(seen):
 
 
 def test_the_summary_has_a_row_for_each_part(seen):
-    rows = {(row["system"], row["figure"]): row for row in rows_of(summary_csv(seen))}
+    rows = {(row["system"], row["figure"]): row for row in rows_of(overview_to_long_csv(seen))}
     mine = seen.entries["lucky"].variation["mrr@20"]
     assert float(rows["lucky", "variance_rest(mrr@20)"]["value"]) == mine.variances.rest
     assert float(rows["lucky", "standard_error(mrr@20)"]["value"]) == mine.error
@@ -203,7 +209,7 @@ def test_times_are_those_of_all_trials(seen):
 
 
 def test_compare_says_what_part_seeds_have(made, seen):
-    from ragauge.comparison.report import about as said
+    from ragauge.comparison.report import describe_comparisons as said
 
     found = ragauge.compare(str(made.folder), measures=["mrr@20"])
     share = seen.entries["lucky"].variation["mrr@20"].by_trials
@@ -217,19 +223,21 @@ def scores(columns):
     queries = [f"q{i}" for i in range(len(next(iter(found.values()))))]
     means = {m: float(np.nanmean(values)) for m, values in found.items()}
     lacks = {m: {q: "none" for q, v in zip(queries, vs, strict=True) if math.isnan(v)} for m, vs in found.items()}
-    return Scores("mine", "default", queries, *(ByMeasure(one, str) for one in (found, means, lacks)))
+    return Scores("mine", "default", queries, *(MeasureDict(one, str) for one in (found, means, lacks)))
 
 
 def test_a_query_that_one_trial_has_no_value_for_counts_in_the_mean_and_not_in_the_variation():
     first, second = [0.2, 0.4, 0.9, 0.5], [0.3, 0.4, math.nan, 0.6]
-    found = entries({"mine": [scores({"mrr": first}), scores({"mrr": second})]}, ["mrr"], {}, 0.95)["mine"]
+    found = summarise_systems({"mine": [scores({"mrr": first}), scores({"mrr": second})]}, ["mrr"], {}, 0.95)["mine"]
     assert found.means["mrr"].value == pytest.approx((0.5 + 1.3 / 3) / 2)
     assert found.means["mrr"].n == 4
     assert (found.variation["mrr"].n, found.variation["mrr"].left_out) == (3, 1)
-    whole = entries({"mine": [scores({"mrr": [*one[:2], one[3]]}) for one in (first, second)]}, ["mrr"], {}, 0.95)
+    whole = summarise_systems(
+        {"mine": [scores({"mrr": [*one[:2], one[3]]}) for one in (first, second)]}, ["mrr"], {}, 0.95
+    )
     other, mine = whole["mine"].means["mrr"], found.means["mrr"]
     assert mine.high - mine.value == pytest.approx(other.high - other.value)  # as wide as that of the other three
-    told = wavered_by(Overview("t", {"mine": found}, ["mrr"]))
+    told = describe_trials(Overview("t", {"mine": found}, ["mrr"]))
     assert told[-1] == "up to 1 queries have no value in some trial, and are left out there"
 
 
@@ -294,6 +302,6 @@ def test_a_table_of_both_kinds_is_refused(tmp_path):
 
 
 def test_of_means_alone_there_is_nothing_to_say():
-    found = Overview("paper", {"a": Entry("a", {"mrr": Mean(0.5, 0)})}, ["mrr"])
-    assert not wavers(found)
-    assert trials_rows(found, "mrr").rows == []
+    found = Overview("paper", {"a": SystemSummary("a", {"mrr": Mean(0.5, 0)})}, ["mrr"])
+    assert not has_varying_trials(found)
+    assert build_trials_rows(found, "mrr").rows == []

@@ -14,10 +14,10 @@ from scipy import stats
 import ragauge
 from ragauge.cli import main
 from ragauge.core.errors import BadInput, Incomparable, MissingExtra, UnknownName
-from ragauge.output.formats import kind_of
-from ragauge.reports import KINDS, overview, report, systems_tables
+from ragauge.output.formats import format_for_path
+from ragauge.reports import OUTPUT_FORMATS, overview, report, systems_tables
 from ragauge.stats.intervals import mean_intervals
-from ragauge.stats.smallest_k import enough, enough_each
+from ragauge.stats.smallest_k import smallest_k, smallest_k_each
 
 
 def noisy(share):
@@ -106,10 +106,10 @@ def test_advice_for_several_systems_is_that_for_each_alone():
         for name in "ab"
     }
     several["c"] = {k: np.where(np.arange(50) < 3, math.nan, column) for k, column in several["a"].items()}
-    together = enough_each(several, "recall")
+    together = smallest_k_each(several, "recall")
     for name, values in several.items():
-        assert together[name].k == enough(values, "recall").k
-        assert list(together[name].table) == list(enough(values, "recall").table)
+        assert together[name].k == smallest_k(values, "recall").k
+        assert list(together[name].table) == list(smallest_k(values, "recall").table)
 
 
 def test_curves_are_counted_again_at_every_k(seen, folder):
@@ -390,9 +390,9 @@ def test_an_interrupted_run_is_told_from_a_missing_one(folder, tmp_path):
 # --- writing ---
 
 
-@pytest.mark.parametrize("form", [name for name in KINDS if name not in ("rig", "rig-diff")])
+@pytest.mark.parametrize("form", [name for name in OUTPUT_FORMATS if name not in ("rig", "rig-diff")])
 def test_every_form_can_be_written(form, folder, tmp_path):
-    target = tmp_path / f"out{KINDS[form].ending}"
+    target = tmp_path / f"out{OUTPUT_FORMATS[form].ending}"
     report(str(folder), target, form=form, audited=False)
     assert "more" in target.read_text()
 
@@ -405,17 +405,18 @@ def test_the_layouts_of_rig_take_one_system_and_two(folder, tmp_path):
 
 
 def test_endings_tell_the_form_and_names_win():
-    assert [kind_of(f"x{end}", None, KINDS) for end in (".html", ".htm", ".JSON", ".csv", ".md", ".tex")] == [
+    endings = (".html", ".htm", ".JSON", ".csv", ".md", ".tex")
+    assert [format_for_path(f"x{end}", None, OUTPUT_FORMATS) for end in endings] == [
         "html", "html", "json", "csv", "markdown", "latex",
     ]  # fmt: skip
-    assert kind_of("x.csv", "swarm", KINDS) == "swarm"
-    assert kind_of("x.txt", "swarm", KINDS) == kind_of("", "swarm", KINDS) == "swarm"
+    assert format_for_path("x.csv", "swarm", OUTPUT_FORMATS) == "swarm"
+    assert format_for_path("x.txt", "swarm", OUTPUT_FORMATS) == format_for_path("", "swarm", OUTPUT_FORMATS) == "swarm"
     with pytest.raises(BadInput, match=r"x\.tex: the form `markdown` is no \.tex"):
-        kind_of("x.tex", "markdown", KINDS)
+        format_for_path("x.tex", "markdown", OUTPUT_FORMATS)
     with pytest.raises(BadInput, match="not clear"):
-        kind_of("x.docx", None, KINDS)
+        format_for_path("x.docx", None, OUTPUT_FORMATS)
     with pytest.raises(UnknownName, match="wode"):
-        kind_of("x.csv", "wode", KINDS)
+        format_for_path("x.csv", "wode", OUTPUT_FORMATS)
 
 
 def test_charts_are_written_as_svg_and_png(folder, tmp_path):
@@ -442,7 +443,7 @@ def test_results_in_the_layout_of_another_system_become_a_page_again(dataset, tm
 
 
 def test_wall_clock_rate_of_a_run_is_called_throughput(seen):
-    header, _ = systems_tables.speed_rows(seen)
+    header, _ = systems_tables.build_speed_rows(seen)
     assert "throughput" in header
     assert "QPS" not in header
 
@@ -532,7 +533,7 @@ def test_a_page_without_its_libraries_names_the_extra(folder, monkeypatch, tmp_p
 
     from ragauge.output import page
 
-    page._environment.cache_clear()
+    page._jinja_environment.cache_clear()
     monkeypatch.setitem(sys.modules, "altair", None)
     with pytest.raises(MissingExtra, match="report"):
         report(str(folder), tmp_path / "r.html", audited=False)

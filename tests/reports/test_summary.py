@@ -12,16 +12,16 @@ import pytest
 
 import ragauge
 from command import command_in
-from ragauge.cli.report import show
-from ragauge.comparison.results import Entry, Overview, Stratum
+from ragauge.cli.report import print_overview
+from ragauge.comparison.results import Overview, StratumMeans, SystemSummary
 from ragauge.core.findings import Audit, Finding
-from ragauge.core.records import ByMeasure, Dataset, Judgments, Run, Scores
+from ragauge.core.records import Dataset, Judgments, MeasureDict, Run, Scores
 from ragauge.core.summaries import Mean, Speed
-from ragauge.measures.latency import latency
+from ragauge.measures.latency import summarise_latency
 from ragauge.reports import overview
-from ragauge.reports.summary import answers, verdict
+from ragauge.reports.summary import build_cards, summarise_overview
 from ragauge.runs.results import Experiment
-from ragauge.stats.comparisons import Comparison, Comparisons, Method
+from ragauge.stats.comparisons import Comparison, Comparisons, ComparisonSettings
 
 QUESTIONS = ["Which system?", "By how much?", "Is it real?", "What does it cost?", "Where does it fail?"]
 
@@ -46,26 +46,28 @@ def compared(system, baseline, difference, p, measure="ndcg@10", **more):
 
 
 def timed(p95):
-    return Speed({"total": latency(np.array([p95 / 2, p95, p95, p95]))}, 12.5, 10, 0, 0)
+    return Speed({"total": summarise_latency(np.array([p95 / 2, p95, p95, p95]))}, 12.5, 10, 0, 0)
 
 
 def entry(name, value, p95=None, zeros=2, **more):
     """A system with a mean over ten queries, `zeros` of which have the value 0."""
-    values = ByMeasure({"ndcg@10": np.array([0.0] * zeros + [value] * (10 - zeros))}, str)
-    nothing: ByMeasure = ByMeasure({"ndcg@10": {}}, str)
-    scores = Scores(name, "default", [f"q{i}" for i in range(10)], values, ByMeasure({"ndcg@10": value}, str), nothing)
+    values = MeasureDict({"ndcg@10": np.array([0.0] * zeros + [value] * (10 - zeros))}, str)
+    nothing: MeasureDict = MeasureDict({"ndcg@10": {}}, str)
+    scores = Scores(
+        name, "default", [f"q{i}" for i in range(10)], values, MeasureDict({"ndcg@10": value}, str), nothing
+    )
     speed = None if p95 is None else timed(p95)
-    return Entry(name, {"ndcg@10": Mean(value, 10, value - 0.1, value + 0.1)}, [scores], speed=speed, **more)
+    return SystemSummary(name, {"ndcg@10": Mean(value, 10, value - 0.1, value + 0.1)}, [scores], speed=speed, **more)
 
 
 def made(entries, baseline=None, rows=(), rival=None, **more):
     known = {one.name: one for one in entries}
-    found = Comparisons(list(rows), Method(), baseline, list(known)) if rows else None
+    found = Comparisons(list(rows), ComparisonSettings(), baseline, list(known)) if rows else None
     return Overview("made", known, ["ndcg@10"], baseline=baseline, compared=found, rival=rival, **more)
 
 
 def answer(found, question):
-    return next(one for one in answers(found) if one.question == question)
+    return next(one for one in build_cards(found) if one.question == question)
 
 
 def figures(text):
@@ -89,14 +91,14 @@ def figures(text):
 def test_a_system_that_beats_the_baseline(theirs, mine, cost):
     row = compared("dense", "bm25", 0.1, 0.0004)
     found = made([entry("bm25", 0.4, theirs), entry("dense", 0.5, mine)], "bm25", [row], row)
-    assert verdict(found) == f"dense beats bm25 on ndcg@10 by 0.1000 [0.0400, 0.1600], p < 0.001{cost}."
+    assert summarise_overview(found) == f"dense beats bm25 on ndcg@10 by 0.1000 [0.0400, 0.1600], p < 0.001{cost}."
 
 
 def test_a_system_that_may_be_ahead_by_chance():
     row = compared("dense", "bm25", 0.02, 0.07)
     found = made([entry("bm25", 0.4), entry("dense", 0.42)], "bm25", [row], row)
     told = "dense is ahead of bm25, the baseline, on ndcg@10 by 0.0200 [0.0000, 0.0400], p = 0.070: that may be chance."
-    assert verdict(found) == told
+    assert summarise_overview(found) == told
     assert answer(found, "Is it real?").answer == "Not shown, p = 0.070"
     assert answer(found, "Is it real?").tone == "doubt"
 
@@ -104,8 +106,8 @@ def test_a_system_that_may_be_ahead_by_chance():
 def test_the_level_is_what_the_confidence_leaves():
     row = compared("dense", "bm25", 0.1, 0.03)
     found = made([entry("bm25", 0.4), entry("dense", 0.5)], "bm25", [row], row)
-    assert verdict(found).startswith("dense beats bm25")
-    assert "that may be chance" in verdict(replace(found, confidence=0.99))
+    assert summarise_overview(found).startswith("dense beats bm25")
+    assert "that may be chance" in summarise_overview(replace(found, confidence=0.99))
 
 
 @pytest.mark.parametrize("p", [0.001, 0.3])
@@ -116,9 +118,14 @@ def test_a_baseline_that_nothing_beats(p):
     found = made(entries, "bm25", [worst, worse], rival)
     gap = f"ndcg@10 by 0.0500 [0.0150, 0.0850], p = {p:.3f}"  # the corrected p-value of the family
     if p < 0.05:
-        assert verdict(found) == f"No system beats bm25, the baseline; it is ahead of dense, the next best, on {gap}."
+        assert (
+            summarise_overview(found)
+            == f"No system beats bm25, the baseline; it is ahead of dense, the next best, on {gap}."
+        )
     else:
-        assert verdict(found) == f"No system is better than bm25, the baseline: next is dense, behind on {gap}."
+        assert (
+            summarise_overview(found) == f"No system is better than bm25, the baseline: next is dense, behind on {gap}."
+        )
     assert answer(found, "By how much?").answer == "+0.0500"
     assert "[+0.0150, +0.0850] against dense" in answer(found, "By how much?").detail
     assert figures(answer(found, "Is it real?").detail)[:3] == [3, 6, 1]  # won, lost and tied by the baseline
@@ -127,14 +134,14 @@ def test_a_baseline_that_nothing_beats(p):
 def test_without_a_baseline_the_best_is_compared_with_the_next_best():
     rows = [compared("b", "a", 0.1, 0.004), compared("c", "a", -0.1, 0.02), compared("c", "b", -0.2, 0.001)]
     found = made([entry("a", 0.4), entry("b", 0.5), entry("c", 0.3)], None, rows, compared("b", "a", 0.1, 0.002))
-    assert verdict(found) == "b beats a on ndcg@10 by 0.1000 [0.0400, 0.1600], p = 0.004."
+    assert summarise_overview(found) == "b beats a on ndcg@10 by 0.1000 [0.0400, 0.1600], p = 0.004."
     assert answer(found, "By how much?").detail == "[+0.0400, +0.1600] against a (+25.0%)"
 
 
 def test_where_less_is_better_the_least_is_best():
     row = compared("dense", "bm25", -0.1, 0.002, lower_is_better=True)
     found = made([entry("bm25", 0.4), entry("dense", 0.3)], "bm25", [row], row, lower_is_better=frozenset({"ndcg@10"}))
-    assert verdict(found) == "dense beats bm25 on ndcg@10 by 0.1000 [0.0400, 0.1600], p = 0.002."
+    assert summarise_overview(found) == "dense beats bm25 on ndcg@10 by 0.1000 [0.0400, 0.1600], p = 0.002."
     assert answer(found, "By how much?").answer == "-0.1000"
     assert answer(found, "Which system?").answer == "dense"
     assert answer(found, "Where does it fail?").answer == "See the queries"
@@ -142,34 +149,38 @@ def test_where_less_is_better_the_least_is_best():
 
 def test_one_system_alone():
     found = made([entry("only", 0.5, 7.25)])
-    assert verdict(found) == "only has ndcg@10 0.5000 [0.4000, 0.6000]; it takes 7.25 ms at p95."
-    assert [one.question for one in answers(found)] == ["How good is it?", *QUESTIONS[3:]]
+    assert summarise_overview(found) == "only has ndcg@10 0.5000 [0.4000, 0.6000]; it takes 7.25 ms at p95."
+    assert [one.question for one in build_cards(found)] == ["How good is it?", *QUESTIONS[3:]]
     good = answer(found, "How good is it?")
     assert (good.answer, good.detail) == ("0.5000", "ndcg@10 0.5000 [0.4000, 0.6000] over 10 queries, for only")
 
 
 def test_means_alone_do_not_tell_what_is_chance():
-    entries = {name: Entry(name, {"ndcg@10": Mean(value, 50)}) for name, value in (("one", 0.25), ("other", 0.5))}
+    entries = {
+        name: SystemSummary(name, {"ndcg@10": Mean(value, 50)}) for name, value in (("one", 0.25), ("other", 0.5))
+    }
     found = Overview("means", entries, ["ndcg@10"], baseline="one")
-    assert verdict(found) == "other has the best ndcg@10, 0.5000; only means are known, so this may be chance."
+    assert (
+        summarise_overview(found) == "other has the best ndcg@10, 0.5000; only means are known, so this may be chance."
+    )
     assert answer(found, "Which system?").detail == "ndcg@10 0.5000 over 50 queries"
     assert answer(found, "By how much?").answer == "+0.2500"
     assert answer(found, "Is it real?")[1:4] == ("Not tested", "only means are known", "doubt")
     assert answer(found, "Where does it fail?")[1:3] == ("Not known", "only means are known")
-    assert [one.question for one in answers(found)] == QUESTIONS
+    assert [one.question for one in build_cards(found)] == QUESTIONS
 
 
 def test_systems_that_are_the_same_on_every_query():
     row = replace(compared("dense", "bm25", 0.0, 1.0), wins=0, losses=0, ties=10)
     found = made([entry("bm25", 0.4), entry("dense", 0.4)], "bm25", [row], row)
-    assert verdict(found) == "bm25 and dense have the same ndcg@10 on every query."
+    assert summarise_overview(found) == "bm25 and dense have the same ndcg@10 on every query."
     assert answer(found, "Which system?").answer == "bm25 = dense"
 
 
 def test_no_value_at_all():
     found = made([entry("only", math.nan)])
-    assert verdict(found) == "No system has a value of ndcg@10."
-    assert answers(found) == []
+    assert summarise_overview(found) == "No system has a value of ndcg@10."
+    assert build_cards(found) == []
 
 
 # --- answers ---
@@ -242,7 +253,7 @@ def leaking(what, message, subject="corpus"):
 )
 def test_a_leak_that_a_run_goes_by_leaves_nothing_to_believe(finding, why):
     found = leaked(Finding("dense", "ties", True, 1, "equal scores"), finding)
-    assert verdict(found) == f"Not to be believed: {why}."
+    assert summarise_overview(found) == f"Not to be believed: {why}."
     real = answer(found, "Is it real?")
     assert (real.answer, real.tone, real.place) == ("No, answers leak", "doubt", "findings")
     assert real.detail.startswith(f"{why}; p < 0.001; ")
@@ -253,14 +264,14 @@ def test_a_leak_that_no_run_is_known_to_go_by_is_told_before_the_verdict():
         "leaking field", "metadata `for` names the query that a document answers by its id: AUC 0.9000 over 3"
     )
     found = leaked(leaking("leaking field", f"{FIELD}: AUC 0.8100 over 30 queries (p 0.005)"), names)
-    said = verdict(found)
+    said = summarise_overview(found)
     assert said.startswith(
         f"To be doubted: {FIELD} (and 1 more leak), though no run is known to rank by it. dense beats "
     )
     real = answer(found, "Is it real?")
     assert (real.answer, real.tone) == ("To be doubted", "doubt")
     used = leaking("leaking field", "metadata `b` tells: AUC 0.9000 over 3; ranked by it: dense")
-    assert verdict(leaked(names, used)) == "Not to be believed: metadata `b` tells (and 1 more leak)."
+    assert summarise_overview(leaked(names, used)) == "Not to be believed: metadata `b` tells (and 1 more leak)."
 
 
 def test_a_yes_that_nobody_has_audited_says_so():
@@ -277,7 +288,7 @@ def test_a_leak_overrides_the_verdict_on_the_page_in_markdown_and_on_the_termina
     ragauge.run(data, systems, measures=["mrr@5"], k=5, baseline="words", out=tmp_path / "leak")
     command_in(tmp_path, "report")("leak", "-o", "page.html", "-o", "page.md")
     said = f"Not to be believed: {FIELD}"
-    show(overview(tmp_path / "leak"))
+    print_overview(overview(tmp_path / "leak"))
     assert " ".join(capsys.readouterr().out.split()).startswith(said)
     page = (tmp_path / "page.html").read_text()
     assert f'<p class="headline">{said}' in page
@@ -299,9 +310,9 @@ def test_what_it_costs_is_told_beside_what_the_other_costs():
 def test_where_it_fails_counts_zeros_errors_and_the_weakest_part():
     strata = {
         "kind": [
-            Stratum("short", 6, {"only": Mean(0.6, 6, 0.5, 0.7)}),
-            Stratum("long", 5, {"only": Mean(0.1, 5, 0.0, 0.2)}),
-            Stratum("rare", 4, {"only": Mean(0.0, 4, 0.0, 0.0)}),  # too few to say
+            StratumMeans("short", 6, {"only": Mean(0.6, 6, 0.5, 0.7)}),
+            StratumMeans("long", 5, {"only": Mean(0.1, 5, 0.0, 0.2)}),
+            StratumMeans("rare", 4, {"only": Mean(0.0, 4, 0.0, 0.0)}),  # too few to say
         ]
     }
     one = entry("only", 0.5, zeros=3, failed={"q1": "down", "q2": "down"})
@@ -313,7 +324,7 @@ def test_where_it_fails_counts_zeros_errors_and_the_weakest_part():
         "ndcg@10 is 0 there; weakest where kind is long: 0.1000 over 5 queries; "
         "2 queries ended in an error; not run at all: gone"
     )
-    calm = {"kind": [Stratum("long", 5, {"only": Mean(0.45, 5, 0.3, 0.6)})]}  # may be chance
+    calm = {"kind": [StratumMeans("long", 5, {"only": Mean(0.45, 5, 0.3, 0.6)})]}  # may be chance
     assert "weakest" not in answer(made([entry("only", 0.5)], strata=calm), "Where does it fail?").detail
 
 
@@ -323,7 +334,7 @@ def test_where_it_fails_counts_zeros_errors_and_the_weakest_part():
 def test_a_single_query_shows_no_interval_and_no_p_value():
     row = replace(compared("dense", "bm25", 0.1, math.nan), n=1, ci=(math.nan, math.nan), detectable=math.nan)
     found = made([entry("bm25", 0.4), entry("dense", 0.5)], "bm25", [row], row)
-    told = " ".join([verdict(found), *(f"{one.answer} {one.detail}" for one in answers(found))])
+    told = " ".join([summarise_overview(found), *(f"{one.answer} {one.detail}" for one in build_cards(found))])
     assert "nan" not in told
     assert "p = -" not in told
 
@@ -342,13 +353,13 @@ def test_a_system_that_never_scores_zero_is_not_said_to():
 def test_a_best_mean_that_loses_on_the_queries_that_both_have_beats_nobody():
     row = compared("dense", "bm25", -0.05, 0.001)  # the means are over other queries than the comparison
     found = made([entry("bm25", 0.4), entry("dense", 0.5)], "bm25", [row], row)
-    assert not verdict(found).startswith("dense beats bm25")
+    assert not summarise_overview(found).startswith("dense beats bm25")
 
 
 def test_a_p_value_that_equals_the_level_does_not_pass():
     row = compared("dense", "bm25", 0.1, 0.05)
     found = made([entry("bm25", 0.4), entry("dense", 0.5)], "bm25", [row], row)
-    assert "that may be chance" in verdict(found)
+    assert "that may be chance" in summarise_overview(found)
 
 
 # --- from real scores ---
@@ -368,9 +379,9 @@ def test_every_figure_of_the_sentence_is_the_overviews():
     data = Dataset("small", [], {f"q{i}": f"text {i}" for i in range(n)}, judgments)
     found = overview(Experiment(data, runs, scores, {}, {}, "a", None, [], {}), audited=False, rounds=500)
     row = found.difference("b")
-    figures = [float(one) for one in re.findall(r"-?\d\.\d+", verdict(found))]
+    figures = [float(one) for one in re.findall(r"-?\d\.\d+", summarise_overview(found))]
     by_hand = [1 / (1 + i % 2) - 1 / (1 + i % 4) for i in range(n)]
     assert row.difference == pytest.approx(np.mean(by_hand))
     assert figures == [*(round(one, 4) for one in (row.difference, *row.ci)), 0.001]
-    assert verdict(found).startswith("b beats a on mrr@10 by")
+    assert summarise_overview(found).startswith("b beats a on mrr@10 by")
     assert row.p_corrected < 0.001

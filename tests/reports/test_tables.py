@@ -21,23 +21,29 @@ from rich.console import Console
 import ragauge
 from command import forked
 from ragauge.comparison import report
-from ragauge.comparison.latex import comparisons_table, overview_table
-from ragauge.comparison.results import Curve, Entry, Overview, Stratum
+from ragauge.comparison.latex import render_comparisons_latex, render_overview_latex
+from ragauge.comparison.results import MeasureCurve, Overview, StratumMeans, SystemSummary
 from ragauge.core.csv_cells import restore_cell
 from ragauge.core.documents import Document
-from ragauge.core.findings import Audit, Finding, Grid
-from ragauge.core.records import ByMeasure, Dataset, Judgments, Run, Scores
+from ragauge.core.findings import Audit, Finding, FindingTable
+from ragauge.core.records import Dataset, Judgments, MeasureDict, Run, Scores
 from ragauge.core.summaries import Latency, Mean, Speed
 from ragauge.experiments import run
 from ragauge.files.scores import read_scores
-from ragauge.output.latex import escaped
-from ragauge.output.markdown import safe
-from ragauge.output.terminal import BLOCKS, PLAIN, marks_for, sparkline, thinned
+from ragauge.output.latex import escape_latex
+from ragauge.output.markdown import escape_markdown
+from ragauge.output.terminal import ASCII_SPARKLINE_MARKS, SPARKLINE_BLOCKS, downsample, sparkline, sparkline_characters
 from ragauge.reports import overview as overview_of
 from ragauge.reports import systems_tables
-from ragauge.reports.data_export import as_data, queries_csv, queries_wide_csv, summary_csv, wide_csv
-from ragauge.reports.markdown import markdown
-from ragauge.stats.smallest_k import Advice
+from ragauge.reports.data_export import (
+    overview_to_data,
+    overview_to_long_csv,
+    overview_to_wide_csv,
+    queries_to_long_csv,
+    queries_to_wide_csv,
+)
+from ragauge.reports.markdown import render_overview_markdown
+from ragauge.stats.smallest_k import SmallestK
 
 SCHEMA = json.loads((Path(ragauge.__file__).parent / "reports" / "report.schema.json").read_text())
 VALID = jsonschema.Draft202012Validator(SCHEMA)
@@ -52,12 +58,12 @@ def scored(name, columns, queries=QUERIES):
     means = {m: float(np.nanmean(v)) if not np.isnan(v).all() else math.nan for m, v in values.items()}
     unscored = {m: {q: "no value" for q, x in zip(queries, v, strict=True) if math.isnan(x)} for m, v in values.items()}
     return Scores(
-        name, "default", list(queries), ByMeasure(values, str), ByMeasure(means, str), ByMeasure(unscored, str)
+        name, "default", list(queries), MeasureDict(values, str), MeasureDict(means, str), MeasureDict(unscored, str)
     )
 
 
 def entry_of(scores, **more):
-    return Entry(scores.run, {m: Mean(scores.means[m], scores.n[m]) for m in scores.measures}, [scores], **more)
+    return SystemSummary(scores.run, {m: Mean(scores.means[m], scores.n[m]) for m in scores.measures}, [scores], **more)
 
 
 def side_by_side(columns, baseline=None, **more):
@@ -104,17 +110,17 @@ def rich_overview():
         costs={"build_seconds": 1.25, "cold_ms": 7.0, "index_size_bytes": 2048.0},
         failed={"q7": "RuntimeError: <b>down</b>"},
     )
-    advice = Advice(1, "hit_rate", 0.02, 0.95, [{"k": 1, "value": 0.5, "loss": 0.0, "loss_at_most": 0.0}])
+    advice = SmallestK(1, "hit_rate", 0.02, 0.95, [{"k": 1, "value": 0.5, "loss": 0.0, "loss_at_most": 0.0}])
     means = {name: Mean(value, 4, value - 0.1, value + 0.1) for name, value in zip(THREE, (0.1, 0.5, 0.9), strict=True)}
     finding = Finding(
-        "low", "ties", True, 2, "two are tied", ["a"], "0.1 less", Grid(["n", "what"], [[1.0, "x"]]), "untie"
+        "low", "ties", True, 2, "two are tied", ["a"], "0.1 less", FindingTable(["n", "what"], [[1.0, "x"]]), "untie"
     )
     return replace(
         found,
         entries={**found.entries, "low": low},
         rival=ragauge.compare({"middle": MIDDLE_ONLY, "high": HIGH_ONLY}, "middle", rounds=200).rows[0],
-        curves=[Curve("hit_rate", [1, 5], {"low": [0.1, math.nan]}, {"low": advice})],
-        strata={"topic": [Stratum("files", 4, means), Stratum("nets", 4, {"low": Mean(math.nan, 0)})]},
+        curves=[MeasureCurve("hit_rate", [1, 5], {"low": [0.1, math.nan]}, {"low": advice})],
+        strata={"topic": [StratumMeans("files", 4, means), StratumMeans("nets", 4, {"low": Mean(math.nan, 0)})]},
         queries={query: f"what is {query}?" for query in QUERIES},
         audit=Audit([finding], {"orphans": "no corpus"}, ["looked at low"], ["low"]),
         failures={"broken": "no such model"},
@@ -138,12 +144,15 @@ def several_trials():
         }
     )
     ran = Run(pl.DataFrame({"query": ["q0"], "doc": ["d"], "score": [1.0]}), "mine", timings)
-    one = Entry("mine", {"mrr": Mean(0.6625, 8)}, [first, second], ran)
+    one = SystemSummary("mine", {"mrr": Mean(0.6625, 8)}, [first, second], ran)
     return Overview("repeats", {"mine": one, "other": entry_of(scored("other", {"mrr": LOW}))}, ["mrr"])
 
 
 def means_only():
-    entries = {"a": Entry("a", {"f1": Mean(0.5, 0), "mrr": Mean(0.25, 10)}), "b": Entry("b", {"f1": Mean(0.75, 0)})}
+    entries = {
+        "a": SystemSummary("a", {"f1": Mean(0.5, 0), "mrr": Mean(0.25, 10)}),
+        "b": SystemSummary("b", {"f1": Mean(0.75, 0)}),
+    }
     return Overview("from a paper", entries, ["f1", "mrr"])
 
 
@@ -161,7 +170,7 @@ MANY = {
 
 
 def test_the_best_is_bold_and_differences_have_their_p_and_stars():
-    table, left = systems_tables.quality_table(side_by_side(THREE, "low"), 200)
+    table, left = systems_tables.render_quality_table(side_by_side(THREE, "low"), 200)
     assert left == []
     lines = printed([table], 200)
     assert lines[0].split() == ["system", "mrr", "vs", "low", "p", "better/worse"]
@@ -174,12 +183,16 @@ def test_the_best_is_bold_and_differences_have_their_p_and_stars():
 
 def test_of_a_measure_of_which_less_is_better_the_least_is_bold():
     found = replace(side_by_side(THREE), lower_is_better=frozenset(["mrr"]))
-    assert [str(one.style) for one in systems_tables.quality_table(found, 80)[0].columns[1].cells] == ["bold", "", ""]
+    assert [str(one.style) for one in systems_tables.render_quality_table(found, 80)[0].columns[1].cells] == [
+        "bold",
+        "",
+        "",
+    ]
 
 
 def test_what_is_more_than_chance_and_what_is_not_stand_under_each_other():
     close = {**THREE, "same": {"mrr": [0.1, 0.1, 0.2, 0.0, 0.1, 0.1, 0.2, 0.0]}}
-    lines = printed([systems_tables.quality_table(side_by_side(close, "low"), 80)[0]])
+    lines = printed([systems_tables.render_quality_table(side_by_side(close, "low"), 80)[0]])
     places = {line.index(".", line.index("+")) for line in lines[2:] if "+" in line}
     assert len(places) == 1
     assert lines[4].split()[-2:] == ["1.000", "2/2"]
@@ -190,10 +203,10 @@ def test_what_is_more_than_chance_and_what_is_not_stand_under_each_other():
 
 def test_how_many_queries_there_are_is_told_where_it_differs():
     gap = [math.nan, *HIGH[1:]]
-    header, rows = systems_tables.quality_rows(side_by_side({"a": {"mrr": HIGH, "ndcg": gap}}))
+    header, rows = systems_tables.build_quality_rows(side_by_side({"a": {"mrr": HIGH, "ndcg": gap}}))
     assert (header[-1], rows[0][-1]) == ("n", "7-8")
-    assert "n" not in systems_tables.quality_rows(side_by_side({"a": {"mrr": HIGH}}))[0]
-    header, rows = systems_tables.quality_rows(means_only())
+    assert "n" not in systems_tables.build_quality_rows(side_by_side({"a": {"mrr": HIGH}}))[0]
+    header, rows = systems_tables.build_quality_rows(means_only())
     assert (rows[0][1:], rows[1][1:]) == (["0.5000", "0.2500", "10"], ["0.7500", "-", "0"])
 
 
@@ -202,8 +215,8 @@ def test_how_many_queries_there_are_is_told_where_it_differs():
 def test_tables_fit_whatever_is_known(name, width):
     found = MANY[name]()
     pieces = [
-        *systems_tables.tables(found, width)[0],
-        *(systems_tables.strata_table(found, tag, width) for tag in found.strata),
+        *systems_tables.render_systems_tables(found, width)[0],
+        *(systems_tables.render_strata_table(found, tag, width) for tag in found.strata),
     ]
     lines = printed(pieces, 300)
     assert max(map(len, lines)) <= width
@@ -211,59 +224,63 @@ def test_tables_fit_whatever_is_known(name, width):
 
 
 def test_speed_is_shown_of_those_that_were_timed():
-    header, rows = systems_tables.speed_rows(rich_overview())
+    header, rows = systems_tables.build_speed_rows(rich_overview())
     figures = dict(zip(header, rows[0], strict=True))
     assert [row[0] for row in rows] == ["low"]
     assert figures == {
         "system": "low", "retrieve": "1.00", "p50 ms": "1.00", "p90": "2.00", "p95": "3.00", "p99": "4.00",
         "mean": "1.50", "throughput": "250", "cold ms": "7.00", "build s": "1.25", "failed": "2",
     }  # fmt: skip
-    assert systems_tables.speed_rows(rich_overview(), every_stage=True)[0][-2] == "index_size_bytes"
-    assert len(systems_tables.tables(side_by_side(THREE), 80)[0]) == 1
+    assert systems_tables.build_speed_rows(rich_overview(), every_stage=True)[0][-2] == "index_size_bytes"
+    assert len(systems_tables.render_systems_tables(side_by_side(THREE), 80)[0]) == 1
 
 
 def test_figures_that_nobody_has_are_no_columns():
     told = Latency(8, 1.5, *[math.nan] * 7)
-    entries = {"a": Entry("a", {"mrr": Mean(0.5, 8)}, speed=Speed({"embed": told, "total": told}, math.nan, 8, 0, 0))}
+    entries = {
+        "a": SystemSummary("a", {"mrr": Mean(0.5, 8)}, speed=Speed({"embed": told, "total": told}, math.nan, 8, 0, 0))
+    }
     found = Overview("told", entries, ["mrr"])
-    assert systems_tables.speed_rows(found) == (["system", "mean ms"], [["a", "1.50"]])
-    assert systems_tables.about(found) == ["8 queries", "times in milliseconds"]
+    assert systems_tables.build_speed_rows(found) == (["system", "mean ms"], [["a", "1.50"]])
+    assert systems_tables.describe_systems_tables(found) == ["8 queries", "times in milliseconds"]
 
 
 def test_what_has_no_room_is_named():
     found = rich_overview()
-    assert systems_tables.tables(found, 60)[1] == ["p90", "p99", "mean", "cold ms"]
-    assert systems_tables.tables(found, 200)[1] == []
-    tables, left = systems_tables.tables(side_by_side(THREE, "low"), 40)
+    assert systems_tables.render_systems_tables(found, 60)[1] == ["p90", "p99", "mean", "cold ms"]
+    assert systems_tables.render_systems_tables(found, 200)[1] == []
+    tables, left = systems_tables.render_systems_tables(side_by_side(THREE, "low"), 40)
     assert left == ["better/worse"]
     assert "better/worse" not in "".join(printed(tables))
 
 
 def test_the_notes_beside_the_tables_say_what_the_numbers_are():
-    assert systems_tables.about(rich_overview()) == [
+    assert systems_tables.describe_systems_tables(rich_overview()) == [
         "small: 30 documents, 8 queries, convention default",
         "answers made: low 2026-01-01T00:00:00+00:00",
         "p: mrr against low, paired t-test, Holm-corrected for 2 comparisons; *** below 0.001, ** 0.01, * 0.05",
         "in brackets: a 95% interval",
         "times in milliseconds, stages by their median",
     ]
-    assert systems_tables.about(MANY["two"]())[1].endswith("Holm-corrected for 1 comparison; " + report.STARS)
-    assert systems_tables.about(means_only()) == ["10 queries"]
+    assert systems_tables.describe_systems_tables(MANY["two"]())[1].endswith(
+        "Holm-corrected for 1 comparison; " + report.STARS_LEGEND
+    )
+    assert systems_tables.describe_systems_tables(means_only()) == ["10 queries"]
 
 
 def test_strata_are_turned_over_and_then_listed_where_they_do_not_fit():
     found = rich_overview()
-    assert printed([systems_tables.strata_table(found, "topic", 80)])[0].split() == [
+    assert printed([systems_tables.render_strata_table(found, "topic", 80)])[0].split() == [
         "mrr", "by", "topic", "n", "low", "middle", "high"
     ]  # fmt: skip
     names = {f"a system with a long name {i}": {"mrr": LOW} for i in range(4)}
     many = side_by_side(names)
     means = {name: Mean(0.5 + i / 10, 4) for i, name in enumerate(names)}
-    many = replace(many, strata={"topic": [Stratum("files", 4, means), Stratum("nets", 5, means)]})
-    turned = printed([systems_tables.strata_table(many, "topic", 80)])
+    many = replace(many, strata={"topic": [StratumMeans("files", 4, means), StratumMeans("nets", 5, means)]})
+    turned = printed([systems_tables.render_strata_table(many, "topic", 80)])
     assert turned[0].split() == ["mrr", "by", "topic", "files", "(4)", "nets", "(5)"]
     assert turned[4].split()[-2:] == ["0.8000", "0.8000"]
-    assert len(printed([systems_tables.strata_table(many, "topic", 45)])) == 1 + 2 * 4
+    assert len(printed([systems_tables.render_strata_table(many, "topic", 45)])) == 1 + 2 * 4
 
 
 DOCUMENTS = [Document(f"d{i}", f"word{i} and word{i + 1}") for i in range(30)]
@@ -274,14 +291,14 @@ DATA = Dataset("small", DOCUMENTS, ASKED, Judgments({query: {f"d{i}": 1} for i, 
 def test_a_real_experiment_fits_a_terminal_of_80_columns():
     ran = run(DATA, {"a system with a long name": "bm25", "hybrid": "hybrid(of=bm25+bm25)"}, baseline="hybrid")
     found = overview_of(ran, audited=False)
-    lines = printed(systems_tables.tables(found, 80)[0])
+    lines = printed(systems_tables.render_systems_tables(found, 80)[0])
     assert len(lines) == 6  # two headers and twice two systems: no line was broken
     assert "p95" in lines[3]
     assert "mean" not in lines[3]
-    page = markdown(found)
+    page = render_overview_markdown(found)
     assert "| p50 ms | p90 | p95 | p99 | mean | throughput | cold ms | build s |" in page
     assert f"| documents hash | {ran.runs['hybrid'].manifest['dataset']['documents_hash']} |" in page
-    VALID.validate(as_data(found, per_query=True))
+    VALID.validate(overview_to_data(found, per_query=True))
 
 
 # as Markdown --------------------------------------------------------------------------------------------------------
@@ -291,7 +308,9 @@ def test_what_a_server_says_is_text_in_the_report(tmp_path):
     def evil(query, k):
         raise RuntimeError("<img src=x onerror=alert(1)>\n# Hacked ![x](http://evil) \x1b[2J")
 
-    page = markdown(overview_of(run(DATA, {"evil": evil}, out=tmp_path, allow_failures=True), audited=False))
+    page = render_overview_markdown(
+        overview_of(run(DATA, {"evil": evil}, out=tmp_path, allow_failures=True), audited=False)
+    )
     assert "What failed" in page
     assert "12 answers failed" in page
     for acting in ("<img", "\n# Hacked", "![x]", "\x1b"):
@@ -299,7 +318,7 @@ def test_what_a_server_says_is_text_in_the_report(tmp_path):
 
 
 def test_the_page_has_everything_that_is_known():
-    page = markdown(rich_overview())
+    page = render_overview_markdown(rich_overview())
     titles = re.findall(r"^<details><summary>(.*)</summary>$", page, re.M)
     assert titles == [
         "How sure, by each measure", "Over k", "mrr by topic", "What the audit found: 1 problem",
@@ -324,7 +343,7 @@ def test_the_page_has_everything_that_is_known():
 
 
 def test_what_matters_stands_on_top_and_the_rest_is_folded_away():
-    page = markdown(rich_overview())
+    page = render_overview_markdown(rich_overview())
     top, *rest = page.split("<details>")
     assert top.startswith("# mine\n\n")
     assert "| low | 0.1000 |  |  |  |" in top
@@ -340,26 +359,28 @@ def test_what_matters_stands_on_top_and_the_rest_is_folded_away():
 
 
 def test_a_sign_that_cannot_act_reads_as_it_is():
-    assert safe("p < 0.001, <0.001 ***, <= 1") == r"p < 0.001, <0.001 \*\*\*, <= 1"
-    assert safe("<b> </b> <!-- <? <1@a.b> <0.5x <") == "&lt;b> &lt;/b> &lt;\\!-- &lt;? &lt;1@a.b> &lt;0.5x &lt;"
+    assert escape_markdown("p < 0.001, <0.001 ***, <= 1") == r"p < 0.001, <0.001 \*\*\*, <= 1"
+    assert (
+        escape_markdown("<b> </b> <!-- <? <1@a.b> <0.5x <") == "&lt;b> &lt;/b> &lt;\\!-- &lt;? &lt;1@a.b> &lt;0.5x &lt;"
+    )
 
 
 def test_of_means_alone_no_interval_and_no_test_is_spoken_of():
-    for text in (markdown(means_only()), overview_table(means_only())):
+    for text in (render_overview_markdown(means_only()), render_overview_latex(means_only())):
         for word in ("interval", "test", "p:", "Stars", "letter"):
             assert word not in text, word
-    assert "| b | **0.7500** | - | 0 |" in markdown(means_only())
+    assert "| b | **0.7500** | - | 0 |" in render_overview_markdown(means_only())
 
 
 def test_intervals_stand_beside_their_means():
     found = side_by_side(THREE)
     entries = {**found.entries, "low": replace(found.entries["low"], means={"mrr": Mean(0.1, 8, 0.05, 0.15)})}
-    assert "| low | 0.1000 \\[0.0500, 0.1500\\] | 8 |" in markdown(replace(found, entries=entries))
+    assert "| low | 0.1000 \\[0.0500, 0.1500\\] | 8 |" in render_overview_markdown(replace(found, entries=entries))
 
 
 @pytest.mark.parametrize("name", MANY)
 def test_the_page_says_only_what_is_known(name):
-    page = markdown(MANY[name]())
+    page = render_overview_markdown(MANY[name]())
     assert "nan" not in page.lower()
     assert "None" not in page
 
@@ -372,7 +393,7 @@ def rows_of(text):
 
 
 def test_the_long_summary_has_a_row_for_each_figure():
-    rows = {(row["system"], row["figure"]): row for row in rows_of(summary_csv(rich_overview()))}
+    rows = {(row["system"], row["figure"]): row for row in rows_of(overview_to_long_csv(rich_overview()))}
     row = {"system": "low", "figure": "mrr", "value": "0.1", "low": "", "high": "", "n": "8"}
     assert rows["low", "mrr"] == {**row, "made": "2026-01-01T00:00:00+00:00", "reused": "false"}
     gap = rows["high", "difference(mrr, low)"]
@@ -385,7 +406,7 @@ def test_the_long_summary_has_a_row_for_each_figure():
 
 
 def test_the_wide_summary_has_a_row_for_each_system():
-    low, middle, _ = rows_of(wide_csv(rich_overview()))
+    low, middle, _ = rows_of(overview_to_wide_csv(rich_overview()))
     assert (low["system"], low["mrr"], low["mrr_n"], low["total_p99_ms"], low["throughput"]) == (
         "low",
         "0.1",
@@ -395,39 +416,39 @@ def test_the_wide_summary_has_a_row_for_each_system():
     )
     assert (low["failed"], low["index_size_bytes"]) == ("2", "2048.0")
     assert (middle["throughput"], middle["total_p50_ms"], middle["cold_ms"]) == ("", "", "")
-    paper = rows_of(wide_csv(means_only()))
+    paper = rows_of(overview_to_wide_csv(means_only()))
     assert (paper[0]["f1"], paper[0]["f1_n"], paper[1]["mrr"], paper[1]["mrr_n"]) == ("0.5", "", "", "0")
 
 
 def test_queries_are_long_and_wide_and_the_long_ones_can_be_compared_again(tmp_path):
     found = rich_overview()
-    long = rows_of(queries_csv(found))
+    long = rows_of(queries_to_long_csv(found))
     assert len(long) == 3 * 8
     assert long[0] == {"run": "low", "query": "q0", "measure": "mrr", "value": "0.1", "lower_is_better": "false"}
-    wide = rows_of(queries_wide_csv(found))
+    wide = rows_of(queries_to_wide_csv(found))
     assert wide[7] == {
         "run": "low", "query": "q7", "text": "what is q7?", "mrr": "0.0", "total_ms": "1.5", "status": "error"
     }  # fmt: skip
     assert (wide[8]["total_ms"], wide[8]["status"]) == ("", "")
-    (tmp_path / "scores.csv").write_text(queries_csv(found))
+    (tmp_path / "scores.csv").write_text(queries_to_long_csv(found))
     again, _ = read_scores(str(tmp_path / "scores.csv"))
     assert again["high"].means["mrr"] == pytest.approx(0.875)
 
 
 def test_trials_are_told_apart_where_there_are_several(tmp_path):
     found = several_trials()
-    assert [row["trial"] for row in rows_of(queries_csv(found))] == ["0"] * 8 + ["1"] * 8 + ["0"] * 8
-    wide = rows_of(queries_wide_csv(found))
+    assert [row["trial"] for row in rows_of(queries_to_long_csv(found))] == ["0"] * 8 + ["1"] * 8 + ["0"] * 8
+    wide = rows_of(queries_to_wide_csv(found))
     assert (wide[0]["total_ms"], wide[8]["total_ms"], wide[8]["mrr"]) == ("1.0", "2.0", "0.5")
-    (tmp_path / "scores.csv").write_text(queries_csv(found))
+    (tmp_path / "scores.csv").write_text(queries_to_long_csv(found))
     again, _ = read_scores(str(tmp_path / "scores.csv"))
     assert list(again["mine"]) == ["0", "1"]
 
 
 def test_what_has_no_value_is_empty():
     found = side_by_side({"a": {"mrr": [math.nan, *HIGH[1:]]}})
-    assert rows_of(queries_csv(found))[0]["value"] == ""
-    assert rows_of(queries_wide_csv(found))[0]["mrr"] == ""
+    assert rows_of(queries_to_long_csv(found))[0]["value"] == ""
+    assert rows_of(queries_to_wide_csv(found))[0]["mrr"] == ""
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -437,10 +458,10 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 def test_every_text_comes_back_from_csv_as_it_went_in(names, text):
     scores = {name: scored(name, {"mrr": [0.5]}, [text]) for name in names}
     found = Overview("x", {n: entry_of(one) for n, one in scores.items()}, ["mrr"], queries={text: text})
-    rows = [{key: restore_cell(cell) for key, cell in row.items()} for row in rows_of(queries_wide_csv(found))]
+    rows = [{key: restore_cell(cell) for key, cell in row.items()} for row in rows_of(queries_to_wide_csv(found))]
     assert [(row["run"], row["query"], row["text"]) for row in rows] == [(name, text, text) for name in names]
-    assert [restore_cell(row["system"]) for row in rows_of(wide_csv(found))] == names
-    assert {restore_cell(row["query"]) for row in rows_of(queries_csv(found))} == {text}
+    assert [restore_cell(row["system"]) for row in rows_of(overview_to_wide_csv(found))] == names
+    assert {restore_cell(row["query"]) for row in rows_of(queries_to_long_csv(found))} == {text}
 
 
 # as JSON ------------------------------------------------------------------------------------------------------------
@@ -465,7 +486,7 @@ def test_the_schema_is_one_and_describes_everything_it_names():
 
 def checked(found, **how):
     """The data as somebody else reads them: through JSON without NaN, and by the schema."""
-    data = json.loads(json.dumps(as_data(found, **how), allow_nan=False))
+    data = json.loads(json.dumps(overview_to_data(found, **how), allow_nan=False))
     VALID.validate(data)
     return data
 
@@ -519,7 +540,7 @@ speeds = st.builds(
 )  # fmt: skip
 means = st.builds(Mean, numbers, st.integers(0, 9), numbers, numbers)
 entries = st.builds(
-    Entry,
+    SystemSummary,
     st.just("x"),
     st.dictionaries(st.sampled_from(["mrr", "num_ret", "own_ms"]), means),
     speed=st.none() | speeds,
@@ -533,7 +554,7 @@ entries = st.builds(
     known=st.dictionaries(TEXTS, entries, min_size=1, max_size=3),
     title=TEXTS,
     lower=st.booleans(),
-    strata=st.dictionaries(TEXTS, st.lists(st.builds(Stratum, TEXTS, st.integers(0, 9), st.just({}))), max_size=1),
+    strata=st.dictionaries(TEXTS, st.lists(st.builds(StratumMeans, TEXTS, st.integers(0, 9), st.just({}))), max_size=1),
     notes=st.lists(TEXTS, max_size=2),
 )
 def test_anything_can_be_shown(known, title, lower, strata, notes):
@@ -546,20 +567,20 @@ def test_anything_can_be_shown(known, title, lower, strata, notes):
         notes=notes,
     )
     assert checked(found, per_query=True)["title"] == title
-    assert systems_tables.tables(found, 80)
-    page = markdown(found)
+    assert systems_tables.render_systems_tables(found, 80)
+    page = render_overview_markdown(found)
     assert all(ord(mark) >= 32 or mark == "\n" for mark in page)
     tags = re.sub(r"^<details><summary>[^<]*</summary>$|^</details>$", "", page, flags=re.M)
     assert not re.search(r"<[^\s\d=]", tags)
-    assert len(rows_of(wide_csv(found))) == len(known)
-    assert overview_table(found).count("\\\\\n") == len(known) + 1
+    assert len(rows_of(overview_to_wide_csv(found))) == len(known)
+    assert render_overview_latex(found).count("\\\\\n") == len(known) + 1
 
 
 # as LaTeX -----------------------------------------------------------------------------------------------------------
 
 
 def test_letters_stand_for_every_system_that_is_surely_beaten():
-    text = overview_table(side_by_side(THREE))
+    text = render_overview_latex(side_by_side(THREE))
     assert re.search(r"a low +& 0\.1000 \\\\", text)
     assert re.search(r"b middle +& \\underline\{0\.4750\}\\rlap\{\\textsuperscript\{a\}\} \\\\", text)
     assert re.search(r"c high +& \\textbf\{0\.8750\}\\rlap\{\\textsuperscript\{ab\}\} \\\\", text)
@@ -573,7 +594,7 @@ def test_letters_stand_for_every_system_that_is_surely_beaten():
 
 def test_stars_are_against_the_baseline_and_the_same_from_a_comparison():
     found = side_by_side(THREE, "low")
-    text = overview_table(found)
+    text = render_overview_latex(found)
     assert re.search(r"\n    low +& 0\.1000 \\\\", text)
     assert re.search(r"\n    high +& \\textbf\{0\.8750\}\\rlap\{\$\^\{\*\*\*\}\$\} \\\\", text)
     assert "Stars: differs from low" in text
@@ -582,7 +603,7 @@ def test_stars_are_against_the_baseline_and_the_same_from_a_comparison():
     def body(table):
         return table[table.index(r"\toprule") :]
 
-    assert body(comparisons_table(found.compared)) == body(text)
+    assert body(render_comparisons_latex(found.compared)) == body(text)
 
 
 def test_the_table_of_trec_dl_has_the_published_figures(shared):
@@ -594,14 +615,14 @@ def test_the_table_of_trec_dl_has_the_published_figures(shared):
     }
     runs = {name: folder / "runs" / f"{name}.txt.gz" for name in published}
     scores = ragauge.evaluate(folder / "qrels" / "qrels.dl19-passage.txt", runs, ["ndcg@10"])
-    text = comparisons_table(ragauge.compare(scores, "dl19.BM25", rounds=200))
+    text = render_comparisons_latex(ragauge.compare(scores, "dl19.BM25", rounds=200))
     set_there = dict(re.findall(r"^    (dl19\S+) +& \S*?(\d\.\d{4})", text.replace(r"\_", "_"), re.M))
     assert len(published) == 5
     assert set_there == published
 
 
 def test_without_a_comparison_there_are_no_marks():
-    text = overview_table(means_only())
+    text = render_overview_latex(means_only())
     assert "Means over 10 queries." in text
     assert re.search(r"a +& 0\.5000 +& \\textbf\{0\.2500\} \\\\", text)
     assert re.search(r"b +& \\textbf\{0\.7500\} +& -- \\\\", text)
@@ -617,7 +638,7 @@ def test_numbers_stand_where_letters_end():
         for j in range(i + 1, 30)
     ]
     found = replace(side_by_side(THREE).compared, rows=rows, systems=names)
-    text = comparisons_table(found)
+    text = render_comparisons_latex(found)
     assert re.search(r"4 s3 +& 0\.0750\\rlap\{\\textsuperscript\{1,2,3\}\}", text)
     assert r"{lr@{\hspace{31.4em}}}" in text  # as wide as the longest of them
 
@@ -628,26 +649,26 @@ def test_papers_have_names_options_times_and_only_unusual_conventions():
     slow = replace(LATENCY, p95=12.345)
     speeds = {"a": SPEED, "b": Speed({"total": slow}, 1.0, 8, 0, 0)}
     timed = {name: replace(one, speed=speeds[name]) for name, one in found.entries.items()}
-    text = overview_table(replace(found, entries=timed, convention="trec9"))
+    text = render_overview_latex(replace(found, entries=timed, convention="trec9"))
     assert re.search(r"System +& nDCG\(gain=exp\)@10 +& Hit rate@5 +& own +& p95 \(ms\) ", text)
     assert re.findall(r"& (\S+) \\\\\n", text) == ["3.0", "12.3"]
     assert r"\begin{tabular}{lrrrr}" in text
     assert "Means over 8 queries, convention trec9." in text
     assert "p95: 95th percentile of the time for a query." in text
     other = {"a": found.entries["a"], "b": timed["b"]}
-    assert re.search(r"a +.* & -- \\\\", overview_table(replace(found, entries=other)))
+    assert re.search(r"a +.* & -- \\\\", render_overview_latex(replace(found, entries=other)))
 
 
 def test_names_cannot_act_in_latex():
     special = "\\input{x} _ & % # $ ~ ^ { } \n\\end{table} <é> --"
-    assert escaped(special) == (
+    assert escape_latex(special) == (
         r"\textbackslash{}input\{x\} \_ \& \% \# \$ \textasciitilde{} \textasciicircum{} \{ \} "
         r"\textbackslash{}end\{table\} \textless{}é\textgreater{} -{}-"
     )
     found = side_by_side(
         {special: {"mrr": LOW}, "[2cm]": {"mrr": HIGH}, "*": {"mrr": MIDDLE}}, special, dataset=special
     )
-    text = overview_table(found)
+    text = render_overview_latex(found)
     assert text.count(r"\end{table}") == 1
     assert r"\input" not in text
     assert "\n    {}[2cm]" in text
@@ -656,7 +677,7 @@ def test_names_cannot_act_in_latex():
 
 @given(TEXTS)
 def test_no_special_character_is_left_alone(text):
-    plain = re.sub(r"\\text[a-z]+\{\}|\{\\char\d+\}|\\[_&%#${}]|\{\}", "", escaped(text))
+    plain = re.sub(r"\\text[a-z]+\{\}|\{\\char\d+\}|\\[_&%#${}]|\{\}", "", escape_latex(text))
     assert not set(plain) & set('\\_&%#${}~^<>|"`\n')
 
 
@@ -664,22 +685,22 @@ def test_no_special_character_is_left_alone(text):
 
 
 def test_a_sparkline_goes_from_the_least_to_the_greatest():
-    assert sparkline(range(8)) == BLOCKS
+    assert sparkline(range(8)) == SPARKLINE_BLOCKS
     assert sparkline([7, None, math.nan, 0]) == "█  ▁"
     assert sparkline([3, 3, 3]) == "▄▄▄"
     assert sparkline([]) == ""
     assert sparkline([None]) == " "
     assert sparkline([-5, 0.5, 9], 0, 1) == "▁▅█"
     assert sparkline([math.inf, -math.inf, 1, 2]) == "█▁▁█"
-    assert sparkline(range(8), marks=PLAIN) == PLAIN
-    assert PLAIN.isascii()
+    assert sparkline(range(8), marks=ASCII_SPARKLINE_MARKS) == ASCII_SPARKLINE_MARKS
+    assert ASCII_SPARKLINE_MARKS.isascii()
 
 
 @given(st.lists(st.none() | numbers), st.none() | st.floats(-1, 0), st.none() | st.floats(1, 2))
 def test_a_sparkline_has_a_mark_for_each_value_and_never_falls_where_they_rise(values, low, high):
     line = sparkline(values, low, high)
     assert len(line) == len(values)
-    marked = [(value, BLOCKS.index(mark)) for value, mark in zip(values, line, strict=True) if mark != " "]
+    marked = [(value, SPARKLINE_BLOCKS.index(mark)) for value, mark in zip(values, line, strict=True) if mark != " "]
     assert len(marked) == sum(value is not None and not math.isnan(value) for value in values)
     order = sorted(marked)
     assert [mark for _, mark in order] == sorted(mark for _, mark in marked)
@@ -687,25 +708,30 @@ def test_a_sparkline_has_a_mark_for_each_value_and_never_falls_where_they_rise(v
 
 @given(st.lists(st.floats(-1, 1), min_size=1), st.integers(1, 50))
 def test_a_thinned_line_keeps_the_whole(values, width):
-    thin = thinned(values, width)
+    thin = downsample(values, width)
     assert len(thin) == min(len(values), width)
     assert min(values) - 1e-9 <= min(thin)
     assert max(thin) <= max(values) + 1e-9
 
 
 def test_marks_go_by_what_the_output_can_show():
-    assert [marks_for(name) for name in ("utf-8", "latin-1", "nonsense", None)] == [BLOCKS, PLAIN, PLAIN, PLAIN]
+    assert [sparkline_characters(name) for name in ("utf-8", "latin-1", "nonsense", None)] == [
+        SPARKLINE_BLOCKS,
+        ASCII_SPARKLINE_MARKS,
+        ASCII_SPARKLINE_MARKS,
+        ASCII_SPARKLINE_MARKS,
+    ]
 
 
 def test_two_systems_have_a_profile_of_their_differences():
     shifted = [*LOW[:2], *[x + 0.4 for x in LOW[2:7]], -0.4]
     found = ragauge.compare({"a": scored("a", {"mrr": LOW}), "b": scored("b", {"mrr": shifted})}, "a", rounds=200)
-    assert report.profiles(found)[1:] == ["mrr  -0.4000 ▁  █████ +0.4000"]
+    assert report.render_profiles(found)[1:] == ["mrr  -0.4000 ▁  █████ +0.4000"]
     same = ragauge.compare({"a": scored("a", {"mrr": LOW}), "b": scored("b", {"mrr": LOW})}, "a", rounds=200)
-    assert report.profiles(same) == []
-    texts = [str(piece) for piece in report.tables(found, 80, 0)[0]]
+    assert report.render_profiles(same) == []
+    texts = [str(piece) for piece in report.render_comparison_tables(found, 80, 0)[0]]
     assert "mrr  -0.4000 ▁  █████ +0.4000" in texts
-    assert not any("█" in str(piece) for piece in report.tables(found, 20, 0)[0])
+    assert not any("█" in str(piece) for piece in report.render_comparison_tables(found, 20, 0)[0])
 
 
 # the command line ---------------------------------------------------------------------------------------------------
@@ -718,7 +744,7 @@ def cli(*arguments, cwd, **environment):
 
 @pytest.fixture
 def table(tmp_path):
-    (tmp_path / "s.csv").write_text(queries_csv(side_by_side({"a_b": {"mrr": LOW}, "c": {"mrr": HIGH}})))
+    (tmp_path / "s.csv").write_text(queries_to_long_csv(side_by_side({"a_b": {"mrr": LOW}, "c": {"mrr": HIGH}})))
     return tmp_path
 
 
@@ -783,12 +809,12 @@ def test_k_range_takes_folders_and_several_systems(tmp_path):
 
 def test_tokens_are_told_only_where_some_are_saved():
     rows = [{"k": k, "value": 1.0, "loss": 0.0, "loss_at_most": 0.0, "tokens": 10.0 * k} for k in (1, 5)]
-    assert str(Advice(1, "mrr", 0.02, 0.95, rows)) == (
+    assert str(SmallestK(1, "mrr", 0.02, 0.95, rows)) == (
         "k=1: mrr 1.0000, at most 0.0000 below the best (1.0000 at k=5) with 95% confidence; "
         "about 10 tokens instead of 50 at k=5"
     )
     rows[0]["value"] = 0.5
-    assert str(Advice(5, "mrr", 0.02, 0.95, rows)) == "k=5: mrr 1.0000, the best"
+    assert str(SmallestK(5, "mrr", 0.02, 0.95, rows)) == "k=5: mrr 1.0000, the best"
 
 
 def test_report_rel_option_sets_the_minimum_relevant_grade(tmp_path):
@@ -809,7 +835,7 @@ def test_report_on_a_terminal_says_what_it_shows_and_what_comes_next(table):
     assert done.stdout.splitlines()[2].split() == ["system", "mrr", "vs", "a_b", "p", "better/worse"]
     notes = [line.removeprefix("note: ") for line in done.stderr.splitlines()]
     assert "8 queries" in notes[0]
-    assert notes[1] == f"p: mrr against a_b, paired t-test, Holm-corrected for 1 comparison; {report.STARS}"
+    assert notes[1] == f"p: mrr against a_b, paired t-test, Holm-corrected for 1 comparison; {report.STARS_LEGEND}"
     assert notes[-1] == "next: the same command with -o report.html"
     assert "next:" not in cli("report", "s.csv", "--as", "csv", cwd=table).stderr
 

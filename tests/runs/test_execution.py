@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from ragauge.compute.event_loops import in_a_loop
+from ragauge.compute.event_loops import run_coroutine
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BadInput
-from ragauge.runs.execution import Job, Plan, ask, ask_async, warm_up_queries
+from ragauge.runs.execution import QueryTask, RunSettings, build_warm_up_queries, run_queries, run_queries_async
 
-JOBS = [Job(f"q{i}", f"text {i}", 0) for i in range(20)]
+JOBS = [QueryTask(f"q{i}", f"text {i}", 0) for i in range(20)]
 
 
 class Plain:
@@ -48,9 +48,9 @@ async def found_later(query, k):
 def asked(retriever, jobs=JOBS, **how):
     answers = []
     if isinstance(retriever, Later):
-        asyncio.run(ask_async(retriever, jobs, Plan(**how), answers.append))
+        asyncio.run(run_queries_async(retriever, jobs, RunSettings(**how), answers.append))
     else:
-        ask(retriever, jobs, Plan(**how), answers.append)
+        run_queries(retriever, jobs, RunSettings(**how), answers.append)
     return answers
 
 
@@ -246,7 +246,7 @@ def test_a_plain_search_inside_a_loop_does_not_hold_the_loop_up():
             gate.set()
 
         answers = []
-        await asyncio.gather(ask_async(Plain(search), JOBS[:2], Plan(), answers.append), tick())
+        await asyncio.gather(run_queries_async(Plain(search), JOBS[:2], RunSettings(), answers.append), tick())
         return answers
 
     assert len(asyncio.run(whole())) == 2
@@ -265,16 +265,16 @@ def test_work_runs_to_its_end_inside_a_running_loop_too():
         return threading.current_thread().name
 
     async def notebook():
-        return in_a_loop(work())
+        return run_coroutine(work())
 
-    assert in_a_loop(work()) == "MainThread"
+    assert run_coroutine(work()) == "MainThread"
     assert asyncio.run(notebook()) == "ragauge-loop"
 
     async def breaks():
         raise KeyError("inside")
 
     async def broken_notebook():
-        return in_a_loop(breaks())
+        return run_coroutine(breaks())
 
     with pytest.raises(KeyError, match="inside"):
         asyncio.run(broken_notebook())
@@ -292,7 +292,7 @@ def test_an_interrupted_crew_begins_no_other_query():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ask(Plain(search), JOBS, Plan(workers=2), stop)
+        run_queries(Plain(search), JOBS, RunSettings(workers=2), stop)
     time.sleep(0.1)
     assert len(begun) < 20
 
@@ -301,10 +301,10 @@ def test_warm_up_queries_are_none_of_the_measured():
     queries = {f"q{i}": f"w{i}" for i in range(10)}
     documents = [Document(f"d{i}", f"w{i}") for i in range(10)]
     for given in (documents, []):
-        warm = warm_up_queries(given, queries, 20)
+        warm = build_warm_up_queries(given, queries, 20)
         assert len(warm) == 20
         assert not set(warm) & set(queries.values())
-    assert warm_up_queries(documents, queries, 5) == warm_up_queries(documents, queries, 5)
+    assert build_warm_up_queries(documents, queries, 5) == build_warm_up_queries(documents, queries, 5)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_warm_up_queries_are_none_of_the_measured():
 )
 def test_settings_that_make_no_sense_are_refused(how):
     with pytest.raises(BadInput):
-        Plan(**how)
+        RunSettings(**how)
 
 
 @pytest.mark.parametrize("way", [SystemExit("bye"), GeneratorExit(), StopIteration("over")])
@@ -323,9 +323,9 @@ def test_what_would_end_a_thread_is_an_answer_too(way, in_a_loop):
 
     answers = []
     if in_a_loop:
-        asyncio.run(ask_async(Plain(search), JOBS[:4], Plan(workers=2), answers.append))
+        asyncio.run(run_queries_async(Plain(search), JOBS[:4], RunSettings(workers=2), answers.append))
     else:
-        ask(Plain(search), JOBS[:4], Plan(workers=2), answers.append)
+        run_queries(Plain(search), JOBS[:4], RunSettings(workers=2), answers.append)
     assert {one.status for one in answers} == {"error"}
     assert len(answers) == 4
 
@@ -360,7 +360,7 @@ def test_giving_up_and_answering_at_the_same_moment_loses_nothing():
         time.sleep(0.02)
         return found(query, k)
 
-    jobs = [Job(f"q{i}", f"text {i}", 0) for i in range(60)]
+    jobs = [QueryTask(f"q{i}", f"text {i}", 0) for i in range(60)]
     answers = asked(Plain(search), jobs, timeout=0.02, workers=4)
     assert sorted(one.query for one in answers) == sorted(job.query for job in jobs)
 
@@ -369,7 +369,9 @@ def test_plain_searches_that_hang_do_not_keep_others_from_beginning():
     gate = threading.Event()
     hanging = {f"text {i}" for i in range(12)}
     answers = []
-    asyncio.run(ask_async(Plain(hangs_on(hanging, gate)), JOBS, Plan(timeout=0.2, workers=20), answers.append))
+    asyncio.run(
+        run_queries_async(Plain(hangs_on(hanging, gate)), JOBS, RunSettings(timeout=0.2, workers=20), answers.append)
+    )
     gate.set()
     assert sum(one.status == "ok" for one in answers) == 8
     assert sum(one.status == "timeout" for one in answers) == 12
@@ -380,4 +382,4 @@ def test_what_stops_one_of_several_async_workers_is_raised_as_it_is():
         raise BadInput("the disk is full")
 
     with pytest.raises(BadInput, match="the disk is full"):
-        asyncio.run(ask_async(Later(found_later), JOBS, Plan(workers=3), stop))
+        asyncio.run(run_queries_async(Later(found_later), JOBS, RunSettings(workers=3), stop))

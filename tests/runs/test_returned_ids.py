@@ -12,8 +12,8 @@ import ragauge
 from command import command_in
 from ragauge import Dataset, Document, Judgments, RAGEvaluator, adapt_retriever
 from ragauge.core.errors import BadInput
-from ragauge.reports.data_export import summary_csv
-from ragauge.runs.returned_ids import find_nearest
+from ragauge.reports.data_export import overview_to_long_csv
+from ragauge.runs.returned_ids import find_nearest_id
 
 TEXTS = {f"d{i}": f"apple{i} and pear{i}" for i in range(6)}
 DATA = Dataset(
@@ -76,7 +76,7 @@ def test_run_some_unknown_ids_are_counted_in_table(tmp_path):
     speed = shown.stdout[shown.stdout.index("p50 ms") - 40 :].splitlines()
     assert [line.split()[-1] for line in speed if line.startswith(("mine", "none"))] == ["6", "0"]
     assert "unknown ids" in shown.stdout
-    csv = summary_csv(ragauge.overview(found, audited=False))
+    csv = overview_to_long_csv(ragauge.overview(found, audited=False))
     assert "mine,unknown_ids,6,,,12" in csv
     assert "none,unknown_ids" not in csv
 
@@ -158,7 +158,7 @@ def test_run_ids_that_differ_by_a_folder_name_the_nearest_corpus_id():
     [("docs\\bees.MD", "bees.md"), ("bees", "bees.md"), ("bee.md", "bees.md"), ("7f3a-01", None), ("", None)],
 )
 def test_find_nearest_by_file_name_then_by_spelling(unknown, nearest):
-    assert find_nearest(unknown, {"bees.md", "ants.md"}) == nearest
+    assert find_nearest_id(unknown, {"bees.md", "ants.md"}) == nearest
 
 
 class Framework:

@@ -14,7 +14,7 @@ from command import typed as typed_in
 from ragauge.core.errors import BadInput, InputWarning
 from ragauge.core.records import Judgments
 from ragauge.experiments import run
-from ragauge.runs.inputs import gather
+from ragauge.runs.inputs import resolve_inputs
 from result_folders import DATA, ranked
 
 GOOD, BAD = ranked([1] * 30), ranked([1] * 5 + [4] * 25)
@@ -76,7 +76,7 @@ def test_run_with_other_judgments_is_refused_next_to_other_runs(folder):
     with pytest.raises(BadInput, match="bad: holds a finished run with other judgments than those of `small`"):
         run(data, {"good": GOOD}, out=folder, warmup=0)
     run(data, {"good": GOOD, "bad": BAD}, measures=["mrr@10"], out=folder, warmup=0)  # kept, and judged again
-    assert gather([str(folder)]).qrels.nested == graded
+    assert resolve_inputs([str(folder)]).qrels.nested == graded
     fewer = replace(DATA, judgments=Judgments(dict(list(graded.items())[:10])))
     with pytest.raises(BadInput, match="judgments of 30 queries, 20 of which `small` lacks"):
         run(fewer, {"good": GOOD, "bad": BAD}, measures=["mrr@10"], out=folder, warmup=0)
@@ -129,7 +129,7 @@ def test_commands_name_a_run_that_was_interrupted(folder):
         run(DATA, {"half": stop}, measures=["mrr@10"], out=folder, warmup=0)
     told = "1 run is not finished and not included: half; repeat the command that started it to finish"
     with pytest.warns(InputWarning, match=told):
-        assert sorted(gather([str(folder)]).runs) == ["bad", "good"]
+        assert sorted(resolve_inputs([str(folder)]).runs) == ["bad", "good"]
     for command in ("evaluate", "compare", "report"):
         done = typed(f"ragauge {command} {folder}", folder.parent)
         assert told in " ".join(done.stderr.split()), command

@@ -13,20 +13,20 @@ from scipy import stats
 from statsmodels.stats.inter_rater import cohens_kappa
 from statsmodels.stats.proportion import proportion_confint
 
-from ragauge.judging.calibration.rater_statistics import consistency, people_figures, swapped, verbosity
-from ragauge.judging.calibration.results import FIGURES
+from ragauge.judging.calibration.rater_statistics import human_agreement, judge_consistency, length_bias, order_bias
+from ragauge.judging.calibration.results import STATISTIC_DESCRIPTIONS
 from ragauge.stats.agreement import (
-    Confusion,
-    ac1_of,
-    alpha,
-    best_cut,
-    confusion,
-    cross_cut,
-    kappa_of,
-    share,
-    verdict_figures,
+    ConfusionMatrix,
+    best_threshold,
+    compute_kappa,
+    count_confusion,
+    cross_fitted_verdicts,
+    gwets_ac1,
+    krippendorff_alpha,
+    proportion,
+    verdict_statistics,
 )
-from ragauge.stats.association import auc, auc_difference, correlations, curve, length_slope
+from ragauge.stats.association import auc_difference, calibration_curve, compute_correlations, length_slope, roc_auc
 
 SEED = np.random.default_rng(5)
 PEOPLE = SEED.random(300) < 0.7
@@ -43,7 +43,7 @@ def spelled(good: int, only_judge: int, only_people: int, bad: int):
 
 
 def test_figures_of_verdicts_are_those_of_scikit_learn():
-    found = verdict_figures(JUDGE, PEOPLE)
+    found = verdict_statistics(JUDGE, PEOPLE)
     expected = {
         "accuracy": sk.accuracy_score(PEOPLE, JUDGE),
         "sensitivity": sk.recall_score(PEOPLE, JUDGE),
@@ -55,18 +55,18 @@ def test_figures_of_verdicts_are_those_of_scikit_learn():
     }
     for name, value in expected.items():
         assert found[name].value == pytest.approx(value, abs=1e-12), name
-    assert set(found) <= set(FIGURES)
+    assert set(found) <= set(STATISTIC_DESCRIPTIONS)
 
 
 def test_the_table_counts_what_both_said():
-    assert confusion(*spelled(3, 4, 5, 6)) == Confusion(3, 4, 5, 6)
-    assert confusion(*spelled(3, 4, 5, 6)).n == 18
+    assert count_confusion(*spelled(3, 4, 5, 6)) == ConfusionMatrix(3, 4, 5, 6)
+    assert count_confusion(*spelled(3, 4, 5, 6)).n == 18
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 10), (10, 10), (9, 10), (123, 400)])
 def test_shares_have_wilsons_interval(hits, n):
     low, high = proportion_confint(hits, n, method="wilson")
-    assert share(hits, n)[:3] == pytest.approx((hits / n, low, high), abs=1e-9)
+    assert proportion(hits, n)[:3] == pytest.approx((hits / n, low, high), abs=1e-9)
 
 
 def test_gwets_paradox_by_hand():
@@ -75,13 +75,13 @@ def test_gwets_paradox_by_hand():
     Observed 118/125 = 0.944; Cohen expects (123 * 120 + 2 * 5) / 125^2 = 0.94528, Gwet 2 * 0.972 * 0.028 = 0.054432.
     """
     cells = np.array([118.0, 5.0, 2.0, 0.0])
-    assert float(kappa_of(cells)) == pytest.approx((0.944 - 0.94528) / (1 - 0.94528))
-    assert float(ac1_of(cells)) == pytest.approx((0.944 - 0.054432) / (1 - 0.054432))
+    assert float(compute_kappa(cells)) == pytest.approx((0.944 - 0.94528) / (1 - 0.94528))
+    assert float(gwets_ac1(cells)) == pytest.approx((0.944 - 0.054432) / (1 - 0.054432))
 
 
 def test_intervals_of_kappa_are_near_the_large_sample_ones_of_many_samples():
     judge, people = spelled(900, 150, 200, 750)
-    found = verdict_figures(judge, people)["kappa"]
+    found = verdict_statistics(judge, people)["kappa"]
     theirs = cohens_kappa(np.array([[900, 150], [200, 750]]))
     assert found.value == pytest.approx(theirs.kappa)
     assert (found.low, found.high) == pytest.approx((theirs.kappa_low, theirs.kappa_upp), abs=0.003)
@@ -91,36 +91,36 @@ def test_intervals_of_kappa_are_near_the_large_sample_ones_of_many_samples():
 def test_intervals_beyond_chance_cover_at_their_level(cells):
     """Of 300 sets of 50 samples; 95% would be 285, and chance alone gives no fewer than 273."""
     rng = np.random.default_rng(3)
-    truth = {"kappa": float(kappa_of(np.array(cells))), "ac1": float(ac1_of(np.array(cells)))}
+    truth = {"kappa": float(compute_kappa(np.array(cells))), "ac1": float(gwets_ac1(np.array(cells)))}
     covered = dict.fromkeys(truth, 0)
     for turn in range(300):
-        found = verdict_figures(*spelled(*rng.multinomial(50, cells)), seed=turn)
+        found = verdict_statistics(*spelled(*rng.multinomial(50, cells)), seed=turn)
         for name, value in truth.items():
             covered[name] += found[name].low <= value <= found[name].high
     assert min(covered.values()) >= 273
 
 
 def test_perfect_agreement_of_few_proves_no_perfection():
-    found = verdict_figures(*spelled(10, 0, 0, 10))
+    found = verdict_statistics(*spelled(10, 0, 0, 10))
     for name in ("accuracy", "kappa", "ac1", "alpha", "balanced_accuracy"):
         assert found[name].value == found[name].high == 1.0
         assert 0.5 < found[name].low < 0.9
 
 
 def test_what_cannot_be_known_is_no_number_and_says_why():
-    alone = verdict_figures(*spelled(5, 0, 2, 0))
+    alone = verdict_statistics(*spelled(5, 0, 2, 0))
     assert [name for name in alone if not alone[name].defined] == ["specificity", "balanced_accuracy", "kappa", "alpha"]
     assert alone["kappa"].why == "people gave one verdict only"
     assert alone["specificity"].why == "people call nothing bad"
     assert alone["ac1"].value == pytest.approx((5 / 7 - 2 * (6 / 7) * (1 / 7)) / (1 - 2 * (6 / 7) * (1 / 7)))
-    nobody = verdict_figures(*spelled(0, 0, 0, 0))
+    nobody = verdict_statistics(*spelled(0, 0, 0, 0))
     assert all(not one.defined and one.why for one in nobody.values())
-    assert not auc(np.array([0.1, 0.2]), np.array([True, True])).defined
-    assert correlations(np.ones(30), np.arange(30.0))["spearman"].why == "all scores are the same"
+    assert not roc_auc(np.array([0.1, 0.2]), np.array([True, True])).defined
+    assert compute_correlations(np.ones(30), np.arange(30.0))["spearman"].why == "all scores are the same"
 
 
 def test_unscored_samples_are_wrong_in_the_accuracy_of_all():
-    found = verdict_figures(*spelled(5, 1, 1, 3), unscored=10)
+    found = verdict_statistics(*spelled(5, 1, 1, 3), unscored=10)
     assert (found["accuracy"].value, found["accuracy"].n) == (0.8, 10)
     assert (found["accuracy_all"].value, found["accuracy_all"].n) == (0.4, 20)
 
@@ -128,8 +128,8 @@ def test_unscored_samples_are_wrong_in_the_accuracy_of_all():
 def test_alpha_of_two_raters_is_that_of_krippendorffs_example():
     """Computing Krippendorff's Alpha-Reliability (2011), example B: ten units, 0.095."""
     a, b = [0, 1, 0, 0, 0, 0, 0, 0, 1, 0], [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
-    assert alpha(np.array([a, b], np.float64).T).value == pytest.approx(0.095, abs=5e-4)
-    assert verdict_figures(np.array(a, bool), np.array(b, bool))["alpha"].value == pytest.approx(0.095, abs=5e-4)
+    assert krippendorff_alpha(np.array([a, b], np.float64).T).value == pytest.approx(0.095, abs=5e-4)
+    assert verdict_statistics(np.array(a, bool), np.array(b, bool))["alpha"].value == pytest.approx(0.095, abs=5e-4)
 
 
 def test_alpha_of_grades_with_gaps_is_that_of_krippendorffs_example():
@@ -141,15 +141,15 @@ def test_alpha_of_grades_with_gaps_is_that_of_krippendorffs_example():
         [gap, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, gap],
         [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, gap],
     ]
-    found = alpha(np.array(votes).T)
+    found = krippendorff_alpha(np.array(votes).T)
     assert found.value == pytest.approx(0.849, abs=5e-4)
     assert found.n == 11
     assert found.low < found.value < found.high
 
 
 def test_auc_and_correlations_are_those_of_scikit_learn_and_scipy():
-    found = correlations(SCORES, LABELS)
-    assert auc(SCORES, PEOPLE).value == pytest.approx(sk.roc_auc_score(PEOPLE, SCORES), abs=1e-12)
+    found = compute_correlations(SCORES, LABELS)
+    assert roc_auc(SCORES, PEOPLE).value == pytest.approx(sk.roc_auc_score(PEOPLE, SCORES), abs=1e-12)
     assert found["spearman"].value == pytest.approx(stats.spearmanr(SCORES, LABELS).statistic, abs=1e-12)
     assert found["kendall"].value == pytest.approx(stats.kendalltau(SCORES, LABELS).statistic, abs=1e-12)
     assert found["pearson"].value == pytest.approx(stats.pearsonr(SCORES, LABELS).statistic, abs=1e-12)
@@ -159,13 +159,13 @@ def test_intervals_of_auc_and_correlations_are_near_those_of_a_plain_bootstrap()
     rng = np.random.default_rng(8)
     drawn = rng.integers(0, 300, (1000, 300))
     kinds = {
-        "auc": (auc(SCORES, PEOPLE), [sk.roc_auc_score(PEOPLE[i], SCORES[i]) for i in drawn]),
+        "auc": (roc_auc(SCORES, PEOPLE), [sk.roc_auc_score(PEOPLE[i], SCORES[i]) for i in drawn]),
         "kendall": (
-            correlations(SCORES, LABELS)["kendall"],
+            compute_correlations(SCORES, LABELS)["kendall"],
             [stats.kendalltau(SCORES[i], LABELS[i]).statistic for i in drawn],
         ),
         "spearman": (
-            correlations(SCORES, LABELS)["spearman"],
+            compute_correlations(SCORES, LABELS)["spearman"],
             [stats.spearmanr(SCORES[i], LABELS[i]).statistic for i in drawn],
         ),
     }
@@ -179,21 +179,21 @@ def test_intervals_of_auc_cover_at_their_level():
     truth, good = stats.norm.cdf(1.2 / math.sqrt(2)), np.arange(37) < 12
     covered = 0
     for _ in range(500):
-        found = auc(rng.normal(0, 1, 37) + 1.2 * good, good)
+        found = roc_auc(rng.normal(0, 1, 37) + 1.2 * good, good)
         covered += found.low <= truth <= found.high
     assert covered >= 460
 
 
 def test_a_perfect_order_of_few_has_an_interval_too():
-    found = auc(np.arange(12.0), np.arange(12) >= 6)
+    found = roc_auc(np.arange(12.0), np.arange(12) >= 6)
     assert (found.value, found.high) == (1.0, 1.0)
     assert 0.6 < found.low < 0.9
-    upside = auc(-np.arange(12.0), np.arange(12) >= 6)
+    upside = roc_auc(-np.arange(12.0), np.arange(12) >= 6)
     assert (upside.value, upside.low, upside.high) == pytest.approx((0.0, 0.0, 1 - found.low))
 
 
 def test_a_correlation_of_few_is_shown_without_an_interval():
-    found = correlations(np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0]))["spearman"]
+    found = compute_correlations(np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0]))["spearman"]
     assert found.value == pytest.approx(0.5)
     assert math.isnan(found.low)
     assert "too few" in found.why
@@ -202,23 +202,26 @@ def test_a_correlation_of_few_is_shown_without_an_interval():
 def test_samples_that_are_there_twice_do_not_make_us_surer():
     twice = np.arange(600) // 2
     for name in ("accuracy", "kappa", "sensitivity"):
-        once = verdict_figures(JUDGE, PEOPLE)[name]
-        doubled = verdict_figures(JUDGE[twice], PEOPLE[twice], groups=twice)[name]
-        blind = verdict_figures(JUDGE[twice], PEOPLE[twice])[name]
+        once = verdict_statistics(JUDGE, PEOPLE)[name]
+        doubled = verdict_statistics(JUDGE[twice], PEOPLE[twice], groups=twice)[name]
+        blind = verdict_statistics(JUDGE[twice], PEOPLE[twice])[name]
         assert doubled.high - doubled.low == pytest.approx(once.high - once.low, rel=0.03)
         assert blind.high - blind.low < 0.8 * (once.high - once.low)
-    once, doubled = auc(SCORES, PEOPLE), auc(SCORES[twice], PEOPLE[twice], groups=twice)
+    once, doubled = roc_auc(SCORES, PEOPLE), roc_auc(SCORES[twice], PEOPLE[twice], groups=twice)
     assert doubled[:3] == pytest.approx(once[:3], abs=0.002)
-    first, second = correlations(SCORES, LABELS), correlations(SCORES[twice], LABELS[twice], groups=twice)
+    first, second = (
+        compute_correlations(SCORES, LABELS),
+        compute_correlations(SCORES[twice], LABELS[twice], groups=twice),
+    )
     for name, figure in first.items():
         assert second[name][:3] == pytest.approx(figure[:3], abs=0.003), name
 
 
 def test_the_best_cut_is_where_kappa_is_highest():
-    cut = best_cut(SCORES, PEOPLE)
+    cut = best_threshold(SCORES, PEOPLE)
     every = [sk.cohen_kappa_score(PEOPLE, level <= SCORES) for level in np.unique(SCORES)]
     assert sk.cohen_kappa_score(PEOPLE, cut <= SCORES) == pytest.approx(max(every))
-    assert math.isnan(best_cut(np.ones(4), np.array([True, False, True, False])))
+    assert math.isnan(best_threshold(np.ones(4), np.array([True, False, True, False])))
 
 
 def test_a_cut_that_was_chosen_elsewhere_finds_nothing_in_noise():
@@ -226,10 +229,12 @@ def test_a_cut_that_was_chosen_elsewhere_finds_nothing_in_noise():
     found = []
     for turn in range(100):
         people, noise = rng.random(60) < 0.5, rng.random(60)
-        verdicts, _ = cross_cut(noise, people, seed=turn)
-        found.append(float(kappa_of(np.array(confusion(verdicts, people), np.float64))))
+        verdicts, _ = cross_fitted_verdicts(noise, people, seed=turn)
+        found.append(float(compute_kappa(np.array(count_confusion(verdicts, people), np.float64))))
     assert abs(np.mean(found)) < 0.05
-    verdicts, cuts = cross_cut(np.array([0.1, 0.2, 0.8, 0.9] * 10), np.array([False, False, True, True] * 10))
+    verdicts, cuts = cross_fitted_verdicts(
+        np.array([0.1, 0.2, 0.8, 0.9] * 10), np.array([False, False, True, True] * 10)
+    )
     assert verdicts.tolist() == [False, False, True, True] * 10
     assert cuts == (0.5, 0.5)
 
@@ -237,9 +242,9 @@ def test_a_cut_that_was_chosen_elsewhere_finds_nothing_in_noise():
 def test_a_person_is_compared_with_the_others():
     """Three samples, three people: 8 of 9 votes are what the mean of the two others says, good being from 0.5 on."""
     votes = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
-    found = people_figures(votes, 0.5)
+    found = human_agreement(votes, 0.5)
     assert found["accuracy"].value == pytest.approx(8 / 9)
-    assert found["alpha"].value == pytest.approx(alpha(votes).value)
+    assert found["alpha"].value == pytest.approx(krippendorff_alpha(votes).value)
     assert "accuracy_all" not in found
     assert found["auc"].value == pytest.approx(
         sk.roc_auc_score([1, 1, 1, 0, 0, 0, 1, 1, 1], [1, 1, 0, 0, 0, 0, 1, 1, 1])
@@ -249,14 +254,14 @@ def test_a_person_is_compared_with_the_others():
 def test_the_curve_has_what_scores_promise_and_what_people_say():
     scores = np.array([0.1] * 10 + [0.9] * 10)
     people = np.array([True] * 2 + [False] * 8 + [True] * 7 + [False] * 3)
-    bins, error = curve(scores, people, bins=2)
+    bins, error = calibration_curve(scores, people, bins=2)
     assert [(one.score, one.share.value, one.share.n) for one in bins] == [
         (pytest.approx(0.1), 0.2, 10),
         (pytest.approx(0.9), 0.7, 10),
     ]
     assert error == pytest.approx(0.5 * 0.1 + 0.5 * 0.2)
-    assert sum(one.share.n for one in curve(SCORES, PEOPLE)[0]) == 300
-    assert curve(np.array([]), np.array([], bool))[0] == []
+    assert sum(one.share.n for one in calibration_curve(SCORES, PEOPLE)[0]) == 300
+    assert calibration_curve(np.array([]), np.array([], bool))[0] == []
 
 
 def test_the_slope_of_length_is_that_of_statsmodels():
@@ -277,8 +282,8 @@ def test_the_slope_of_length_is_that_of_statsmodels():
 def test_figures_lie_inside_their_intervals(rows):
     judge, people = (np.array([row[i] for row in rows], bool) for i in (0, 1))
     groups = np.array([row[2] for row in rows], np.int64)
-    figures = verdict_figures(judge, people, groups=groups)
-    figures["auc"] = auc(groups.astype(float), people, groups=groups)
+    figures = verdict_statistics(judge, people, groups=groups)
+    figures["auc"] = roc_auc(groups.astype(float), people, groups=groups)
     for name, one in figures.items():
         assert one.defined or one.why, name
         if one.defined and not one.why:
@@ -301,17 +306,17 @@ def test_the_difference_of_two_areas_is_that_of_a_paired_bootstrap():
 def test_replicates_by_hand():
     """Of four samples in three replicates two are always alike; of the 12 pairs 6 + 1 + 1 = 8 are."""
     columns = np.array([[0.9, 0.8, 0.7], [0.1, 0.2, 0.1], [0.9, 0.1, 0.9], [0.6, 0.6, math.nan]])
-    found = consistency(columns, 0.5)
+    found = judge_consistency(columns, 0.5)
     assert found.same.value == 0.5
     assert found.pairwise.value == pytest.approx(8 / 12)
     verdicts = np.array([[1, 1, 1], [0, 0, 0], [1, 0, 1], [1, 1, math.nan]])
-    assert found.alpha.value == pytest.approx(alpha(verdicts).value)
+    assert found.alpha.value == pytest.approx(krippendorff_alpha(verdicts).value)
     expected = [np.std(row[~np.isnan(row)], ddof=1) for row in columns]
     assert found.spread.value == pytest.approx(np.mean(expected))
 
 
 def test_turned_contexts_by_hand():
-    found = swapped(np.array([0.9, 0.4, 0.6, 0.7]), np.array([0.8, 0.6, 0.6, math.nan]), 0.5)
+    found = order_bias(np.array([0.9, 0.4, 0.6, 0.7]), np.array([0.8, 0.6, 0.6, math.nan]), 0.5)
     assert found.changed.value == 0.5
     assert found.shift.value == pytest.approx((-0.1 + 0.2 + 0.0) / 3)
     assert found.moved.value == pytest.approx(0.1)
@@ -323,7 +328,7 @@ def test_errors_that_grow_with_length_are_found_at_the_same_label():
     words = rng.integers(10, 200, 150).astype(np.float64)
     labels = (rng.random(150) < 0.5).astype(np.float64)
     scores = 0.5 * labels + 0.1 * words / 100 + rng.normal(0, 0.05, 150)
-    found = verbosity(np.append(scores, math.nan), np.append(labels, 1.0), np.append(words, 50.0))
+    found = length_bias(np.append(scores, math.nan), np.append(labels, 1.0), np.append(words, 50.0))
     assert found.slope.low < 0.1 < found.slope.high
     assert found.slope.n == 150
     expected = stats.spearmanr(scores - labels, words).statistic

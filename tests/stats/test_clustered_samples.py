@@ -8,11 +8,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from ragauge.judging.calibration.rater_statistics import Ruler, consistency, mean_figure, rated, swapped
-from ragauge.stats.agreement import alpha, verdict_figures
-from ragauge.stats.association import auc, auc_difference, correlations, curve, length_slope
+from ragauge.judging.calibration.rater_statistics import LabelScale, estimate_mean, judge_consistency, order_bias, rate
+from ragauge.stats.agreement import krippendorff_alpha, verdict_statistics
+from ragauge.stats.association import auc_difference, calibration_curve, compute_correlations, length_slope, roc_auc
 from ragauge.stats.intervals import ONE_GROUP, design_effect
-from ragauge.stats.prediction_powered import powered_mean, share_from_rates
+from ragauge.stats.prediction_powered import prediction_powered_mean, rogan_gladen_share
 
 QUESTIONS, ANSWERS, DRAWS, BLIND = 25, 8, 150, 50
 CHANGED = 0.1586552539314571
@@ -40,19 +40,19 @@ def test_intervals_hold_the_truth_where_answers_to_a_question_are_alike():
         labels, before, after = people.astype(np.float64), np.zeros(len(groups)), changed.astype(np.float64)
         own = np.arange(len(groups)), np.arange(len(more)) + len(groups)
         for counted, (mine, rest) in ((covered, (groups, more + QUESTIONS)), (blind, own))[: 2 if turn < BLIND else 1]:
-            turned = swapped(before, after, 0.5, groups=mine)
-            steady = consistency(np.stack([before, after, after], axis=1), 0.5, groups=mine)
+            turned = order_bias(before, after, 0.5, groups=mine)
+            steady = judge_consistency(np.stack([before, after, after], axis=1), 0.5, groups=mine)
             figures = {
-                "bias": (mean_figure(scores - labels, groups=mine), 0.0),
-                "judge": (mean_figure(scores, groups=mine), 0.5),
+                "bias": (estimate_mean(scores - labels, groups=mine), 0.0),
+                "judge": (estimate_mean(scores, groups=mine), 0.5),
                 "changed": (turned.changed, CHANGED),
                 "shift": (turned.shift, CHANGED),
                 "same": (steady.same, 1 - CHANGED),
                 "pairwise": (steady.pairwise, 1 - CHANGED * 2 / 3),
                 "slope": (length_slope(scores, labels, words, groups=mine), 0.0),
-                "curve": (curve(words, people, groups=mine, bins=1)[0][0].share, 0.5),
-                "rates": (share_from_rates(scores > 0.5, people, others > 0.5, groups=(mine, rest)), 0.5),
-                "powered": (powered_mean(labels, scores, others, groups=(mine, rest))[0], 0.5),
+                "curve": (calibration_curve(words, people, groups=mine, bins=1)[0][0].share, 0.5),
+                "rates": (rogan_gladen_share(scores > 0.5, people, others > 0.5, groups=(mine, rest)), 0.5),
+                "powered": (prediction_powered_mean(labels, scores, others, groups=(mine, rest))[0], 0.5),
             }
             for name, (figure, truth) in figures.items():
                 counted[name] += figure.low <= truth <= figure.high
@@ -62,13 +62,13 @@ def test_intervals_hold_the_truth_where_answers_to_a_question_are_alike():
 
 def test_a_mean_of_groups_is_that_of_their_sums_by_hand():
     """Sums of what is off the mean 0.5: -0.8 and +0.8; 2/1 * 2 * (0.8/4)^2 = 0.16, and t for 1 is 12.706."""
-    found = mean_figure(np.array([0.0, 0.2, 1.0, 0.8]), groups=np.array([3, 3, 8, 8]))
+    found = estimate_mean(np.array([0.0, 0.2, 1.0, 0.8]), groups=np.array([3, 3, 8, 8]))
     assert found[:3] == pytest.approx((0.5, 0.5 - 12.7062 * 0.4, 0.5 + 12.7062 * 0.4), rel=1e-4)
 
 
 def test_a_mean_in_groups_is_never_surer_than_without():
     values, groups = np.tile([0.0, 1.0], 50), np.arange(100) // 2
-    found = mean_figure(values, groups=groups)
+    found = estimate_mean(values, groups=groups)
     assert found.high - found.low >= 2 * 1.96 * values.std(ddof=1) / 10
 
 
@@ -95,21 +95,21 @@ def test_a_design_effect_is_never_below_one_and_alike_samples_of_a_group_count_a
     assert design_effect(np.ones(300), np.arange(300) // 30) == 30.0
     assert design_effect(np.ones(4), np.array([0, 0, 0, 1])) == 10 / 4
     assert design_effect(np.array([1.0, 0.0]), np.zeros(2, np.int64)) == 2.0
-    nothing = swapped(np.zeros(300), np.zeros(300), 0.5, groups=np.arange(300) // 30).changed
+    nothing = order_bias(np.zeros(300), np.zeros(300), 0.5, groups=np.arange(300) // 30).changed
     assert (nothing.low, nothing.high) == pytest.approx((0.0, 0.2775), abs=1e-4)  # Wilson's of 0 in 10
 
 
 def test_a_perfect_order_counts_questions_and_not_answers():
     scores, people = np.repeat(np.arange(12.0), 5), np.repeat(np.arange(12) >= 6, 5)
-    once = auc(np.arange(12.0), np.arange(12) >= 6)
-    assert auc(scores, people, groups=np.repeat(np.arange(12), 5))[:3] == pytest.approx(once[:3])
-    assert auc(scores, people).low > once.low + 0.1
+    once = roc_auc(np.arange(12.0), np.arange(12) >= 6)
+    assert roc_auc(scores, people, groups=np.repeat(np.arange(12), 5))[:3] == pytest.approx(once[:3])
+    assert roc_auc(scores, people).low > once.low + 0.1
 
 
 def test_samples_without_a_verdict_hang_together_too():
     """Ten questions of ten: of five the judge says nothing at all, the others it has right."""
     groups, scores = np.arange(100) // 10, np.repeat([1.0, math.nan], 50)
-    found = rated("", "judge", scores, Ruler(np.ones(100), 0.5, groups), 0.5).figures["accuracy_all"]
+    found = rate("", "judge", scores, LabelScale(np.ones(100), 0.5, groups), 0.5).figures["accuracy_all"]
     assert found.value == 0.5
     assert found.low < 0.21
     assert found.high > 0.79
@@ -120,21 +120,21 @@ def test_one_question_tells_no_interval_and_says_so():
     groups, people = np.zeros(60, np.int64), np.arange(60) < 30
     scores, labels = rng.random(60), people.astype(np.float64)
     alone = [
-        auc(scores, people, groups=groups),
+        roc_auc(scores, people, groups=groups),
         auc_difference(scores, rng.random(60), people, groups=groups),
-        mean_figure(scores, groups=groups),
-        powered_mean(labels, scores, scores, groups=(groups, groups))[0],
-        alpha(np.stack([labels, scores > 0.5], axis=1), groups=groups),
-        *correlations(scores, labels, groups=groups).values(),
+        estimate_mean(scores, groups=groups),
+        prediction_powered_mean(labels, scores, scores, groups=(groups, groups))[0],
+        krippendorff_alpha(np.stack([labels, scores > 0.5], axis=1), groups=groups),
+        *compute_correlations(scores, labels, groups=groups).values(),
         length_slope(scores, labels, scores, groups=groups),
     ]
     assert {one.why for one in alone} == {ONE_GROUP}
     assert all(one.defined and math.isnan(one.low) for one in alone)
-    accuracy = verdict_figures(scores > 0.5, people, groups=groups)["accuracy"]
+    accuracy = verdict_statistics(scores > 0.5, people, groups=groups)["accuracy"]
     assert accuracy.high - accuracy.low > 0.7
 
 
 def test_a_bootstrap_over_few_questions_is_not_shown():
     groups, people, scores, _, _ = drawn(np.random.default_rng(4), 10)
-    found = correlations(scores, people.astype(np.float64), groups=groups)
+    found = compute_correlations(scores, people.astype(np.float64), groups=groups)
     assert {one.why for one in found.values()} == {"80 samples of 10 groups are too few for an interval"}

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.stats.comparisons import Method
-from ragauge.stats.intervals import bca_interval, bootstrap_upper, percentile_interval
+from ragauge.stats.comparisons import ComparisonSettings
+from ragauge.stats.intervals import bca_interval, bootstrap_upper_bound, percentile_interval
 from ragauge.stats.paired_tests import (
     cliffs_delta,
     cohens_d,
-    corrected,
+    correct_p_values,
     randomisation_test,
     sign_test,
     t_test,
     wilcoxon_test,
 )
-from ragauge.stats.power import detectable, power_of, queries_needed
+from ragauge.stats.power import detectable_difference, queries_needed, t_test_power
 from ragauge.stats.resampling import bootstrap_means
-from ragauge.stats.system_pairs import Pair, compared
+from ragauge.stats.system_pairs import SystemPair, compare_pairs
 
 GAPS = st.lists(st.integers(-8, 8).map(lambda x: x / 8), min_size=2, max_size=40)
 
@@ -115,9 +115,9 @@ def test_columns_do_not_see_each_other():
 
 def test_holm_by_hand():
     p = np.array([0.01, 0.04, 0.03, 0.005])
-    assert corrected(p, "holm") == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert corrected(np.array([0.6, 0.9]), "holm").tolist() == [1.0, 1.0]
-    assert corrected(np.array([]), "holm").tolist() == []
+    assert correct_p_values(p, "holm") == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert correct_p_values(np.array([0.6, 0.9]), "holm").tolist() == [1.0, 1.0]
+    assert correct_p_values(np.array([]), "holm").tolist() == []
 
 
 @settings(max_examples=50, deadline=None)
@@ -126,13 +126,17 @@ def test_corrections_are_those_of_statsmodels_and_scipy(p):
     multiple = pytest.importorskip("statsmodels.stats.multitest")
     values = np.array(p)
     for mine, theirs in (("holm", "holm"), ("bonferroni", "bonferroni"), ("bh", "fdr_bh")):
-        assert corrected(values, mine) == pytest.approx(multiple.multipletests(values, method=theirs)[1], abs=1e-12)
-    assert corrected(values, "bh") == pytest.approx(stats.false_discovery_control(values), abs=1e-12)
-    assert corrected(values, "none").tolist() == values.tolist()
+        assert correct_p_values(values, mine) == pytest.approx(
+            multiple.multipletests(values, method=theirs)[1], abs=1e-12
+        )
+    assert correct_p_values(values, "bh") == pytest.approx(stats.false_discovery_control(values), abs=1e-12)
+    assert correct_p_values(values, "none").tolist() == values.tolist()
 
 
 def test_a_test_that_was_not_made_is_not_corrected_for():
-    assert corrected(np.array([0.02, np.nan, 0.03]), "bonferroni") == pytest.approx([0.04, np.nan, 0.06], nan_ok=True)
+    assert correct_p_values(np.array([0.02, np.nan, 0.03]), "bonferroni") == pytest.approx(
+        [0.04, np.nan, 0.06], nan_ok=True
+    )
 
 
 # intervals --------------------------------------------------------------------------------------------------------
@@ -170,7 +174,7 @@ def test_huge_and_tiny_values_have_the_interval_of_ordinary_ones(power):
 
 
 def upper(values, *how, **more):
-    return float(bootstrap_upper(values[:, None], *how, **more)[0])
+    return float(bootstrap_upper_bound(values[:, None], *how, **more)[0])
 
 
 def test_the_upper_bound_covers_at_least_as_often_as_it_says():
@@ -248,7 +252,7 @@ def test_intervals_cover_at_their_rate(method, kind):
 
 def test_holm_keeps_false_alarms_of_a_family_below_the_level():
     p = t_test(studies(40, "graded", seed=2))[0].reshape(-1, 8)
-    alarms = np.mean([(corrected(family, "holm") < 0.05).any() for family in p])
+    alarms = np.mean([(correct_p_values(family, "holm") < 0.05).any() for family in p])
     bare = np.mean((p < 0.05).any(axis=1))
     assert alarms < 0.085  # 250 families at 0.05: three in a thousand go further
     assert bare > 0.2
@@ -266,16 +270,20 @@ def test_intervals_and_p_over_seeds_keep_their_word_whatever_seeds_do(seeds, kin
         base = np.zeros((1, 80)) if kind == "one side" else rng.normal(0, 0.1, mine.shape)
         base += rng.normal(0, effect, (seeds, 1)) if kind == "apart" else 0
         pairs.append(pair(base, mine, seeds=[] if kind == "apart" else [str(i) for i in range(seeds)]))
-    rows = compared(pairs, Method(rounds=400))
+    rows = compare_pairs(pairs, ComparisonSettings(rounds=400))
     inside = np.array([row.ci[0] <= 0 <= row.ci[1] for row in rows])
     assert inside.mean() > 0.925
     assert np.mean([row.p_t < 0.05 for row in rows]) < 0.075
     assert np.mean([(row.p_t >= 0.05) != here for row, here in zip(rows, inside, strict=True)]) < 0.05
     if (seeds, effect) == (5, 0.0):  # seeds that do nothing cost little: it is not simply wide
-        alone = compared([pair(one.base.mean(axis=0), one.mine.mean(axis=0)) for one in pairs], Method(rounds=400))
+        alone = compare_pairs(
+            [pair(one.base.mean(axis=0), one.mine.mean(axis=0)) for one in pairs], ComparisonSettings(rounds=400)
+        )
         assert np.median([_width(a) / _width(b) for a, b in zip(rows, alone, strict=True)]) < 1.3
     if effect == 0.05:
-        alone = compared([pair(one.base.mean(axis=0), one.mine.mean(axis=0)) for one in pairs], Method(rounds=400))
+        alone = compare_pairs(
+            [pair(one.base.mean(axis=0), one.mine.mean(axis=0)) for one in pairs], ComparisonSettings(rounds=400)
+        )
         assert np.mean([row.ci[0] <= 0 <= row.ci[1] for row in alone]) < 0.6
 
 
@@ -286,11 +294,11 @@ def _width(row):
 def test_seeds_that_are_all_the_same_change_nothing():
     base = np.random.default_rng(0).random(30)
     mine = np.random.default_rng(1).random(30)
-    one = compared([pair(base, mine)], Method())[0]
-    same = compared([pair(base, np.stack([mine] * 5), seeds=list("abcde"))], Method())[0]
+    one = compare_pairs([pair(base, mine)], ComparisonSettings())[0]
+    same = compare_pairs([pair(base, np.stack([mine] * 5), seeds=list("abcde"))], ComparisonSettings())[0]
     assert (same.wins, same.losses, same.ties) == (one.wins, one.losses, one.ties)
     assert same.p_t == pytest.approx(one.p_t, rel=0.02)
-    identical = compared([pair(base, np.stack([base] * 7), seeds=list("abcdefg"))], Method())[0]
+    identical = compare_pairs([pair(base, np.stack([base] * 7), seeds=list("abcdefg"))], ComparisonSettings())[0]
     assert (identical.wins, identical.losses, identical.p_t, identical.ci) == (0, 0, 1.0, (0.0, 0.0))
 
 
@@ -300,27 +308,27 @@ def test_seeds_that_are_all_the_same_change_nothing():
 @pytest.mark.parametrize(("effect", "n"), [(0.5, 34), (0.2, 100), (0.05, 1000), (1.2, 6), (0.0, 20)])
 def test_power_is_that_of_statsmodels(effect, n):
     power = pytest.importorskip("statsmodels.stats.power").TTestPower()
-    assert power_of(effect, n) == pytest.approx(power.power(effect, n, 0.05), abs=1e-9)
+    assert t_test_power(effect, n) == pytest.approx(power.power(effect, n, 0.05), abs=1e-9)
 
 
 def test_power_is_the_share_of_studies_that_find_it():
     rng = np.random.default_rng(0)
     gaps = rng.normal(0.3, 1, (60, 4000))
-    assert float((t_test(gaps)[0] < 0.05).mean()) == pytest.approx(power_of(0.3, 60), abs=0.03)
+    assert float((t_test(gaps)[0] < 0.05).mean()) == pytest.approx(t_test_power(0.3, 60), abs=0.03)
 
 
 def test_power_is_right_where_few_queries_need_a_huge_difference():
-    gaps = np.random.default_rng(0).normal(detectable(1.0, 2, alpha=0.001), 1, (2, 100_000))
+    gaps = np.random.default_rng(0).normal(detectable_difference(1.0, 2, alpha=0.001), 1, (2, 100_000))
     assert float((t_test(gaps)[0] < 0.001).mean()) == pytest.approx(0.8, abs=0.01)
 
 
 def test_what_can_be_detected_and_what_is_needed_are_two_sides_of_one_thing():
     for n in (5, 50, 391, 7000):
-        least = detectable(0.25, n)
-        assert power_of(least / 0.25, n) == pytest.approx(0.8, abs=1e-6)
+        least = detectable_difference(0.25, n)
+        assert t_test_power(least / 0.25, n) == pytest.approx(0.8, abs=1e-6)
         assert queries_needed(0.25, least) == n
     assert queries_needed(1.0, 1e-5) is None
-    assert np.isnan([detectable(0.0, 10), detectable(0.1, 1)]).all()
+    assert np.isnan([detectable_difference(0.0, 10), detectable_difference(0.1, 1)]).all()
     with pytest.raises(BadInput, match="cannot be detected"):
         queries_needed(0.1, 0.0)
 
@@ -330,19 +338,19 @@ def test_what_can_be_detected_and_what_is_needed_are_two_sides_of_one_thing():
 
 def pair(base, mine, **more):
     base, mine = np.atleast_2d(np.array(base, float)), np.atleast_2d(np.array(mine, float))
-    return Pair("m", "a", "b", [f"q{i}" for i in range(base.shape[1])], base, mine, **more)
+    return SystemPair("m", "a", "b", [f"q{i}" for i in range(base.shape[1])], base, mine, **more)
 
 
 def test_equivalence_is_that_of_statsmodels():
     weightstats = pytest.importorskip("statsmodels.stats.weightstats")
     rng = np.random.default_rng(2)
     base, mine = rng.random(40), rng.random(40)
-    row = compared([pair(base, mine)], Method(margin=0.15))[0]
+    row = compare_pairs([pair(base, mine)], ComparisonSettings(margin=0.15))[0]
     p, low, high = weightstats.ttost_paired(mine, base, -0.15, 0.15)
     assert row.margin is not None
     assert row.margin.p_equivalent == pytest.approx(p, abs=1e-9)
     assert row.margin.p_noninferior == pytest.approx(low[1], abs=1e-9)
-    turned = compared([pair(base, mine, lower_is_better=True)], Method(margin=0.15))[0]
+    turned = compare_pairs([pair(base, mine, lower_is_better=True)], ComparisonSettings(margin=0.15))[0]
     assert turned.margin is not None
     assert turned.margin.p_noninferior == pytest.approx(high[1], abs=1e-9)
 
@@ -352,8 +360,8 @@ def test_equivalence_is_that_of_statsmodels():
 def test_steps_of_a_tenth_are_the_same_step_wherever_they_are_taken(pairs):
     """0.3 - 0.2 is not 0.2 - 0.1 in floats; ranks and signs must not see that."""
     mine, base = np.array(pairs).T
-    row = compared([pair(base / 10, mine / 10)], Method(rounds=200))[0]
-    whole = compared([pair(base, mine)], Method(rounds=200))[0]
+    row = compare_pairs([pair(base / 10, mine / 10)], ComparisonSettings(rounds=200))[0]
+    whole = compare_pairs([pair(base, mine)], ComparisonSettings(rounds=200))[0]
     assert (row.wins, row.losses, row.ties) == (whole.wins, whole.losses, whole.ties)
     assert row.p_wilcoxon == pytest.approx(whole.p_wilcoxon, abs=1e-12)
     assert row.p_randomisation == whole.p_randomisation
@@ -361,18 +369,18 @@ def test_steps_of_a_tenth_are_the_same_step_wherever_they_are_taken(pairs):
 
 
 def test_less_is_better_turns_wins_and_losses_around():
-    row = compared([pair([5, 5, 5], [4, 4, 6], lower_is_better=True)], Method())[0]
+    row = compare_pairs([pair([5, 5, 5], [4, 4, 6], lower_is_better=True)], ComparisonSettings())[0]
     assert (row.wins, row.losses, row.ties, row.better) == (2, 1, 0, True)
 
 
 def test_one_query_has_a_difference_and_no_test():
-    row = compared([pair([0.5], [0.75])], Method())[0]
+    row = compare_pairs([pair([0.5], [0.75])], ComparisonSettings())[0]
     assert row.difference == 0.25
     assert np.isnan([row.p_t, row.p_randomisation, row.p_corrected, row.ci[0], row.effect, row.detectable]).all()
 
 
 def test_queries_without_a_value_are_left_out_of_their_column_only():
-    rows = compared([pair([0, np.nan, 1], [1, 1, 1]), pair([0, 0, 1], [1, 1, 1])], Method())
+    rows = compare_pairs([pair([0, np.nan, 1], [1, 1, 1]), pair([0, 0, 1], [1, 1, 1])], ComparisonSettings())
     assert [row.n for row in rows] == [2, 3]
     assert rows[0].difference == 0.5
 
@@ -382,19 +390,19 @@ def test_the_family_is_each_measure_or_all_of_it():
 
     rng = np.random.default_rng(1)
     pairs = [replace(pair(rng.random(20), rng.random(20)), measure=f"m{i % 2}") for i in range(4)]
-    p = [row.p_t for row in compared(pairs, Method())]
-    whole = [row.p_corrected for row in compared(pairs, Method(correction="bonferroni", family="all"))]
-    apart = [row.p_corrected for row in compared(pairs, Method(correction="bonferroni"))]
+    p = [row.p_t for row in compare_pairs(pairs, ComparisonSettings())]
+    whole = [row.p_corrected for row in compare_pairs(pairs, ComparisonSettings(correction="bonferroni", family="all"))]
+    apart = [row.p_corrected for row in compare_pairs(pairs, ComparisonSettings(correction="bonferroni"))]
     assert whole == pytest.approx(np.minimum(1, 4 * np.array(p)))
     assert apart == pytest.approx(np.minimum(1, 2 * np.array(p)))
 
 
 def test_a_method_that_is_none_is_refused():
     with pytest.raises(UnknownName, match="no test is named `student`"):
-        Method(test="student")
+        ComparisonSettings(test="student")
     for wrong in ({"confidence": 95}, {"rounds": 3}, {"margin": -0.1}, {"power": 0.01}, {"seed": -1}):
         with pytest.raises(BadInput):
-            Method(**wrong)
+            ComparisonSettings(**wrong)
 
 
 @pytest.mark.parametrize("n", [2, 5, 8])

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from ragauge.stats.intervals import t_interval
-from ragauge.stats.prediction_powered import powered_mean, share_from_rates
+from ragauge.stats.prediction_powered import prediction_powered_mean, rogan_gladen_share
 
 
 def drawn(rng, n, skill, rate=0.6):
@@ -26,7 +26,7 @@ def test_the_tuned_weight_and_the_mean_by_hand():
     """
     labels, scores = np.array([1.0, 0.0, 1.0, 0.0]), np.array([0.8, 0.2, 0.6, 0.4])
     others = np.array([0.8, 0.2, 0.6, 0.4, 0.5, 0.9])
-    found, weight = powered_mean(labels, scores, others)
+    found, weight = prediction_powered_mean(labels, scores, others)
     assert weight == 1.0
     assert found.value == pytest.approx(0.5 + (3.4 / 6 - 0.5))
     left = labels - scores
@@ -37,7 +37,7 @@ def test_the_tuned_weight_and_the_mean_by_hand():
 def test_a_weight_between_is_that_of_the_formula():
     rng = np.random.default_rng(4)
     labels, scores = drawn(rng, 340, 0.3)
-    found, weight = powered_mean(labels[:40], scores[:40], scores[40:])
+    found, weight = prediction_powered_mean(labels[:40], scores[:40], scores[40:])
     expected = np.cov(labels[:40], scores[:40])[0, 1] / ((1 + 40 / 300) * scores.var(ddof=1))
     assert 0 < expected < 1
     assert weight == pytest.approx(expected)
@@ -46,24 +46,24 @@ def test_a_weight_between_is_that_of_the_formula():
 
 def test_without_a_weight_it_is_the_plain_mean_of_labels_with_students_interval():
     labels, scores = drawn(np.random.default_rng(1), 50, 0.5)
-    found, weight = powered_mean(labels, scores, scores, weight=0.0)
+    found, weight = prediction_powered_mean(labels, scores, scores, weight=0.0)
     assert weight == 0.0
     assert found.value == labels.mean()
     assert found[1:3] == pytest.approx(t_interval(labels, 0.95))
-    alone, weight = powered_mean(labels, scores, np.array([]))
+    alone, weight = prediction_powered_mean(labels, scores, np.array([]))
     assert (alone, weight) == (found, 0.0)
 
 
 def test_a_judge_that_says_always_the_same_has_no_weight():
     labels, _ = drawn(np.random.default_rng(1), 50, 0.5)
-    found, weight = powered_mean(labels, np.ones(50), np.ones(500))
+    found, weight = prediction_powered_mean(labels, np.ones(50), np.ones(500))
     assert weight == 0.0
     assert found.value == labels.mean()
 
 
 def test_too_few_labels_have_no_mean_and_equal_ones_no_interval():
-    assert powered_mean(np.ones(2), np.ones(2), np.ones(9))[0].why == "fewer than 3 labels"
-    found, _ = powered_mean(np.ones(9), np.ones(9), np.ones(9))
+    assert prediction_powered_mean(np.ones(2), np.ones(2), np.ones(9))[0].why == "fewer than 3 labels"
+    found, _ = prediction_powered_mean(np.ones(9), np.ones(9), np.ones(9))
     assert found.value == 1.0
     assert math.isnan(found.low)
     assert "all labels are the same" in found.why
@@ -77,8 +77,8 @@ def test_intervals_cover_however_good_the_judge_is_and_are_narrower_where_it_is(
     width = plain_width = 0.0
     for _ in range(1000):
         labels, scores = drawn(rng, n + more, skill)
-        found, _ = powered_mean(labels[:n], scores[:n], scores[n:])
-        plain, _ = powered_mean(labels[:n], scores[:n], scores[n:], weight=0.0)
+        found, _ = prediction_powered_mean(labels[:n], scores[:n], scores[n:])
+        plain, _ = prediction_powered_mean(labels[:n], scores[:n], scores[n:], weight=0.0)
         covered += found.low <= 0.6 <= found.high
         low, high = t_interval(scores, 0.95)
         blind += low <= 0.6 <= high
@@ -97,8 +97,8 @@ def test_groups_that_vary_together_make_the_interval_wider():
     for _ in range(400):
         labels, scores = (one[together] for one in drawn(rng, 400, 0.6))
         n = 120
-        found, _ = powered_mean(labels[:n], scores[:n], scores[n:], groups=(together[:n], together[n:]))
-        naive, _ = powered_mean(labels[:n], scores[:n], scores[n:])
+        found, _ = prediction_powered_mean(labels[:n], scores[:n], scores[n:], groups=(together[:n], together[n:]))
+        naive, _ = prediction_powered_mean(labels[:n], scores[:n], scores[n:])
         covered += found.low <= 0.6 <= found.high
         blind += naive.low <= 0.6 <= naive.high
     assert covered >= 367
@@ -112,7 +112,7 @@ def test_rogan_and_gladen_by_hand():
     """
     people = np.repeat([True, False], 10)
     judge = np.array([True] * 8 + [False] * 2 + [True] + [False] * 9)
-    found = share_from_rates(judge, people, np.arange(100) < 41)
+    found = rogan_gladen_share(judge, people, np.arange(100) < 41)
     assert found.value == pytest.approx(0.452381, abs=1e-6)
     assert found.low < 0.35
     assert found.high > 0.55
@@ -120,8 +120,8 @@ def test_rogan_and_gladen_by_hand():
 
 def test_a_judge_no_better_than_a_guess_tells_no_share():
     people = np.array([True, False] * 10)
-    assert "no better than a guess" in share_from_rates(~people, people, people).why
-    assert "one verdict only" in share_from_rates(people, np.ones(20, bool), people).why
+    assert "no better than a guess" in rogan_gladen_share(~people, people, people).why
+    assert "one verdict only" in rogan_gladen_share(people, np.ones(20, bool), people).why
 
 
 @pytest.mark.parametrize(("n", "more", "sensitivity", "specificity"), [(60, 1000, 0.8, 0.9), (100, 300, 0.7, 0.7)])
@@ -131,6 +131,6 @@ def test_the_interval_of_the_share_covers(n, more, sensitivity, specificity):
     for _ in range(500):
         people = rng.random(n + more) < 0.3
         judge = np.where(people, rng.random(n + more) < sensitivity, rng.random(n + more) >= specificity)
-        found = share_from_rates(judge[:n], people[:n], judge[n:])
+        found = rogan_gladen_share(judge[:n], people[:n], judge[n:])
         covered += found.low <= 0.3 <= found.high
     assert covered >= 465

@@ -18,8 +18,16 @@ from scipy import stats
 
 import ragauge
 from command import forked
-from ragauge.stats.repeated_trials import hierarchical_means
-from ragauge.stats.resampling import Sums, all_rounds, at, bootstrap_means, flipped_sums, starts_below, state_of
+from ragauge.stats.repeated_trials import hierarchical_bootstrap_means
+from ragauge.stats.resampling import (
+    ExactSums,
+    bootstrap_means,
+    generator_at,
+    generator_state,
+    map_rounds,
+    sign_flipped_sums,
+    stream_starts,
+)
 from worker_resampling import Counted, Drawn
 
 RNG = np.random.default_rng(7)
@@ -60,7 +68,7 @@ def executor(request):
 def test_sums_are_exact_and_rounded_once(values, seed):
     drawn = np.random.default_rng(seed).integers(0, len(values), len(values))
     counts = np.bincount(drawn, minlength=len(values)).astype(float)
-    found = Sums.of(np.array(values)[:, None]).taken(counts[None, :])
+    found = ExactSums.of(np.array(values)[:, None]).taken(counts[None, :])
     assert found.tolist() == [[math.fsum(values[i] for i in drawn)]]
 
 
@@ -69,7 +77,7 @@ def test_sums_of_columns_of_any_size_are_those_of_fsum(scale):
     columns = RNG.normal(size=(999, 3)) * scale
     columns[:, 1] = 0.0
     counts = np.bincount(RNG.integers(0, 999, 999), minlength=999)
-    found = Sums.of(columns).taken(counts[None, :].astype(float))[0]
+    found = ExactSums.of(columns).taken(counts[None, :].astype(float))[0]
     for column, value in zip(columns.T, found, strict=True):
         exact = math.fsum(np.repeat(column, counts))
         assert abs(value - exact) <= math.ulp(exact)
@@ -79,16 +87,16 @@ def test_sums_of_columns_of_any_size_are_those_of_fsum(scale):
 def test_sums_are_the_same_in_whatever_order(n):
     columns, counts = RNG.normal(size=(n, 3)), RNG.integers(0, 2, (40, n)).astype(float)
     order = RNG.permutation(n)
-    here = Sums.of(columns).taken(counts)
-    assert np.array_equal(here, Sums.of(columns[order]).taken(counts[:, order]))
-    assert np.array_equal(here[7], Sums.of(columns).taken(counts[7:8])[0])
-    assert np.array_equal(here[:, 1], Sums.of(columns[:, 1:2]).taken(counts)[:, 0])
+    here = ExactSums.of(columns).taken(counts)
+    assert np.array_equal(here, ExactSums.of(columns[order]).taken(counts[:, order]))
+    assert np.array_equal(here[7], ExactSums.of(columns).taken(counts[7:8])[0])
+    assert np.array_equal(here[:, 1], ExactSums.of(columns[:, 1:2]).taken(counts)[:, 0])
 
 
 def test_threads_of_the_linear_algebra_change_nothing():
     code = (
         "import hashlib, numpy as np\n"
-        "from ragauge.stats.resampling import bootstrap_means, flipped_sums\n"
+        "from ragauge.stats.resampling import bootstrap_means, sign_flipped_sums as flipped_sums\n"
         "columns = np.random.default_rng(3).normal(size=(1001, 3))\n"
         "for found in (bootstrap_means(columns, 3000), flipped_sums(columns[:, :1], 3000)[0]):\n"
         "    print(hashlib.sha256(found.tobytes()).hexdigest())\n"
@@ -115,7 +123,7 @@ def test_a_place_in_the_stream_is_where_a_generator_arrives_that_draws(seed, len
     rng = np.random.default_rng(seed)
     for length in lengths:
         rng.integers(0, 2**32, length, dtype=np.uint32)
-    assert state_of(at(seed, sum(lengths))) == state_of(rng)
+    assert generator_state(generator_at(seed, sum(lengths))) == generator_state(rng)
 
 
 @pytest.mark.parametrize("n", [2, 3, 1000, 4096, 65_537, 300_007, 1_500_001])
@@ -123,14 +131,14 @@ def test_where_each_part_begins_is_counted_as_numpy_draws(threads, n):
     rounds = [3, 3, 3, 2] if n < 1_000_000 else [1, 1, 1]
     rng, expected = np.random.default_rng(5), []
     for one in rounds:
-        expected.append(state_of(rng))
+        expected.append(generator_state(rng))
         rng.integers(0, n, (one, n))
-    assert [state_of(at(5, word)) for word in starts_below(n, 5, threads, rounds)] == expected
+    assert [generator_state(generator_at(5, word)) for word in stream_starts(n, 5, threads, rounds)] == expected
 
 
 @pytest.mark.parametrize(("n", "rounds"), [(2, 100), (7, 31), (1000, 64), (1001, 65), (200_003, 10)])
 def test_rounds_are_those_of_one_generator_and_nobody_draws_them_twice(executor, n, rounds):
-    found = all_rounds(Counted(n), rounds, 11, executor, partial(starts_below, n, 11))
+    found = map_rounds(Counted(n), rounds, 11, executor, partial(stream_starts, n, 11))
     assert np.array_equal(found, np.random.default_rng(11).integers(0, n, (rounds, n)))
 
 
@@ -140,19 +148,19 @@ def test_rounds_are_those_of_one_generator_and_nobody_draws_them_twice(executor,
         None,
         lambda _, sizes: iter(range(len(sizes))),
         lambda _, sizes: iter([0]),
-        lambda executor, sizes: [*starts_below(1001, 4, executor, sizes[:6]), *range(99)],
+        lambda executor, sizes: [*stream_starts(1001, 4, executor, sizes[:6]), *range(99)],
     ],
     ids=["nobody knows", "all wrong", "one known", "wrong from the seventh on"],
 )
 def test_where_nobody_knows_how_numpy_draws_the_rounds_are_the_same(threads, starts):
-    found = all_rounds(Drawn(1001), 50, 4, threads, starts)
+    found = map_rounds(Drawn(1001), 50, 4, threads, starts)
     assert np.array_equal(found, np.random.default_rng(4).integers(0, 1001, (50, 1001)))
 
 
 @pytest.mark.parametrize("counted", [True, False])
 def test_a_worker_that_is_killed_in_mid_work_changes_nothing(workers, tmp_path, counted):
     work = Drawn(1001, deadly=tmp_path)
-    found = all_rounds(work, 200, 4, workers.executor, partial(starts_below, 1001, 4) if counted else None)
+    found = map_rounds(work, 200, 4, workers.executor, partial(stream_starts, 1001, 4) if counted else None)
     assert np.array_equal(found, np.random.default_rng(4).integers(0, 1001, (200, 1001)))
     assert (tmp_path / "killed").exists()
     assert len(list(tmp_path.iterdir())) > 1 + math.ceil(200 / (8 * 3))  # all parts, and what was lost once more
@@ -165,7 +173,7 @@ def test_a_worker_that_is_killed_in_mid_work_changes_nothing(workers, tmp_path, 
 def test_resampled_means_and_flipped_sums_are_the_same_elsewhere(executor, n, width, rounds):
     columns = np.round(RNG.normal(size=(n, width)), 2)
     assert np.array_equal(bootstrap_means(columns, rounds, 3), bootstrap_means(columns, rounds, 3, executor))
-    here, there = flipped_sums(columns, rounds, 3), flipped_sums(columns, rounds, 3, executor)
+    here, there = sign_flipped_sums(columns, rounds, 3), sign_flipped_sums(columns, rounds, 3, executor)
     assert np.array_equal(here[0], there[0])
     assert here[1] is there[1] is (n == 2)
 
@@ -184,15 +192,15 @@ def test_flipped_signs_are_the_bits_of_the_generator(threads):
     for rows in (6, 6, 6, 6, 1):  # so many rounds are in memory at a time
         bits = np.unpackbits(np.frombuffer(rng.bytes(rows * 37_501), np.uint8).reshape(rows, -1), axis=1)
         expected += [math.fsum(np.where(row[:300_001], -gaps, gaps)) for row in bits]
-    assert flipped_sums(gaps[:, None], 25, 9, threads)[0][:, 0] == pytest.approx(expected, abs=1e-9)
+    assert sign_flipped_sums(gaps[:, None], 25, 9, threads)[0][:, 0] == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("n", [2, 60, 40_001])
 def test_queries_and_seeds_are_resampled_the_same_elsewhere(executor, n):
     sides = [[RNG.normal(size=(3, n))], [RNG.normal(size=(2, n)), RNG.normal(size=(5, n))], [RNG.normal(size=(1, n))]]
-    here = hierarchical_means(sides, 301, 2)
+    here = hierarchical_bootstrap_means(sides, 301, 2)
     assert here.shape == (301, 3)
-    assert np.array_equal(here, hierarchical_means(sides, 301, 2, executor))
+    assert np.array_equal(here, hierarchical_bootstrap_means(sides, 301, 2, executor))
 
 
 # the verb -------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from ragauge.stats.intervals import mean_intervals
-from ragauge.stats.repeated_trials import Parts, Variation, mean_squares, share_of_seeds, trial_intervals, variation
+from ragauge.stats.repeated_trials import (
+    VarianceComponents,
+    Variation,
+    analyse_variation,
+    mean_squares,
+    seed_variance_share,
+    trial_intervals,
+)
 
 SHROUT_FLEISS = np.array(
     [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]], dtype=float
@@ -29,7 +36,7 @@ def test_the_mean_squares_are_those_of_the_published_table():
 
 
 def test_the_share_of_queries_is_the_published_intraclass_correlation():
-    found = variation(SHROUT_FLEISS.T)
+    found = analyse_variation(SHROUT_FLEISS.T)
     assert round(found.shares.queries, 2) == 0.29  # ICC(2,1)
     assert sum(found.shares) == pytest.approx(1)
 
@@ -55,7 +62,7 @@ def test_a_mixed_model_finds_the_same_variances():
     parts = {"query": "0 + C(query)", "trial": "0 + C(trial)"}
     model = statsmodels.MixedLM.from_formula("value ~ 1", frame, groups=np.ones(240), vc_formula=parts)
     fitted = model.fit(reml=True)
-    found = variation(table)
+    found = analyse_variation(table)
     assert not found.below  # then REML and the solved mean squares agree where the table has no hole
     assert list(found.variances) == pytest.approx([*fitted.vcomp, fitted.scale], rel=1e-3)
 
@@ -63,7 +70,7 @@ def test_a_mixed_model_finds_the_same_variances():
 @pytest.mark.parametrize("deviations", [(1.0, 0.5, 0.8), (0.3, 0.0, 1.0), (0.0, 0.7, 0.5)])
 def test_the_estimates_are_without_bias(deviations):
     rng = np.random.default_rng(7)
-    found = np.array([variation(drawn(rng, 12, 4, *deviations)).estimates for _ in range(3_000)])
+    found = np.array([analyse_variation(drawn(rng, 12, 4, *deviations)).estimates for _ in range(3_000)])
     error = found.std(axis=0) / math.sqrt(len(found))
     assert (np.abs(found.mean(axis=0) - np.square(deviations)) < 4 * error).all()
 
@@ -74,13 +81,13 @@ def test_the_variance_of_the_mean_is_what_means_of_other_tables_have():
     truth = 1.0 / 10 + 0.36 / 5 + 0.64 / 50
     assert np.var([one.mean() for one in tables]) == pytest.approx(truth, rel=0.1)
     # What is below 0 counts 0, so that on average it is a little more than the truth.
-    told = float(np.mean([variation(one).error ** 2 for one in tables]))
+    told = float(np.mean([analyse_variation(one).error ** 2 for one in tables]))
     assert truth * 0.97 < told < truth * 1.06
 
 
 def test_more_queries_and_more_trials_take_their_parts_away():
-    found = Variation(4, 10, Parts(queries=9.0, trials=21.0, rest=1.0), 10)
-    assert found.variances == Parts(2.0, 2.0, 1.0)
+    found = Variation(4, 10, VarianceComponents(queries=9.0, trials=21.0, rest=1.0), 10)
+    assert found.variances == VarianceComponents(2.0, 2.0, 1.0)
     assert found.of_mean == pytest.approx((0.2, 0.5, 0.025))
     assert found.error == pytest.approx(math.sqrt(0.725))
     assert found.by_queries == pytest.approx(0.225 / 0.725)
@@ -89,16 +96,16 @@ def test_more_queries_and_more_trials_take_their_parts_away():
 
 
 def test_an_estimate_below_zero_is_kept_told_and_taken_for_zero():
-    found = Variation(4, 10, Parts(queries=9.0, trials=0.5, rest=1.0), 10)
-    assert found.estimates == Parts(2.0, -0.05, 1.0)
-    assert found.variances == Parts(2.0, 0.0, 1.0)
+    found = Variation(4, 10, VarianceComponents(queries=9.0, trials=0.5, rest=1.0), 10)
+    assert found.estimates == VarianceComponents(2.0, -0.05, 1.0)
+    assert found.variances == VarianceComponents(2.0, 0.0, 1.0)
     assert found.below == ["trials"]
 
 
 @pytest.mark.parametrize("squares", [(9.0, 21.0, 1.0), (9.0, 0.5, 1.0), (2.0, 1.0, 1.9), (50.0, 2.0, 0.5)])
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_enough_trials_are_the_fewest_that_are(squares, share):
-    found = Variation(4, 10, Parts(*squares), 10)
+    found = Variation(4, 10, VarianceComponents(*squares), 10)
 
     def part(trials):
         chance = found.variances.trials / trials + found.variances.rest / (10 * trials)
@@ -110,13 +117,13 @@ def test_enough_trials_are_the_fewest_that_are(squares, share):
 
 
 def test_no_number_of_trials_is_enough_where_queries_do_not_differ():
-    assert Variation(4, 10, Parts(0.5, 2.0, 1.0), 10).enough() is None
-    assert Variation(4, 10, Parts(2.0, 0.0, 0.0), 0).enough() == 1
+    assert Variation(4, 10, VarianceComponents(0.5, 2.0, 1.0), 10).enough() is None
+    assert Variation(4, 10, VarianceComponents(2.0, 0.0, 0.0), 0).enough() == 1
 
 
 def test_trials_that_are_alike_have_no_chance_in_them():
     values = np.array([0.1, 0.7, 0.3])
-    found = variation(np.stack([values] * 3))
+    found = analyse_variation(np.stack([values] * 3))
     assert found.unstable == 0
     assert found.variances == pytest.approx((values.var(ddof=1), 0, 0))
     assert found.by_trials == 0
@@ -124,7 +131,7 @@ def test_trials_that_are_alike_have_no_chance_in_them():
 
 
 def test_where_nothing_varies_there_are_no_shares():
-    found = variation(np.full((2, 3), 0.5))
+    found = analyse_variation(np.full((2, 3), 0.5))
     assert found.error == 0
     assert math.isnan(found.by_trials)
     assert all(map(math.isnan, found.shares))
@@ -132,33 +139,33 @@ def test_where_nothing_varies_there_are_no_shares():
 
 def test_a_query_without_a_value_in_some_trial_is_left_out():
     table = np.array([[1.0, math.nan, 2.0], [3.0, 0.5, 8.0]])
-    found = variation(table)
+    found = analyse_variation(table)
     assert (found.n, found.left_out, found.unstable) == (2, 1, 2)
     assert found.squares == mean_squares(table[:, [0, 2]])
 
 
 @pytest.mark.parametrize("table", [[[0.1, 0.2, 0.3]], [[0.1], [0.2]], [[0.1, math.nan], [0.2, 0.3]]])
 def test_one_trial_or_one_query_tells_nothing(table):
-    assert variation(np.array(table)) is None
+    assert analyse_variation(np.array(table)) is None
 
 
 def test_the_share_of_seeds_is_what_trials_are_of_one_side():
     side = drawn(np.random.default_rng(2), 30, 5, 1.0, 0.6, 0.3)
-    found = variation(side)
+    found = analyse_variation(side)
     assert not found.below
-    assert share_of_seeds([side]) == pytest.approx(found.by_trials)
+    assert seed_variance_share([side]) == pytest.approx(found.by_trials)
 
 
 def test_the_share_of_seeds_of_two_sides_adds_both_up():
     mine, base = np.array([[1.0, 2.0], [3.0, 8.0]]), np.array([[0.0, 4.0], [2.0, 6.0], [4.0, 8.0]])
     # The queries' means differ by 2 - 2 = 0 and 5 - 6 = -1: a variance of 1/2, over two queries 1/4. Of mine, mean
     # squares of 16 and 4 over 2 x 2 values are 4 and 1; of base, 2 x 4 and 0 over 6 values are 4/3 and 0.
-    assert share_of_seeds([mine, -base]) == pytest.approx(1.0)  # 1/4 - 1 is below 0: queries count nothing
-    assert share_of_seeds([mine * [[1.0, 3.0]], -base]) == pytest.approx(_by_hand(mine * [[1.0, 3.0]], base))
+    assert seed_variance_share([mine, -base]) == pytest.approx(1.0)  # 1/4 - 1 is below 0: queries count nothing
+    assert seed_variance_share([mine * [[1.0, 3.0]], -base]) == pytest.approx(_by_hand(mine * [[1.0, 3.0]], base))
 
 
 def _by_hand(mine, base):
-    parts = [variation(one) for one in (mine, base)]
+    parts = [analyse_variation(one) for one in (mine, base)]
     rest = sum(one.squares.rest / (one.trials * one.n) for one in parts)
     chance = sum(one.of_mean.trials + one.of_mean.rest for one in parts)
     queries = max(0.0, (mine.mean(axis=0) - base.mean(axis=0)).var(ddof=1) / 2 - rest)

@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragauge.store_benchmarks.analysis import cost, frontier, frontiers, placed, reached
-from ragauge.store_benchmarks.results import unbeaten
+from ragauge.store_benchmarks.analysis import (
+    compute_cost_per_million,
+    compute_qps_at_recall,
+    find_frontier,
+    find_series_frontiers,
+    with_frontiers,
+)
+from ragauge.store_benchmarks.results import find_pareto_indices
 from store_benchmark_builder import RECALL, point, sweep
 
 
@@ -20,30 +26,30 @@ def of(*pairs, store="hnswlib"):
 
 
 def at(points, level):
-    [found] = reached(points, RECALL, [level])
+    [found] = compute_qps_at_recall(points, RECALL, [level])
     return found
 
 
 def test_what_another_beats_in_both_is_dropped_and_the_rest_stands_by_recall():
     points = of((0.9, 1000), (0.8, 900), (0.99, 100), (0.95, 100), (0.7, 5000))
-    assert frontier(points, RECALL) == [4, 0, 2]
+    assert find_frontier(points, RECALL) == [4, 0, 2]
 
 
 def test_of_equal_points_the_first_stays():
-    assert frontier(of((0.9, 1000), (0.9, 1000), (0.9, 999)), RECALL) == [0]
+    assert find_frontier(of((0.9, 1000), (0.9, 1000), (0.9, 999)), RECALL) == [0]
 
 
 def test_what_has_no_recall_or_no_speed_is_nowhere():
     points = [*of((math.nan, 1000), (0.9, math.inf), (0.8, 10)), point("x", 0.99, math.nan)]
-    assert frontier(points, RECALL) == [2]
-    assert frontier(points, "recall(of=k)@100") == []
+    assert find_frontier(points, RECALL) == [2]
+    assert find_frontier(points, "recall(of=k)@100") == []
 
 
 def test_the_harness_competes_with_nobody():
     points = [point("null", 1.0, 0.001), *of((0.9, 100))]
-    assert frontier(points, RECALL) == [1]
-    assert list(frontiers(points, RECALL)) == ["hnswlib"]
-    assert [one.store for one in reached(points, RECALL, [0.9])] == ["hnswlib"]
+    assert find_frontier(points, RECALL) == [1]
+    assert list(find_series_frontiers(points, RECALL)) == ["hnswlib"]
+    assert [one.store for one in compute_qps_at_recall(points, RECALL, [0.9])] == ["hnswlib"]
 
 
 def test_each_series_has_a_frontier_of_its_own_with_places_among_all_points():
@@ -52,16 +58,16 @@ def test_each_series_has_a_frontier_of_its_own_with_places_among_all_points():
         point("faiss", 0.9, 2.0, build={"kind": "hnsw"}),
         point("faiss", 0.9, 3.0, build={"kind": "ivf"}),
     ]
-    assert frontiers(points, RECALL) == {"hnswlib": [0], "faiss hnsw": [2], "faiss ivf": [3]}
-    assert frontier(points, RECALL) == [0]
+    assert find_series_frontiers(points, RECALL) == {"hnswlib": [0], "faiss hnsw": [2], "faiss ivf": [3]}
+    assert find_frontier(points, RECALL) == [0]
 
 
 def test_the_frontier_of_latency_is_that_of_the_percentile_and_not_of_the_mean():
     quick, even = of((0.9, 1000), (0.9, 900))
     slow_tail = type(quick.latency)(**{**vars(quick.latency), "p99": 50.0})
     points = [type(quick)(**{**vars(quick), "latency": slow_tail}), even]
-    assert frontier(points, RECALL) == [0]
-    assert frontier(points, RECALL, by="p99") == [1]
+    assert find_frontier(points, RECALL) == [0]
+    assert find_frontier(points, RECALL, by="p99") == [1]
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.1, 1e6)), max_size=30))
@@ -75,7 +81,7 @@ def test_the_frontier_is_what_checking_every_pair_gives(pairs):
             if j != i
         )
 
-    kept = unbeaten(recalls, speeds)
+    kept = find_pareto_indices(recalls, speeds)
     assert sorted(kept) == [i for i in range(len(pairs)) if not beaten(i)]
     assert [recalls[i] for i in kept] == sorted(recalls[i] for i in kept)
 
@@ -113,13 +119,13 @@ def test_a_mean_that_falls_short_of_a_level_by_rounding_alone_has_reached_it():
 
 
 def test_a_million_queries_cost_what_their_hours_cost():
-    assert cost(250, 1.8) == pytest.approx(1.8 * 1e6 / 250 / 3600)
-    assert math.isnan(cost(0, 1.0))
-    assert math.isnan(cost(math.nan, 1.0))
+    assert compute_cost_per_million(250, 1.8) == pytest.approx(1.8 * 1e6 / 250 / 3600)
+    assert math.isnan(compute_cost_per_million(0, 1.0))
+    assert math.isnan(compute_cost_per_million(math.nan, 1.0))
 
 
 def test_a_sweep_gets_its_frontiers_and_what_was_reached():
-    found = placed(sweep(*of((0.9, 1000), (0.8, 10), (1.0, 10))))
+    found = with_frontiers(sweep(*of((0.9, 1000), (0.8, 10), (1.0, 10))))
     assert found.frontier == [0, 2]
     assert found.frontiers == {"hnswlib": [0, 2]}
     assert [(one.recall, round(one.qps)) for one in found.reached] == [(0.9, 1000), (0.95, 100), (0.99, 16)]

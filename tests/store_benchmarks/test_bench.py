@@ -25,15 +25,24 @@ from ragauge.core import plugins
 from ragauge.core.errors import BadInput, MissingEvidence, RagaugeError, UnknownName
 from ragauge.files.workspace import hold_folder
 from ragauge.reports.layouts import ragdbeval
-from ragauge.runs.folder import now
+from ragauge.runs.folder import utc_now
 from ragauge.store_benchmarks.filter_results import list_filters, operating_points
-from ragauge.store_benchmarks.jobs import Vectors, read_piece, write_piece, write_vectors
+from ragauge.store_benchmarks.jobs import SavedVectors, read_raw_result, write_raw_result, write_vectors
 from ragauge.store_benchmarks.metadata_filters import with_metadata
-from ragauge.store_benchmarks.plan import GRIDS, Plan, filter_key, found, jobs, minimum_seconds, read, search_options
+from ragauge.store_benchmarks.plan import (
+    OPTION_GRIDS,
+    BenchmarkSettings,
+    estimate_min_seconds,
+    filter_key,
+    parse_store,
+    plan_builds,
+    search_options,
+    store_class,
+)
 from ragauge.store_benchmarks.results import Configuration, VectorSet
-from ragauge.store_benchmarks.search_loops import rounds
-from ragauge.store_benchmarks.vector_sets import collection
-from ragauge.stores.reference import Exact
+from ragauge.store_benchmarks.search_loops import time_search_rounds
+from ragauge.store_benchmarks.vector_sets import load_vector_set
+from ragauge.stores.reference import ExactStore
 
 QUICK = {"repeats": 1, "sweep": False}
 
@@ -121,7 +130,7 @@ def own_stores(tmp_path, monkeypatch):
     ],
 )
 def test_a_store_is_read_as_it_is_typed(text, store, options, name):
-    assert read(text) == Configuration(store, options, {}, name)
+    assert parse_store(text) == Configuration(store, options, {}, name)
 
 
 def test_a_configuration_prints_as_it_is_typed():
@@ -138,19 +147,22 @@ def test_where_a_server_is_and_the_key_to_it_are_not_written_down():
     assert "secret" not in repr(one.shown)
 
 
-@pytest.mark.parametrize("store", plugins.TABLE["stores"])
+@pytest.mark.parametrize("store", plugins.BUILTIN_PLUGINS["stores"])
 def test_every_store_has_a_usual_grid_and_every_grid_names_real_options(store):
-    factory = found(store)
+    factory = store_class(store)
     known = inspect.signature(factory).parameters
     assert {"metric", "path"} <= known.keys()
-    assert GRIDS[store]
-    for grid in GRIDS[store]:
+    assert OPTION_GRIDS[store]
+    for grid in OPTION_GRIDS[store]:
         assert grid.keys() <= known.keys()
     assert search_options(store) <= known.keys()
 
 
 def test_one_build_serves_many_searches_and_stores_take_turns():
-    made = jobs(["faiss:kind=hnsw,m=8+16,ef_construction=40,ef_search=10+20+30", "usearch:m=8+16"], Plan(sweep=False))
+    made = plan_builds(
+        ["faiss:kind=hnsw,m=8+16,ef_construction=40,ef_search=10+20+30", "usearch:m=8+16"],
+        BenchmarkSettings(sweep=False),
+    )
     assert [str(job.configuration) for job in made] == [
         "faiss:kind=hnsw,m=8,ef_construction=40",
         "usearch:m=8",
@@ -162,13 +174,13 @@ def test_one_build_serves_many_searches_and_stores_take_turns():
 
 
 def test_what_is_given_replaces_the_usual_and_a_word_chooses_the_kind():
-    (only,) = jobs(["faiss:kind=ivf,nlist=7"], Plan())
+    (only,) = plan_builds(["faiss:kind=ivf,nlist=7"], BenchmarkSettings())
     assert only.configuration.build == {"kind": "ivf", "nlist": 7}
     assert len(only.searches) > 3
-    both = {job.configuration.build["kind"] for job in jobs(["faiss:kind=ivf+flat"], Plan())}
+    both = {job.configuration.build["kind"] for job in plan_builds(["faiss:kind=ivf+flat"], BenchmarkSettings())}
     assert both == {"ivf", "flat"}
-    quick = jobs(["faiss:kind=hnsw"], Plan(quick=True))
-    assert len(quick) < len(jobs(["faiss:kind=hnsw"], Plan()))
+    quick = plan_builds(["faiss:kind=hnsw"], BenchmarkSettings(quick=True))
+    assert len(quick) < len(plan_builds(["faiss:kind=hnsw"], BenchmarkSettings()))
     assert 1 < len(quick[0].searches) < len(only.searches)
 
 
@@ -186,7 +198,7 @@ def test_mistakes_are_told_before_anything_is_measured(tmp_path):
         ({"stores": "exact", "clients": 2}, BadInput, "not a list"),
         ({"stores": "exact", "threads": 10_000}, BadInput, "may use"),
         ({"stores": ["exact", "usearch:ef_serch=3"]}, UnknownName, "did you mean `ef_search`"),
-        ({"stores": "ragauge.store_benchmarks.results:Sweep"}, BadInput, "has no add"),
+        ({"stores": "ragauge.store_benchmarks.results:StoreBenchmark"}, BadInput, "has no add"),
         ({"stores": ["a=exact", "a=faiss:kind=flat"]}, BadInput, "two stores are called `a`"),
         ({"stores": "exact", "price": 0}, BadInput, "price"),
         ({"stores": "exact", "repeat": 3}, UnknownName, "did you mean `repeats`"),
@@ -423,15 +435,15 @@ def test_bench_fresh_measures_built_in_stores_again(tmp_path):
 def rewrite_clocks(folder, **changed):
     """Give every saved search the readings of an idle machine; those with the k-th search setting get `changed[k]`."""
     pieces = sorted(folder.glob("builds/*/*.npz"))
-    pieces = [file for file in pieces if "floor_ns" in (read_piece(file) or ({}, {}))[1]]
+    pieces = [file for file in pieces if "floor_ns" in (read_raw_result(file) or ({}, {}))[1]]
     for number, file in enumerate(pieces):
-        told, arrays = read_piece(file)
+        told, arrays = read_raw_result(file)
         calm = {
             "nanoseconds": np.full((2, 100), 10_000),
             "floor_ns": np.full((2, 2), 7_000.0),
             "readings": np.tile([0.2, 0.2, 0, 0, 0, 20.0], (2, 1)),
         }
-        write_piece(file, told, {**arrays, **calm, **changed.get(f"_{number}", {})})
+        write_raw_result(file, told, {**arrays, **calm, **changed.get(f"_{number}", {})})
     return len(pieces)
 
 
@@ -456,9 +468,9 @@ def test_bench_remeasure_doubtful_measures_only_doubtful_rows_again(tmp_path):
 def test_bench_remeasure_doubtful_measures_the_cold_start_of_a_new_build_again(tmp_path):
     ragauge.bench(clustered(), SETTINGS, folder=tmp_path, repeats=2)
     rewrite_clocks(tmp_path, _1={"readings": np.tile([0.2, 0.1, 50, 0, 0, 20.0], (2, 1))})
-    pieces = {file: read_piece(file) for file in tmp_path.glob("builds/*/*.npz")}
+    pieces = {file: read_raw_result(file) for file in tmp_path.glob("builds/*/*.npz")}
     [(file, (told, arrays))] = [(file, piece) for file, piece in pieces.items() if "open_ms" in piece[0]]
-    write_piece(file, {**told, "open_ms": 1e9}, arrays)
+    write_raw_result(file, {**told, "open_ms": 1e9}, arrays)
     kept = ragauge.bench(clustered(), SETTINGS, folder=tmp_path, repeats=2)
     assert [one.build.cold_open_ms for one in kept.points] == [1e9] * 3
     again = ragauge.bench(clustered(), SETTINGS, folder=tmp_path, repeats=2, remeasure="doubtful")
@@ -644,7 +656,7 @@ def test_metadata_that_do_not_fit_are_refused():
 
 
 def test_usual_widths_are_never_below_k():
-    (job, *_) = jobs(["hnswlib"], Plan(k=50))
+    (job, *_) = plan_builds(["hnswlib"], BenchmarkSettings(k=50))
     assert [one["ef_search"] for one in job.searches] == [50, 80, 160, 320]
 
 
@@ -709,17 +721,17 @@ def test_the_key_to_a_server_is_in_no_file_and_no_message(tmp_path):
 
 
 def test_pieces_and_vectors_come_back_as_they_were(tmp_path):
-    write_piece(tmp_path / "a.npz", {"told": 1}, {"ns": np.arange(4)})
-    told, arrays = read_piece(tmp_path / "a.npz")
-    assert told.pop("made") <= now()
+    write_raw_result(tmp_path / "a.npz", {"told": 1}, {"ns": np.arange(4)})
+    told, arrays = read_raw_result(tmp_path / "a.npz")
+    assert told.pop("made") <= utc_now()
     assert told == {"told": 1}
     assert arrays["ns"].tolist() == [0, 1, 2, 3]
     (tmp_path / "half.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:50])
-    assert read_piece(tmp_path / "half.npz") is None
-    assert read_piece(tmp_path / "none.npz") is None
+    assert read_raw_result(tmp_path / "half.npz") is None
+    assert read_raw_result(tmp_path / "none.npz") is None
     data = clustered(50, 3, 4)
     write_vectors(data, tmp_path / "v")
-    again = Vectors(str(tmp_path / "v"))
+    again = SavedVectors(str(tmp_path / "v"))
     assert again.rows("base", 7, 5).tolist() == data.base[7:12].tolist()
     assert again.rows("queries").tolist() == data.queries.tolist()
     assert again.ids(48, 9) == ["48", "49"]
@@ -741,7 +753,7 @@ def test_recall_agrees_with_the_neighbours_that_were_shipped(shared, tmp_path, n
     exact, graph = found.points
     assert exact.quality["recall(of=k)@10"] == exact.quality["recall(of=eps,eps=1e-06)@10"] == 1.0
     assert exact.quality["recall@10"] == pytest.approx(0.1)
-    kept = [read_piece(path) for path in tmp_path.glob("builds/*/*.npz")]
+    kept = [read_raw_result(path) for path in tmp_path.glob("builds/*/*.npz")]
     raw = [arrays["positions"] for told, arrays in kept if told.get("about", {}).get("kind") == "hnsw"]
     shares = [len(set(a) & set(b)) / 10 for a, b in zip(raw[0].tolist(), published.tolist(), strict=True)]
     assert graph.quality["recall(of=k)@10"] == pytest.approx(np.mean(shares))
@@ -777,17 +789,17 @@ def test_the_same_searches_are_scored_by_what_people_found_relevant():
 
 def test_pgvector_is_swept_with_the_choice_of_its_planner():
     """A search that forces the index is measured only if the user asks for it, and is a series of its own."""
-    searches = [search for job in jobs(["pgvector"], Plan()) for search in job.searches]
+    searches = [search for job in plan_builds(["pgvector"], BenchmarkSettings()) for search in job.searches]
     assert searches
     assert not any("force" in search for search in searches)
-    made = jobs(["pgvector:index=hnsw,half=false,ef_search=40,force=false+true"], Plan())
+    made = plan_builds(["pgvector:index=hnsw,half=false,ef_search=40,force=false+true"], BenchmarkSettings())
     assert [point.series for job in made for point in job.points] == ["pgvector hnsw", "pgvector hnsw forced"]
     assert Configuration("pgvector", {"index": "hnsw"}, {"force": True}, "mine").series == "mine forced"
 
 
 def test_search_settings_are_swept_with_the_filter(tmp_path):
     """Without a filter four cells have 0.95 of the neighbours; with one that matches 1% of the vectors they do not."""
-    data = collection("clustered:n=2000,d=16,queries=50")
+    data = load_vector_set("clustered:n=2000,d=16,queries=50")
     stores = ["exact", "faiss:kind=ivf,nlist=20,nprobe=1+4+20"]
     found = ragauge.bench(data, stores, repeats=2, filters=[0.01], folder=tmp_path)
     swept = [one for one in found.points if one.configuration.store == "faiss"]
@@ -814,7 +826,7 @@ def test_a_sweep_with_filters_measures_only_missing_results(tmp_path):
     """An interrupted sweep leaves the results of some filters: these are not measured again."""
     data, settings = clustered(), {"repeats": 1, "filters": [0.5, 0.1], "folder": tmp_path}
     ragauge.bench(data, ["exact"], **settings)
-    name = filter_key({}, {"selectivity": 0.1}, Plan(repeats=1, filters=(0.5, 0.1)))
+    name = filter_key({}, {"selectivity": 0.1}, BenchmarkSettings(repeats=1, filters=(0.5, 0.1)))
     (missing,) = tmp_path.rglob(f"{name}.npz")
     missing.unlink()
     seen = []
@@ -828,12 +840,12 @@ def test_a_sweep_with_filters_stops_at_its_time_limit(tmp_path):
     data = clustered()
     stores = ["faiss:kind=ivf,nlist=10,nprobe=1+2+10"]
     settings = {"repeats": 2, "filters": [0.5], "folder": tmp_path}
-    plan = Plan(filters=(0.5,), timeout=600.0)
-    assert (plan.filter_seconds, Plan(filters=(0.5,) * 20, timeout=600.0).filter_seconds) == (30.0, 15.0)
-    stored = Exact(metric="l2")
+    plan = BenchmarkSettings(filters=(0.5,), timeout=600.0)
+    assert (plan.filter_seconds, BenchmarkSettings(filters=(0.5,) * 20, timeout=600.0).filter_seconds) == (30.0, 15.0)
+    stored = ExactStore(metric="l2")
     stored.add([str(i) for i in range(len(data.base))], data.base)
     index = {str(i): i for i in range(len(data.base))}
-    taken = rounds(
+    taken = time_search_rounds(
         stored, data.queries, 5, [{}, {}, {}], index=index, floor=stored, warm_up=data.queries[:2], repeats=2,
         budget_s=1e-9,
     )  # fmt: skip
@@ -841,7 +853,9 @@ def test_a_sweep_with_filters_stops_at_its_time_limit(tmp_path):
     found = ragauge.bench(data, stores, **settings)
     (one,) = {place for place in tmp_path.rglob("builds/*") if (place / "build.json").exists()}
     search = found.points[0].configuration.search
-    write_piece(one / f"{filter_key(search, {'selectivity': 0.5}, Plan(repeats=2, filters=(0.5,)))}.npz", {}, {})
+    write_raw_result(
+        one / f"{filter_key(search, {'selectivity': 0.5}, BenchmarkSettings(repeats=2, filters=(0.5,)))}.npz", {}, {}
+    )
     again = ragauge.bench(data, stores, **settings)
     assert [len(point.filters) for point in again.points] == [0, 1, 1]
     assert again.points[0].notes == [
@@ -851,45 +865,51 @@ def test_a_sweep_with_filters_stops_at_its_time_limit(tmp_path):
 
 def test_searches_are_wider_if_a_filter_is_requested():
     def probes(plan, store="faiss:kind=ivf"):
-        return [search["nprobe"] for job in jobs([store], plan) for search in job.searches]
+        return [search["nprobe"] for job in plan_builds([store], plan) for search in job.searches]
 
-    assert probes(Plan()) == [1, 2, 4, 8, 16, 32]
-    assert probes(Plan(filters=(0.01,))) == probes(Plan(where=("a=b",))) == [1, 2, 4, 8, 16, 32, 64, 128]
-    assert probes(Plan(filters=(0.01,)), "faiss:kind=ivf,nprobe=4+8") == [4, 8]
+    assert probes(BenchmarkSettings()) == [1, 2, 4, 8, 16, 32]
+    assert (
+        probes(BenchmarkSettings(filters=(0.01,)))
+        == probes(BenchmarkSettings(where=("a=b",)))
+        == [1, 2, 4, 8, 16, 32, 64, 128]
+    )
+    assert probes(BenchmarkSettings(filters=(0.01,)), "faiss:kind=ivf,nprobe=4+8") == [4, 8]
 
 
 def test_the_estimate_of_the_time_counts_sweeps_with_filters():
     """Eight settings are timed three times for 0.25 s with each filter, in one more process; usearch cannot filter."""
     stores = ["faiss:kind=ivf", "usearch"]
-    made = jobs(stores, Plan(filters=(0.5, 0.01)))
-    more = minimum_seconds(made, Plan(filters=(0.5, 0.01))) - minimum_seconds(made, Plan())
+    made = plan_builds(stores, BenchmarkSettings(filters=(0.5, 0.01)))
+    more = estimate_min_seconds(made, BenchmarkSettings(filters=(0.5, 0.01))) - estimate_min_seconds(
+        made, BenchmarkSettings()
+    )
     assert more == pytest.approx(1.0 + 2 * 8 * 3 * 0.25)
 
 
 def test_remeasure_doubtful_measures_filter_results_with_doubts_again(tmp_path):
     data, settings = clustered(), {"repeats": 2, "filters": [0.5, 0.1], "folder": tmp_path}
     ragauge.bench(data, ["exact"], **settings)
-    plan = Plan(repeats=2, filters=(0.5, 0.1))
+    plan = BenchmarkSettings(repeats=2, filters=(0.5, 0.1))
     steady, doubtful = (
         next(tmp_path.rglob(f"{filter_key({}, {'selectivity': share}, plan)}.npz")) for share in plan.filters
     )
     for place, slower in ((steady, 1), (doubtful, 3)):
-        told, arrays = read_piece(place)
+        told, arrays = read_raw_result(place)
         one_round = np.full_like(arrays["nanoseconds"][0], 50_000)
         calm = np.tile([1.0, 1.0, 0, 0, 0, 100], (2, 1))
         times = np.array([one_round, slower * one_round])
         floors = np.full_like(arrays["floor_ns"], 9_000)
-        write_piece(place, told, {**arrays, "nanoseconds": times, "readings": calm, "floor_ns": floors})
+        write_raw_result(place, told, {**arrays, "nanoseconds": times, "readings": calm, "floor_ns": floors})
     found = ragauge.bench(data, ["exact"], remeasure="doubtful", **settings)
     assert [one.reused for one in found.points[0].filters] == [True, False]
 
 
 def test_ragdbeval_layout_has_all_quality_columns_of_a_benchmark():
     found = ragauge.bench(clustered(), ["faiss:kind=ivf,nlist=10,nprobe=1"], repeats=1, k=[1, 10, 50, 100])
-    for convention in ragdbeval.MEASURES:
-        (row,) = csv.DictReader(ragdbeval.write_benchmark_csv(found, convention).splitlines())
-        values = {column: float(row[column]) for column in ragdbeval.MEASURES[convention]}
+    for convention in ragdbeval.MEASURES_BY_CONVENTION:
+        (row,) = csv.DictReader(ragdbeval.render_benchmark_csv(found, convention).splitlines())
+        values = {column: float(row[column]) for column in ragdbeval.MEASURES_BY_CONVENTION[convention]}
         assert all(0 < value <= 1 for value in values.values())
         assert values["ndcg@100"] < 1
     point = found.points[0]
-    assert values["map@10"] == point.quality[ragdbeval.MEASURES[convention]["map@10"]]
+    assert values["map@10"] == point.quality[ragdbeval.MEASURES_BY_CONVENTION[convention]["map@10"]]

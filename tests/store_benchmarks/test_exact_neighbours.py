@@ -13,12 +13,12 @@ from ragauge.core.records import Dataset, Judgments
 from ragauge.files.vectors import write_vectors
 from ragauge.store_benchmarks import neighbours_faiss, neighbours_gpu
 from ragauge.store_benchmarks.ann_benchmarks_hdf5 import write_hdf5
-from ragauge.store_benchmarks.neighbour_cache import cached_at, truth
+from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours, neighbour_cache_path
 from ragauge.store_benchmarks.results import VectorSet
-from ragauge.store_benchmarks.vector_sets import clustered, collection
+from ragauge.store_benchmarks.vector_sets import generate_clustered_vectors, load_vector_set
 from ragauge.stores import nearest_neighbours as kernel
-from ragauge.stores.nearest_neighbours import nearest
-from ragauge.stores.reference import Exact
+from ragauge.stores.nearest_neighbours import find_nearest
+from ragauge.stores.reference import ExactStore
 
 METRICS = ["l2", "cosine", "ip"]
 KINDS = [
@@ -86,9 +86,9 @@ def agree(base, queries, metric, positions, distances, allowed=None):
 def test_the_nearest_are_those_of_brute_force_for_one_query_and_for_many(kind, metric):
     base, queries = made(kind)
     for k in (1, 10, 333, 600):
-        many = nearest(base, queries, k, metric)
+        many = find_nearest(base, queries, k, metric)
         agree(base, queries, metric, *many)
-        one = nearest(base, queries[3:4], k, metric)
+        one = find_nearest(base, queries[3:4], k, metric)
         assert one[0].tolist() == many[0][3:4].tolist()
         assert one[1].tolist() == many[1][3:4].tolist()
 
@@ -104,7 +104,7 @@ def test_the_nearest_are_those_of_brute_force_for_one_query_and_for_many(kind, m
 )
 def test_small_sets_are_right_too(seed, n, d, m, k, metric, kind):
     base, queries = made(kind, n, d, m, seed)
-    positions, distances = nearest(base, queries, k, metric)
+    positions, distances = find_nearest(base, queries, k, metric)
     assert positions.shape == distances.shape == (m, min(k, n))
     agree(base, queries, metric, positions, distances)
 
@@ -112,11 +112,11 @@ def test_small_sets_are_right_too(seed, n, d, m, k, metric, kind):
 @pytest.mark.parametrize("metric", METRICS)
 def test_blocks_and_bounds_change_nothing(metric, monkeypatch):
     base, queries = made("grid", n=900, m=40)
-    whole = nearest(base, queries, 30, metric)
+    whole = find_nearest(base, queries, 30, metric)
     for name, value in (("QUERIES_AT_ONCE", 9), ("SCORES_AT_ONCE", 500), ("SAMPLE", 40), ("PAIRS_AT_MOST", 50)):
         monkeypatch.setattr(kernel, name, value)
-    monkeypatch.setattr(kernel, "TERMS_AT_ONCE", 64)
-    parts = nearest(base, queries, 30, metric)
+    monkeypatch.setattr(kernel, "TERMS_PER_BLOCK", 64)
+    parts = find_nearest(base, queries, 30, metric)
     assert parts[0].tolist() == whole[0].tolist()
     assert parts[1].tolist() == whole[1].tolist()
 
@@ -135,18 +135,18 @@ def test_only_allowed_rows_are_found(metric):
     base, queries = made("grid")
     mask = np.arange(len(base)) % 7 == 3
     for some in (queries, queries[:1]):
-        found = nearest(base, some, 10, metric, allowed=mask)
+        found = find_nearest(base, some, 10, metric, allowed=mask)
         assert mask[found[0]].all()
         agree(base, some, metric, *found, allowed=mask)
-        assert nearest(base, some, 10, metric, allowed=np.flatnonzero(mask))[0].tolist() == found[0].tolist()
-    assert nearest(base, queries, 10, metric, allowed=np.zeros(len(base), bool))[0].shape == (20, 0)
-    assert nearest(base, queries, 900, metric, allowed=mask)[0].shape == (20, mask.sum())
+        assert find_nearest(base, some, 10, metric, allowed=np.flatnonzero(mask))[0].tolist() == found[0].tolist()
+    assert find_nearest(base, queries, 10, metric, allowed=np.zeros(len(base), bool))[0].shape == (20, 0)
+    assert find_nearest(base, queries, 900, metric, allowed=mask)[0].shape == (20, mask.sum())
 
 
 def test_a_vector_without_a_direction_is_at_a_right_angle_to_all():
     base = np.array([[0, 0], [1, 0], [-1, 0]], np.float32)
     for count in (1, 20):
-        positions, distances = nearest(base, np.repeat(base[1:2], count, axis=0), 3, "cosine")
+        positions, distances = find_nearest(base, np.repeat(base[1:2], count, axis=0), 3, "cosine")
         assert positions.tolist() == [[1, 0, 2]] * count
         assert distances.tolist() == [[0, 1, 2]] * count
 
@@ -157,11 +157,11 @@ def test_a_vector_without_a_direction_is_at_a_right_angle_to_all():
 def test_every_way_gives_the_same_to_the_last_bit(way, kind, metric):
     pytest.importorskip(way.split()[0])
     base, queries = made(kind, n=1500)
-    exact = nearest(base, queries, 20, metric)
+    exact = find_nearest(base, queries, 20, metric)
     if way == "faiss":
-        found = neighbours_faiss.by_faiss(base, queries, 20, metric)
+        found = neighbours_faiss.search_with_faiss(base, queries, 20, metric)
     else:
-        found = neighbours_gpu.by_torch(base, queries, 20, metric, device="cpu", half="16" in way)
+        found = neighbours_gpu.search_with_torch(base, queries, 20, metric, device="cpu", half="16" in way)
     assert found[0].tolist() == exact[0].tolist()
     assert found[1].tolist() == exact[1].tolist()
 
@@ -170,8 +170,10 @@ def test_every_way_gives_the_same_to_the_last_bit(way, kind, metric):
 def test_candidates_suffice_for_ordinary_data_and_do_not_for_equal_vectors(way, monkeypatch):
     pytest.importorskip(way)
     again = []
-    monkeypatch.setattr(neighbours_faiss, "nearest", lambda *a, **o: again.append(len(a[1])) or nearest(*a, **o))
-    find = neighbours_faiss.by_faiss if way == "faiss" else neighbours_gpu.by_torch
+    monkeypatch.setattr(
+        neighbours_faiss, "find_nearest", lambda *a, **o: again.append(len(a[1])) or find_nearest(*a, **o)
+    )
+    find = neighbours_faiss.search_with_faiss if way == "faiss" else neighbours_gpu.search_with_torch
     base, queries = made("plain", n=3000, d=32)
     find(base, queries, 10, "l2")
     assert again == []
@@ -182,13 +184,13 @@ def test_candidates_suffice_for_ordinary_data_and_do_not_for_equal_vectors(way, 
 
 def test_a_missing_library_is_named(monkeypatch):
     base, queries = made("plain")
-    for library, find in (("faiss", neighbours_faiss.by_faiss), ("torch", neighbours_gpu.by_torch)):
+    for library, find in (("faiss", neighbours_faiss.search_with_faiss), ("torch", neighbours_gpu.search_with_torch)):
         with monkeypatch.context() as patch:
             patch.setitem(__import__("sys").modules, library, None)
             with pytest.raises(MissingExtra, match=library):
                 find(base, queries, 1, "l2")
             if library == "torch":
-                assert neighbours_gpu.has_card() is False
+                assert neighbours_gpu.has_gpu() is False
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -199,17 +201,17 @@ def test_a_missing_library_is_named(monkeypatch):
 def test_the_published_neighbours_of_real_collections_are_found(shared, name, metric, way):
     if way != "numpy":
         pytest.importorskip(way)
-    data = collection(shared(name), metric=metric)
+    data = load_vector_set(shared(name), metric=metric)
     given = data.neighbours
-    own = truth(VectorSet("own", data.base, data.queries, metric), 100, by=way)
-    assert own.by == ("numpy" if way == "torch" and not neighbours_gpu.has_card() else way)
+    own = find_exact_neighbours(VectorSet("own", data.base, data.queries, metric), 100, by=way)
+    assert own.by == ("numpy" if way == "torch" and not neighbours_gpu.has_gpu() else way)
     assert given.shape == own.neighbours.shape
     for mine, theirs in zip(own.neighbours, given, strict=True):
         assert set(mine.tolist()) == set(theirs.tolist())
     rows = np.repeat(np.arange(len(given)), 100)
     far = kernel.pair_distances(data.base, data.queries.astype(np.float64), rows, given.ravel(), metric)
     assert far.reshape(given.shape).tolist() == own.distances.tolist()
-    assert truth(data, 100).by == "given"
+    assert find_exact_neighbours(data, 100).by == "given"
 
 
 def small(metric: str = "l2", **changes) -> VectorSet:
@@ -219,44 +221,44 @@ def small(metric: str = "l2", **changes) -> VectorSet:
 
 def test_what_is_computed_is_kept_by_content_and_serves_whoever_wants_less(tmp_path, monkeypatch):
     data = small()
-    deep = truth(data, 20, cache=tmp_path)
-    assert cached_at(tmp_path, data, 20).exists()
+    deep = find_exact_neighbours(data, 20, cache=tmp_path)
+    assert neighbour_cache_path(tmp_path, data, 20).exists()
     with monkeypatch.context() as patch:
-        patch.setattr("ragauge.store_benchmarks.exact_neighbours.nearest", None)  # whoever computes now fails
+        patch.setattr("ragauge.store_benchmarks.exact_neighbours.find_nearest", None)  # whoever computes now fails
         for k in (20, 7):
-            again = truth(small(), k, cache=tmp_path)
+            again = find_exact_neighbours(small(), k, cache=tmp_path)
             assert again.neighbours.tolist() == deep.neighbours[:, :k].tolist()
             assert again.distances.tolist() == deep.distances[:, :k].tolist()
             assert again.by == "numpy"
-    assert len(truth(data, 21, cache=tmp_path).neighbours[0]) == 21
+    assert len(find_exact_neighbours(data, 21, cache=tmp_path).neighbours[0]) == 21
     other = VectorSet("small", data.base.copy(), data.queries, "l2")
     other.base[3, 3] += 1
     for changed in (other, small("ip")):
-        fresh = truth(changed, 20)
-        kept = truth(changed, 20, cache=tmp_path)
+        fresh = find_exact_neighbours(changed, 20)
+        kept = find_exact_neighbours(changed, 20, cache=tmp_path)
         assert kept.neighbours.tolist() == fresh.neighbours.tolist()
-        assert cached_at(tmp_path, changed, 20) != cached_at(tmp_path, data, 20)
+        assert neighbour_cache_path(tmp_path, changed, 20) != neighbour_cache_path(tmp_path, data, 20)
 
 
 @pytest.mark.parametrize("harm", [b"", b"PK\x03\x04 no archive", None])
 def test_a_damaged_file_in_the_cache_is_made_again(tmp_path, harm):
     data = small()
-    right = truth(data, 5, cache=tmp_path)
-    file = cached_at(tmp_path, data, 5)
+    right = find_exact_neighbours(data, 5, cache=tmp_path)
+    file = neighbour_cache_path(tmp_path, data, 5)
     if harm is None:
         body = bytearray(file.read_bytes())
         body[200] ^= 255
         harm = bytes(body)
     file.write_bytes(harm)
-    assert truth(data, 5, cache=tmp_path).neighbours.tolist() == right.neighbours.tolist()
-    assert truth(data, 5, cache=tmp_path).distances.tolist() == right.distances.tolist()
+    assert find_exact_neighbours(data, 5, cache=tmp_path).neighbours.tolist() == right.neighbours.tolist()
+    assert find_exact_neighbours(data, 5, cache=tmp_path).distances.tolist() == right.distances.tolist()
     assert [one.name for one in file.parent.iterdir()] == [file.name]
 
 
 def test_a_cache_that_says_what_is_not_so_is_made_again(tmp_path):
     data = small()
-    right = truth(data, 5, cache=tmp_path)
-    file = cached_at(tmp_path, data, 5)
+    right = find_exact_neighbours(data, 5, cache=tmp_path)
+    file = neighbour_cache_path(tmp_path, data, 5)
     near, far = right.neighbours, right.distances
 
     def changed(array, row, column, value):
@@ -275,21 +277,21 @@ def test_a_cache_that_says_what_is_not_so_is_made_again(tmp_path):
         (near, far, "an oracle"),
     ):
         np.savez(file, neighbours=neighbours, distances=distances, by=np.array(by))
-        again = truth(data, 5, cache=tmp_path)
+        again = find_exact_neighbours(data, 5, cache=tmp_path)
         assert again.neighbours.tolist() == near.tolist()
         assert again.distances.tolist() == far.tolist()
         assert again.by == "numpy"
         with np.load(file) as kept:
             assert kept["neighbours"].tolist() == near.tolist()
     np.savez(file, neighbours=near, distances=far * (1 + 1e-14), by=np.array("torch"))
-    assert truth(data, 5, cache=tmp_path).by == "torch"
+    assert find_exact_neighbours(data, 5, cache=tmp_path).by == "torch"
 
 
 def test_of_many_published_neighbours_some_are_checked_and_that_is_told(monkeypatch):
-    monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.CHECKED_IN_FULL", 0)
-    monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.SOME", 3)
-    near = truth(small(), 10).neighbours
-    believed = truth(small(neighbours=near), 10)
+    monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.MAX_FULL_CHECK_MULTIPLICATIONS", 0)
+    monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.SAMPLED_QUERIES", 3)
+    near = find_exact_neighbours(small(), 10).neighbours
+    believed = find_exact_neighbours(small(neighbours=near), 10)
     assert believed.by == "given (3 of 8 queries checked)"
     assert believed.neighbours.tolist() == near.tolist()
     # Queries 0, 3 and 7 are computed; what cannot be is seen of the others too.
@@ -300,23 +302,23 @@ def test_of_many_published_neighbours_some_are_checked_and_that_is_told(monkeypa
         (outside, "query 6 name row 200, and there are 200"),
     ):
         with pytest.raises(BadInput, match=words):
-            truth(small(neighbours=wrong), 10)
+            find_exact_neighbours(small(neighbours=wrong), 10)
 
 
 @pytest.mark.parametrize("in_full", [True, False])
 def test_published_neighbours_are_checked_before_they_are_believed(monkeypatch, in_full):
     if not in_full:
-        monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.CHECKED_IN_FULL", 0)
-    right = truth(small(), 10)
+        monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.MAX_FULL_CHECK_MULTIPLICATIONS", 0)
+    right = find_exact_neighbours(small(), 10)
     assert right.by == "numpy"
     near = right.neighbours
     shuffled = np.random.default_rng(0).permuted(near, axis=1)
-    believed = truth(small(neighbours=shuffled), 10)
+    believed = find_exact_neighbours(small(neighbours=shuffled), 10)
     assert believed.by == "given"
     assert believed.neighbours.tolist() == near.tolist()
     assert believed.distances.tolist() == right.distances.tolist()
     farther, twice, outside = near.copy(), near.copy(), near.copy()
-    farther[4, 2] = truth(small(), 200).neighbours[4, 150]
+    farther[4, 2] = find_exact_neighbours(small(), 200).neighbours[4, 150]
     twice[5, 1] = twice[5, 0]
     outside[6, 0] = 200
     for wrong, words in (
@@ -326,24 +328,24 @@ def test_published_neighbours_are_checked_before_they_are_believed(monkeypatch, 
         (near[:5], "of 5 queries, not 8"),
     ):
         with pytest.raises(BadInput, match=words):
-            truth(small(neighbours=wrong), 10)
+            find_exact_neighbours(small(neighbours=wrong), 10)
     with pytest.raises(BadInput, match="they are those by ip: take that metric"):
-        truth(small(neighbours=truth(small("ip"), 10).neighbours), 10)
-    assert truth(small(neighbours=near[:, :5]), 10).by == "numpy"
+        find_exact_neighbours(small(neighbours=find_exact_neighbours(small("ip"), 10).neighbours), 10)
+    assert find_exact_neighbours(small(neighbours=near[:, :5]), 10).by == "numpy"
 
 
 def test_a_query_answered_by_rounding_alone_is_not_called_wrong():
     base = np.array([[1, 0], [1 + 1e-7, 0], [9, 9]], np.float32)
     data = VectorSet("close", base, np.zeros((1, 2), np.float32), "l2", neighbours=np.array([[1]]))
-    assert truth(data, 1).by == "given"
+    assert find_exact_neighbours(data, 1).by == "given"
 
 
 def test_progress_counts_queries_and_can_stop_the_work(monkeypatch):
-    monkeypatch.setattr(kernel, "QUERIES_AT_ONCE", 10)
-    monkeypatch.setattr(kernel, "SCORES_AT_ONCE", 2000)
+    monkeypatch.setattr(kernel, "QUERIES_PER_BLOCK", 10)
+    monkeypatch.setattr(kernel, "SCORES_PER_BLOCK", 2000)
     base, queries = made("plain", m=25)
     data, heard = VectorSet("slow", base, queries, "l2"), []
-    truth(data, 5, progress=lambda *now: heard.append(now))
+    find_exact_neighbours(data, 5, progress=lambda *now: heard.append(now))
     assert heard == sorted(set(heard))
     assert heard[-1] == (25, 25)
     assert len(heard) > 3
@@ -352,7 +354,7 @@ def test_progress_counts_queries_and_can_stop_the_work(monkeypatch):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        truth(data, 5, progress=stop)
+        find_exact_neighbours(data, 5, progress=stop)
 
 
 def test_what_cannot_be_asked_is_refused():
@@ -363,8 +365,8 @@ def test_what_cannot_be_asked_is_refused():
         (VectorSet("none", np.empty((0, 3), np.float32), np.empty((1, 3), np.float32), "l2"), 5, {}, BadInput),
     ):
         with pytest.raises(error):
-            truth(data, k, **options)
-    assert truth(small(), 1000).neighbours.shape == (8, 200)
+            find_exact_neighbours(data, k, **options)
+    assert find_exact_neighbours(small(), 1000).neighbours.shape == (8, 200)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -378,13 +380,13 @@ def test_vectors_in_memory_that_are_no_numbers_are_refused_by_name(metric, value
         for place in places:
             rows[place, 1] = value
         data = VectorSet("odd", base, queries, metric)
-        for ask in (lambda data: truth(data, 2), collection):
+        for ask in (lambda data: find_exact_neighbours(data, 2), load_vector_set):
             with pytest.raises(BadInput, match=f"^odd: {what} {places[0]} has a NaN"):
                 ask(data)
         rows[:] = before
     # What is not asked for need not be a number.
     base[2000:] = np.nan
-    assert len(collection(VectorSet("odd", base.astype(np.float32), queries, metric), limit=2000).base) == 2000
+    assert len(load_vector_set(VectorSet("odd", base.astype(np.float32), queries, metric), limit=2000).base) == 2000
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -394,21 +396,21 @@ def test_no_query_is_given_the_nearest_of_another(metric, m):
     base, queries = random.standard_normal((101, 6)).astype(np.float32), random.standard_normal((m, 6))
     queries[3, 0] = np.nan
     with pytest.raises(BadInput, match="query 3 is at no distance from 5 vectors"):
-        nearest(base, queries, 5, metric)
+        find_nearest(base, queries, 5, metric)
 
 
 def test_a_query_is_named_by_its_place_among_all(monkeypatch):
-    monkeypatch.setattr(kernel, "QUERIES_AT_ONCE", 4)
+    monkeypatch.setattr(kernel, "QUERIES_PER_BLOCK", 4)
     base, queries = made("plain", n=50)[0], made("plain", n=10)[0]
     queries[6] = np.nan
     with pytest.raises(BadInput, match="query 6 is"):
-        nearest(base, queries, 3, "l2")
+        find_nearest(base, queries, 3, "l2")
 
 
 def test_the_exact_store_forgets_changes_and_opens_again(tmp_path):
     base, queries = made("twins", n=100)
     ids = [f"d{i}" for i in range(100)]
-    store = Exact(metric="l2", path=str(tmp_path / "store"))
+    store = ExactStore(metric="l2", path=str(tmp_path / "store"))
     store.add(ids[:60], base[:60], [{"even": i % 2 == 0} for i in range(60)])
     store.add(ids[60:], base[60:], [{"even": i % 2 == 0} for i in range(60, 100)])
     assert store.search(base[:3], 2)[0].tolist() == [["d0", "d50"], ["d1", "d51"], ["d2", "d52"]]
@@ -421,17 +423,17 @@ def test_the_exact_store_forgets_changes_and_opens_again(tmp_path):
     left = np.setdiff1d(np.arange(100), gone)
 
     def right(some):
-        near, far = nearest(base, queries, 9, "l2", allowed=left)
+        near, far = find_nearest(base, queries, 9, "l2", allowed=left)
         found, distances = some.search(queries, 9)
         assert found.tolist() == [[f"d{i}" for i in row] for row in near]
         np.testing.assert_allclose(distances, far, rtol=1e-6)
         one, _ = some.search(queries[:1], 1000)
         assert [name for name in one[0] if name] == [
-            f"d{i}" for i in nearest(base, queries, 999, "l2", allowed=left)[0][0]
+            f"d{i}" for i in find_nearest(base, queries, 999, "l2", allowed=left)[0][0]
         ]
         for even in (True, False):
             among = left[(left % 2 == 0) == even]
-            near, _ = nearest(base, queries, 9, "l2", allowed=among)
+            near, _ = find_nearest(base, queries, 9, "l2", allowed=among)
             assert some.search(queries, 9, where={"even": even})[0].tolist() == [[f"d{i}" for i in row] for row in near]
         assert len(some) == len(left)
 
@@ -439,7 +441,7 @@ def test_the_exact_store_forgets_changes_and_opens_again(tmp_path):
     store.save()
     right(store)
     store.close()
-    again = Exact(metric="l2", path=str(tmp_path / "store"))
+    again = ExactStore(metric="l2", path=str(tmp_path / "store"))
     right(again)
     again.delete([ids[i] for i in left[:50]])
     left = left[50:]
@@ -447,10 +449,10 @@ def test_the_exact_store_forgets_changes_and_opens_again(tmp_path):
     again.add(["d0"], base[:1])
     assert again.search(base[:1], 1)[0].tolist() == [["d0"]]
     with pytest.raises(BadInput, match="no folder"):
-        Exact().save()
+        ExactStore().save()
     (tmp_path / "store" / "vectors.npy").write_bytes(b"no")
     with pytest.raises(BadInput, match="cannot be read"):
-        Exact(metric="l2", path=str(tmp_path / "store"))
+        ExactStore(metric="l2", path=str(tmp_path / "store"))
 
 
 def folder_of(place, **files):
@@ -462,72 +464,72 @@ def folder_of(place, **files):
 
 def test_a_folder_has_base_queries_and_neighbours_by_metric(tmp_path, monkeypatch):
     base, queries = made("plain", n=50, m=5)
-    near = {metric: nearest(base, queries, 10, metric)[0] for metric in METRICS}
+    near = {metric: find_nearest(base, queries, 10, metric)[0] for metric in METRICS}
     place = folder_of(tmp_path / "set", sift_base__fvecs=base, sift_query__fvecs=queries, sift_learn__fvecs=base)
-    assert collection(place).neighbours is None
+    assert load_vector_set(place).neighbours is None
     write_vectors(place / "sift_groundtruth.ivecs", near["l2"])
-    found = collection(place)
+    found = load_vector_set(place)
     assert (found.name, found.metric) == ("set", "l2")
     assert found.neighbours.tolist() == near["l2"].tolist()
-    assert collection(place, metric="cosine").neighbours is None
+    assert load_vector_set(place, metric="cosine").neighbours is None
     write_vectors(place / "groundtruth.cosine.ivecs.gz", near["cosine"])
-    assert collection(place).metric == "cosine"
-    assert collection(place, metric="cosine").neighbours.tolist() == near["cosine"].tolist()
+    assert load_vector_set(place).metric == "cosine"
+    assert load_vector_set(place, metric="cosine").neighbours.tolist() == near["cosine"].tolist()
     write_vectors(place / "groundtruth.dot.ivecs", near["ip"])
     with pytest.raises(BadInput, match=r"neighbours by cosine, ip[\s\S]*--metric cosine"):
-        collection(place)
-    part = collection(place, metric="ip", queries=3)
+        load_vector_set(place)
+    part = load_vector_set(place, metric="ip", queries=3)
     assert part.neighbours.tolist() == near["ip"][:3].tolist()
-    part = collection(place, metric="ip", limit=20)
+    part = load_vector_set(place, metric="ip", limit=20)
     assert part.neighbours is None
     np.testing.assert_array_equal(part.base, base[:20])
     monkeypatch.setenv("RAGAUGE_DATA", str(tmp_path))
-    assert collection("set", metric="l2").neighbours.tolist() == near["l2"].tolist()
+    assert load_vector_set("set", metric="l2").neighbours.tolist() == near["l2"].tolist()
 
 
 def test_a_folder_that_does_not_fit_together_is_refused(tmp_path):
     base, queries = made("plain", n=50, m=5)
     place = folder_of(tmp_path / "set", base__fvecs=base, query__fvecs=queries[:, :3])
     with pytest.raises(BadInput, match="12 dimensions, the queries 3"):
-        collection(place)
+        load_vector_set(place)
     folder_of(place, query__fvecs=queries, groundtruth__ivecs=np.zeros((4, 2), int))
     with pytest.raises(BadInput, match="4 rows of int32, not the neighbours of 5 queries"):
-        collection(place)
+        load_vector_set(place)
     folder_of(place, base__npy=base)
     with pytest.raises(BadInput, match=r"several files could be the vectors: base\.fvecs, base\.npy"):
-        collection(place)
+        load_vector_set(place)
 
 
 def test_queries_are_held_out_of_a_file_that_has_none(tmp_path):
     base, _ = made("plain", n=100)
     write_vectors(tmp_path / "mine.parquet", base, [f"d{i}" for i in range(100)])
-    found = collection(tmp_path / "mine.parquet", queries=15, seed=1)
+    found = load_vector_set(tmp_path / "mine.parquet", queries=15, seed=1)
     assert (found.base.shape, found.queries.shape, found.metric) == ((85, 12), (15, 12), "l2")
     for ids, rows in ((found.ids, found.base), (found.query_ids, found.queries)):
         np.testing.assert_array_equal(rows, base[[int(name[1:]) for name in ids]])
     assert not set(found.ids) & set(found.query_ids)
     assert found.notes == ["15 of 100 rows were held out as queries (seed 1)"]
-    assert collection(tmp_path / "mine.parquet", queries=15, seed=2).query_ids != found.query_ids
-    assert len(collection(tmp_path / "mine.parquet").queries) == 10
-    part = collection(tmp_path / "mine.parquet", limit=40, queries=5)
+    assert load_vector_set(tmp_path / "mine.parquet", queries=15, seed=2).query_ids != found.query_ids
+    assert len(load_vector_set(tmp_path / "mine.parquet").queries) == 10
+    part = load_vector_set(tmp_path / "mine.parquet", limit=40, queries=5)
     assert (len(part.base), len(part.queries)) == (40, 5)
     with pytest.raises(BadInput, match="of which 100 cannot become queries"):
-        collection(tmp_path / "mine.parquet", queries=100)
+        load_vector_set(tmp_path / "mine.parquet", queries=100)
     with pytest.raises(BadInput, match="cannot be read"):
-        collection(tmp_path / "nowhere.fvecs")
+        load_vector_set(tmp_path / "nowhere.fvecs")
 
 
 def test_an_hdf5_file_is_a_collection_and_bytes_become_numbers(tmp_path):
     pytest.importorskip("h5py")
     data = small()
-    write_hdf5(tmp_path / "a.hdf5", data, truth(data, 10))
-    assert truth(collection(tmp_path / "a.hdf5"), 10).by == "given"
+    write_hdf5(tmp_path / "a.hdf5", data, find_exact_neighbours(data, 10))
+    assert find_exact_neighbours(load_vector_set(tmp_path / "a.hdf5"), 10).by == "given"
     write_vectors(tmp_path / "b.bvecs", np.arange(40).reshape(20, 2))
-    found = collection(tmp_path / "b.bvecs", metric="ip")
+    found = load_vector_set(tmp_path / "b.bvecs", metric="ip")
     assert found.base.dtype == found.queries.dtype == np.float32
     np.save(tmp_path / "c.npy", np.full((20, 2), 1e300))
     with pytest.raises(BadInput, match="float32 does not hold"):
-        collection(tmp_path / "c.npy")
+        load_vector_set(tmp_path / "c.npy")
 
 
 class Letters:
@@ -545,7 +547,7 @@ def test_a_dataset_and_an_embedder_are_a_collection(tmp_path, monkeypatch):
     documents = [Document(name, text) for name, text in texts.items()]
     judgments = Judgments({"q1": {"d1": 1}, "q2": {"d3": 1}})
     dataset = Dataset("letters", documents, {"q1": "a", "q2": "c", "q3": "?"}, judgments)
-    found = collection(dataset, embedder=Letters())
+    found = load_vector_set(dataset, embedder=Letters())
     assert found.metric == "cosine"
     assert list(found.ids) == ["d1", "d3", "d4"]
     assert list(found.query_ids) == ["q1", "q2"]
@@ -556,15 +558,15 @@ def test_a_dataset_and_an_embedder_are_a_collection(tmp_path, monkeypatch):
         "1 vector is all zeros: without a cosine, left out",
         "1 query is all zeros: without a cosine, left out",
     ]
-    few = collection(dataset, embedder=Letters(), metric="l2", limit=2, queries=1)
+    few = load_vector_set(dataset, embedder=Letters(), metric="l2", limit=2, queries=1)
     assert (list(few.ids), list(few.query_ids)) == (["d1", "d2"], ["q1"])
     assert few.judgments.nested == {"q1": {"d1": 1}}
     assert few.judgments.source == judgments.source
     assert few.notes[1] == "only the first 2 of 4 documents are there to be found"
     with pytest.raises(UnknownName, match="no embedder is named"):
-        collection(dataset, embedder="lettres")
+        load_vector_set(dataset, embedder="lettres")
     with pytest.raises(UnknownName, match="no dataset is named"):
-        collection("no such set")
+        load_vector_set("no such set")
 
 
 def test_only_queries_that_are_asked_are_judged():
@@ -580,9 +582,9 @@ def test_only_queries_that_are_asked_are_judged():
     ids = [f"d{i}" for i in range(50)]
     data = VectorSet("judged", base, queries, "cosine", ids=ids, query_ids=names, judgments=judgments)
     for found, left in (
-        (collection(data), ["q0", "q2", "q3"]),  # q1 has no direction
-        (collection(data, queries=2), ["q0"]),
-        (collection(data, metric="l2", queries=3), ["q0", "q1", "q2"]),
+        (load_vector_set(data), ["q0", "q2", "q3"]),  # q1 has no direction
+        (load_vector_set(data, queries=2), ["q0"]),
+        (load_vector_set(data, metric="l2", queries=3), ["q0", "q1", "q2"]),
     ):
         assert list(found.query_ids) == left
         assert list(found.judgments.nested) == left
@@ -592,22 +594,22 @@ def test_only_queries_that_are_asked_are_judged():
 
 
 def test_clustered_vectors_come_from_a_seed():
-    found = collection("clustered:n=500,d=8,clusters=4,queries=30", seed=3)
+    found = load_vector_set("clustered:n=500,d=8,clusters=4,queries=30", seed=3)
     assert (found.base.shape, found.queries.shape, found.metric) == ((500, 8), (30, 8), "l2")
-    assert found.hash == collection("clustered:n=500,d=8,clusters=4,queries=30,seed=3").hash
-    assert found.hash != collection("clustered:n=500,d=8,clusters=4,queries=30").hash
-    more = collection("clustered:n=500,d=8,clusters=4", seed=3, queries=60)
+    assert found.hash == load_vector_set("clustered:n=500,d=8,clusters=4,queries=30,seed=3").hash
+    assert found.hash != load_vector_set("clustered:n=500,d=8,clusters=4,queries=30").hash
+    more = load_vector_set("clustered:n=500,d=8,clusters=4", seed=3, queries=60)
     np.testing.assert_array_equal(more.base, found.base)
-    np.testing.assert_array_equal(collection("clustered:d=8,clusters=4", seed=3, limit=100).base.shape, (100, 8))
+    np.testing.assert_array_equal(load_vector_set("clustered:d=8,clusters=4", seed=3, limit=100).base.shape, (100, 8))
     # Tight clusters fall apart: the nearest centre is never in doubt, and the largest has about 12/25 of all.
-    tight = clustered(n=2000, d=8, clusters=4, spread=0.001)
+    tight = generate_clustered_vectors(n=2000, d=8, clusters=4, spread=0.001)
     gaps = np.linalg.norm(tight.base[:, None] - tight.base[None, :50], axis=2) < 0.1
     sizes = sorted({int(column.sum()) for column in gaps.T}, reverse=True)
     assert sum(sizes) == 2000
     assert sizes[0] == pytest.approx(2000 * 12 / 25, rel=0.1)
     for wrong in ("clustered:m=3", "clustered:n=x", "clustered:n=0", "clustered:spread=-1"):
         with pytest.raises(BadInput):
-            collection(wrong)
+            load_vector_set(wrong)
 
 
 def test_what_would_surprise_is_noted():
@@ -616,21 +618,21 @@ def test_what_would_surprise_is_noted():
     base[7, 0] = 0.0
     again = base[7:8].copy()
     again[0, 0] = -0.0
-    data = collection(VectorSet("odd", base, np.concatenate([base[:2], again]), "l2"))
+    data = load_vector_set(VectorSet("odd", base, np.concatenate([base[:2], again]), "l2"))
     assert data.notes == [
         "29 vectors are equal to an earlier one: which is found is chance",
         "3 queries are in the base too: rank 1 is the query itself",
     ]
-    assert collection(VectorSet("even", base[8:30], base[:8], "l2")).notes == []
+    assert load_vector_set(VectorSet("even", base[8:30], base[:8], "l2")).notes == []
     with pytest.raises(BadInput, match="all queries are zeros"):
-        collection(VectorSet("odd", base, base[:1] * 0, "cosine"))
-    moved = collection(VectorSet("odd", base, base[:1], "l2", neighbours=np.zeros((1, 1), int)), metric="cosine")
+        load_vector_set(VectorSet("odd", base, base[:1] * 0, "cosine"))
+    moved = load_vector_set(VectorSet("odd", base, base[:1], "l2", neighbours=np.zeros((1, 1), int)), metric="cosine")
     assert (moved.metric, moved.neighbours) == ("cosine", None)
 
 
 def test_the_real_collections_say_what_their_notes_warn_of(shared):
-    found = collection(shared("ann_bigann10k"))
+    found = load_vector_set(shared("ann_bigann10k"))
     assert found.notes == ["100 queries are in the base too: rank 1 is the query itself"]
-    assert truth(found, 10).neighbours[:, 0].tolist() == list(range(100))
+    assert find_exact_neighbours(found, 10).neighbours[:, 0].tolist() == list(range(100))
     with pytest.raises(BadInput, match="neighbours by cosine, ip, l2"):
-        collection(shared("ann_glove50_10k"))
+        load_vector_set(shared("ann_glove50_10k"))

@@ -18,9 +18,9 @@ from ragauge.compute import executors
 from ragauge.core.errors import BadInput
 from ragauge.files.vectors import write_vectors
 from ragauge.store_benchmarks import exact_neighbours, neighbours_gpu
-from ragauge.store_benchmarks.neighbour_cache import truth
+from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours
 from ragauge.store_benchmarks.results import VectorSet
-from ragauge.store_benchmarks.vector_sets import collection
+from ragauge.store_benchmarks.vector_sets import load_vector_set
 from worker_tasks import working
 
 METRICS = ["l2", "cosine", "ip"]
@@ -56,11 +56,11 @@ def threads():
 )
 def test_shards_of_any_size_give_what_one_piece_gives(threads, seed, n, m, d, k, rows, metric, grid):
     data = made(n, d, m, metric, seed, grid=grid)
-    alone = truth(data, k)
+    alone = find_exact_neighbours(data, k)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact_neighbours, "SENT_AT_MOST", rows * d * 4)
-        patch.setattr(exact_neighbours, "QUERIES_AT_LEAST", 3)
-        equal(truth(data, k, executor=threads), alone)
+        patch.setattr(exact_neighbours, "MAX_SENT_SHARD_BYTES", rows * d * 4)
+        patch.setattr(exact_neighbours, "MIN_SHARD_QUERIES", 3)
+        equal(find_exact_neighbours(data, k, executor=threads), alone)
 
 
 @pytest.mark.parametrize("way", ["numpy", "faiss"])
@@ -68,10 +68,10 @@ def test_shards_of_any_size_give_what_one_piece_gives(threads, seed, n, m, d, k,
 def test_shards_are_searched_by_every_way(threads, monkeypatch, way, metric):
     if way != "numpy":
         pytest.importorskip(way)
-    monkeypatch.setattr(exact_neighbours, "ROWS_AT_LEAST", 100)
+    monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
     data = made(1500, 12, 20, metric, grid=True)
-    there = truth(data, 15, by=way, executor=threads)
-    equal(there, truth(data, 15))
+    there = find_exact_neighbours(data, 15, by=way, executor=threads)
+    equal(there, find_exact_neighbours(data, 15))
     assert there.by == way
 
 
@@ -82,13 +82,13 @@ def test_workers_are_given_numbers_alone(threads, metric):
         before = rows[place].copy()
         rows[place] = np.inf
         with pytest.raises(BadInput, match=f"made: {what} {place} has a NaN, an infinity"):
-            truth(data, 5, executor=threads)
+            find_exact_neighbours(data, 5, executor=threads)
         rows[place] = before
 
 
 def test_base_and_queries_are_split_where_they_are_more(threads, monkeypatch):
-    monkeypatch.setattr(exact_neighbours, "ROWS_AT_LEAST", 25)
-    monkeypatch.setattr(exact_neighbours, "QUERIES_AT_LEAST", 25)
+    monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 25)
+    monkeypatch.setattr(exact_neighbours, "MIN_SHARD_QUERIES", 25)
     given: list[tuple[str, list[int]]] = []
 
     def noted(executor, work, parts, **options):
@@ -96,13 +96,16 @@ def test_base_and_queries_are_split_where_they_are_more(threads, monkeypatch):
         given.append((type(work).__name__, [len(getattr(part, "rows", part)) for part in parts]))
         return spread(executor, work, parts, **options)
 
-    spread = executors.spread
-    monkeypatch.setattr(exact_neighbours, "spread", noted)
+    spread = executors.map_ordered
+    monkeypatch.setattr(exact_neighbours, "map_ordered", noted)
     heard: list[tuple[int, int]] = []
     for n, m in ((400, 30), (30, 400)):
         data = made(n, 6, m, "l2")
         heard.clear()
-        equal(truth(data, 7, executor=threads, progress=lambda *now: heard.append(now)), truth(data, 7))
+        equal(
+            find_exact_neighbours(data, 7, executor=threads, progress=lambda *now: heard.append(now)),
+            find_exact_neighbours(data, 7),
+        )
         assert heard == sorted(set(heard))
         assert heard[-1] == (m, m)
         assert len(heard) == 4
@@ -111,17 +114,17 @@ def test_base_and_queries_are_split_where_they_are_more(threads, monkeypatch):
 
 @pytest.mark.parametrize(("n", "m"), [(900, 40), (40, 900)])
 def test_processes_give_the_same(monkeypatch, n, m):
-    monkeypatch.setattr(exact_neighbours, "ROWS_AT_LEAST", 100)
+    monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
     data = made(n, 12, m, "cosine")
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        equal(truth(data, 9, executor=pool), truth(data, 9))
+        equal(find_exact_neighbours(data, 9, executor=pool), find_exact_neighbours(data, 9))
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_a_cluster_gives_the_same(workers, monkeypatch, metric):
-    monkeypatch.setattr(exact_neighbours, "ROWS_AT_LEAST", 100)
+    monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
     data = made(2000, 16, 30, metric, grid=True)
-    equal(truth(data, 600, executor=workers.executor), truth(data, 600))
+    equal(find_exact_neighbours(data, 600, executor=workers.executor), find_exact_neighbours(data, 600))
 
 
 def mapped(path, matrix) -> np.ndarray:
@@ -145,13 +148,13 @@ def test_workers_killed_in_mid_work_change_nothing(tmp_path, monkeypatch, victim
 
     # A cluster of its own: one that was killed does not always come back a second time.
     with working() as workers:
-        there = truth(replace(data, base=base), 20, executor=workers.executor, progress=kill_once)
-    equal(there, truth(data, 20))
+        there = find_exact_neighbours(replace(data, base=base), 20, executor=workers.executor, progress=kill_once)
+    equal(there, find_exact_neighbours(data, 20))
     assert killed == [victims]
 
 
 def test_of_a_file_that_workers_can_open_only_a_description_travels(tmp_path, monkeypatch):
-    monkeypatch.setattr(exact_neighbours, "ROWS_AT_LEAST", 100)
+    monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
     whole = made(1000, 12, 15, "l2", grid=True)
     big = mapped(tmp_path / "base.npy", whole.base)
     (tmp_path / "set").mkdir()
@@ -168,26 +171,26 @@ def test_of_a_file_that_workers_can_open_only_a_description_travels(tmp_path, mo
 
         return spread(executor, work, each(), **options)
 
-    spread = executors.spread
-    monkeypatch.setattr(exact_neighbours, "spread", noted)
+    spread = executors.map_ordered
+    monkeypatch.setattr(exact_neighbours, "map_ordered", noted)
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for base in (big, big[200:], big[3:900].view(np.ndarray), bytewise, collection(tmp_path / "set").base):
+        for base in (big, big[200:], big[3:900].view(np.ndarray), bytewise, load_vector_set(tmp_path / "set").base):
             data = VectorSet("mapped", base, whole.queries, "l2")
-            equal(truth(data, 30, executor=pool), truth(data, 30))
+            equal(find_exact_neighbours(data, 30, executor=pool), find_exact_neighbours(data, 30))
             assert set(travelled) == {"Stored"}
             travelled.clear()
         # Columns of a file are no rows of it, and what may be changed in memory is not what is in the file.
         for base in (big[:, :6], np.load(tmp_path / "base.npy", mmap_mode="c")):
             data = VectorSet("mapped", base, whole.queries[:, : base.shape[1]], "l2")
-            equal(truth(data, 30, executor=pool), truth(data, 30))
+            equal(find_exact_neighbours(data, 30, executor=pool), find_exact_neighbours(data, 30))
             assert set(travelled) == {"Shard"}
             travelled.clear()
 
 
 @pytest.mark.parametrize("harm", ["gone", "longer", "other"])
 def test_rows_are_sent_where_a_worker_has_no_such_file(tmp_path, threads, monkeypatch, harm):
-    monkeypatch.setattr(exact_neighbours, "ROWS_AT_LEAST", 100)
-    monkeypatch.setattr(exact_neighbours, "SENT_AT_MOST", 60 * 12 * 4)
+    monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
+    monkeypatch.setattr(exact_neighbours, "MAX_SENT_SHARD_BYTES", 60 * 12 * 4)
     data = made(1000, 12, 15, "l2")
     path = tmp_path / "base.npy"
     big = VectorSet("mapped", mapped(path, data.base), data.queries, "l2")
@@ -195,39 +198,39 @@ def test_rows_are_sent_where_a_worker_has_no_such_file(tmp_path, threads, monkey
     content = path.read_bytes()
     if harm != "gone":
         there.write_bytes(content + b"x" if harm == "longer" else content[:-4] + b"else")
-    read, seen = exact_neighbours.Stored.read, []
+    read, seen = exact_neighbours.FileShard.read, []
     # The worker's own disk, in place of that of this machine.
     monkeypatch.setattr(
-        exact_neighbours.Stored, "read", lambda self: seen.append(read(replace(self, path=str(there)))) or seen[-1]
+        exact_neighbours.FileShard, "read", lambda self: seen.append(read(replace(self, path=str(there)))) or seen[-1]
     )
-    equal(truth(big, 30, executor=threads), truth(data, 30))
+    equal(find_exact_neighbours(big, 30, executor=threads), find_exact_neighbours(data, 30))
     assert len(seen) == 4
     assert sum(rows is None for rows in seen) == (1 if harm == "other" else 4)
 
 
 def test_without_a_card_workers_say_so_once(threads, monkeypatch):
-    if neighbours_gpu.has_card():
+    if neighbours_gpu.has_gpu():
         pytest.skip("there is a graphics card")
-    monkeypatch.setattr(exact_neighbours, "ROWS_AT_LEAST", 100)
+    monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
     data = made(1000, 12, 15, "l2")
-    there = truth(data, 5, by="torch", executor=threads)
-    equal(there, truth(data, 5))
+    there = find_exact_neighbours(data, 5, by="torch", executor=threads)
+    equal(there, find_exact_neighbours(data, 5))
     assert (there.by, len(there.notes)) == ("numpy", 1)
     assert there.notes[0].endswith(": exact neighbours on the processor")
 
 
 def test_published_neighbours_are_checked_by_the_workers(threads, monkeypatch):
-    monkeypatch.setattr(exact_neighbours, "ROWS_AT_LEAST", 100)
-    monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.CHECKED_IN_FULL", 0)
+    monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
+    monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.MAX_FULL_CHECK_MULTIPLICATIONS", 0)
     data = made(1000, 12, 15, "l2")
-    right = truth(data, 5)
+    right = find_exact_neighbours(data, 5)
     for near, wrong in ((right.neighbours, False), (right.neighbours[::-1], True)):
         told = VectorSet("told", data.base, data.queries, "l2", neighbours=near)
         if wrong:
             with pytest.raises(BadInput, match="are not the nearest"):
-                truth(told, 5, executor=threads)
+                find_exact_neighbours(told, 5, executor=threads)
         else:
-            equal(truth(told, 5, executor=threads), right)
+            equal(find_exact_neighbours(told, 5, executor=threads), right)
 
 
 def test_stores_are_measured_against_what_the_workers_found(threads, tmp_path, monkeypatch):

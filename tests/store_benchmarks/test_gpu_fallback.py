@@ -11,9 +11,9 @@ import pytest
 import ragauge
 from ragauge.core.errors import BackendFailed
 from ragauge.store_benchmarks import neighbours_gpu
-from ragauge.store_benchmarks.neighbour_cache import truth
+from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours
 from ragauge.store_benchmarks.results import VectorSet
-from ragauge.stores.nearest_neighbours import nearest
+from ragauge.stores.nearest_neighbours import find_nearest
 
 torch = pytest.importorskip("torch")
 METRICS = ["l2", "cosine", "ip"]
@@ -21,13 +21,13 @@ METRICS = ["l2", "cosine", "ip"]
 
 @pytest.fixture
 def no_card():
-    if neighbours_gpu.has_card():
+    if neighbours_gpu.has_gpu():
         pytest.skip("there is a graphics card")
 
 
 @pytest.fixture
 def card():
-    if not neighbours_gpu.has_card():
+    if not neighbours_gpu.has_gpu():
         pytest.skip("there is no graphics card")
 
 
@@ -46,14 +46,14 @@ def small_card(monkeypatch, most: int) -> list[int]:
     """A card that has room for so many rows, and how many it was given, time and again."""
     seen: list[int] = []
 
-    class Small(neighbours_gpu.Card):
+    class Small(neighbours_gpu.GpuSearch):
         def __init__(self, there, metric, *, half=True):
             seen.append(len(there))
             if len(there) > most:
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 PiB.\nmore words")
             super().__init__(there, metric, half=half)
 
-    monkeypatch.setattr(neighbours_gpu, "Card", Small)
+    monkeypatch.setattr(neighbours_gpu, "GpuSearch", Small)
     return seen
 
 
@@ -61,33 +61,36 @@ def small_card(monkeypatch, most: int) -> list[int]:
 @pytest.mark.parametrize("metric", METRICS)
 def test_a_base_that_does_not_fit_goes_there_in_pieces(monkeypatch, metric, grid):
     base, queries = made(grid=grid)
-    monkeypatch.setattr(neighbours_gpu, "FEWEST", 50)
+    monkeypatch.setattr(neighbours_gpu, "MIN_ROWS_PER_BATCH", 50)
     seen = small_card(monkeypatch, 400)
     for k in (10, 500):
         seen.clear()
-        equal(neighbours_gpu.by_torch(base, queries, k, metric, device="cpu"), nearest(base, queries, k, metric))
+        equal(
+            neighbours_gpu.search_with_torch(base, queries, k, metric, device="cpu"),
+            find_nearest(base, queries, k, metric),
+        )
         assert seen == [1500, 750, 375, 375, 375, 375]
 
 
 def test_rows_that_may_not_be_written_to_are_read_without_a_warning(recwarn):
     base, queries = made()
     base.flags.writeable = False
-    equal(neighbours_gpu.by_torch(base, queries, 5, "l2", device="cpu"), nearest(base, queries, 5, "l2"))
+    equal(neighbours_gpu.search_with_torch(base, queries, 5, "l2", device="cpu"), find_nearest(base, queries, 5, "l2"))
     assert not list(recwarn)
 
 
 def test_a_card_without_any_memory_says_so_and_what_to_do(monkeypatch):
-    monkeypatch.setattr(neighbours_gpu, "FEWEST", 50)
+    monkeypatch.setattr(neighbours_gpu, "MIN_ROWS_PER_BATCH", 50)
     seen = small_card(monkeypatch, 0)
     with pytest.raises(BackendFailed, match=r"Tried to allocate 1 PiB\n[\s\S]*by=numpy"):
-        neighbours_gpu.by_torch(*made(), 1, "l2", device="cpu")
+        neighbours_gpu.search_with_torch(*made(), 1, "l2", device="cpu")
     assert seen == [1500, 750, 375, 187, 93, 46]
 
 
 def test_without_a_card_the_processor_does_it_and_says_so_in_one_line(no_card):
     data = VectorSet("made", *made(), "l2")
-    here = truth(data, 5, by="numpy")
-    there = truth(data, 5, by="torch")
+    here = find_exact_neighbours(data, 5, by="numpy")
+    there = find_exact_neighbours(data, 5, by="torch")
     equal((there.neighbours, there.distances), (here.neighbours, here.distances))
     assert (there.by, list(there.notes)) == ("numpy", ["no graphics card: exact neighbours on the processor"])
     assert (here.by, list(here.notes)) == ("numpy", [])
@@ -95,7 +98,7 @@ def test_without_a_card_the_processor_does_it_and_says_so_in_one_line(no_card):
 
 def test_without_torch_that_is_the_line(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
-    found = truth(VectorSet("made", *made(), "l2"), 5, by="torch")
+    found = find_exact_neighbours(VectorSet("made", *made(), "l2"), 5, by="torch")
     assert (found.by, list(found.notes)) == (
         "numpy",
         ["torch is not installed: exact neighbours on the processor"],
@@ -104,18 +107,18 @@ def test_without_torch_that_is_the_line(monkeypatch):
 
 def test_who_asks_for_nothing_hears_of_a_card_only_where_one_would_have_paid(no_card, monkeypatch):
     data = VectorSet("made", *made(), "l2")
-    assert list(truth(data, 5).notes) == []
-    monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.ENOUGH_FOR_A_CARD", 1)
-    assert list(truth(data, 5).notes) == ["no graphics card: exact neighbours on the processor"]
+    assert list(find_exact_neighbours(data, 5).notes) == []
+    monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.MIN_GPU_MULTIPLICATIONS", 1)
+    assert list(find_exact_neighbours(data, 5).notes) == ["no graphics card: exact neighbours on the processor"]
 
 
 @pytest.mark.parametrize("by", ["auto", "torch"])
 def test_a_card_that_fails_is_quoted_and_the_processor_does_it(no_card, monkeypatch, by):
-    monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.ENOUGH_FOR_A_CARD", 1)
+    monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.MIN_GPU_MULTIPLICATIONS", 1)
     # torch believes in a card that is not there, and fails at it by itself.
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     data = VectorSet("made", *made(), "cosine")
-    here, there = truth(data, 5, by="numpy"), truth(data, 5, by=by)
+    here, there = find_exact_neighbours(data, 5, by="numpy"), find_exact_neighbours(data, 5, by=by)
     equal((there.neighbours, there.distances), (here.neighbours, here.distances))
     [line] = there.notes
     assert line.startswith("the graphics card failed (torch: ")
@@ -134,11 +137,11 @@ def test_a_sweep_tells_that_its_neighbours_are_the_processors(no_card, tmp_path,
 def test_a_card_gives_the_same_in_one_piece_and_in_several(card, monkeypatch, metric):
     for grid in (False, True):
         base, queries = made(20_000, 96, 50, grid=grid)
-        exact = nearest(base, queries, 100, metric)
-        equal(neighbours_gpu.by_torch(base, queries, 100, metric), exact)
+        exact = find_nearest(base, queries, 100, metric)
+        equal(neighbours_gpu.search_with_torch(base, queries, 100, metric), exact)
         with monkeypatch.context() as patch:
-            patch.setattr(neighbours_gpu, "_room", lambda *_: 3000)
-            equal(neighbours_gpu.by_torch(base, queries, 100, metric), exact)
+            patch.setattr(neighbours_gpu, "_rows_per_batch", lambda *_: 3000)
+            equal(neighbours_gpu.search_with_torch(base, queries, 100, metric), exact)
 
 
 def test_a_real_card_that_is_full_is_asked_for_less(card, monkeypatch):
@@ -146,10 +149,10 @@ def test_a_real_card_that_is_full_is_asked_for_less(card, monkeypatch):
     total = torch.cuda.mem_get_info()[1]
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(0.75 * 1024**3 / total)
-    monkeypatch.setattr(neighbours_gpu, "_room", lambda *_: len(base))
+    monkeypatch.setattr(neighbours_gpu, "_rows_per_batch", lambda *_: len(base))
     seen = small_card(monkeypatch, len(base))
     try:
-        equal(neighbours_gpu.by_torch(base, queries, 10, "l2"), nearest(base, queries, 10, "l2"))
+        equal(neighbours_gpu.search_with_torch(base, queries, 10, "l2"), find_nearest(base, queries, 10, "l2"))
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert seen[0] == len(base)
@@ -157,7 +160,7 @@ def test_a_real_card_that_is_full_is_asked_for_less(card, monkeypatch):
 
 
 def test_a_card_is_what_really_computed(card):
-    found = truth(VectorSet("made", *made(), "l2"), 5, by="torch")
+    found = find_exact_neighbours(VectorSet("made", *made(), "l2"), 5, by="torch")
     assert (found.by, list(found.notes)) == ("torch", [])
 
 
@@ -188,20 +191,23 @@ def repeated_rows(n: int, d: int, m: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("metric", METRICS)
 def test_by_torch_data_beyond_16_bits_needs_no_search_on_the_cpu(monkeypatch, metric, data, half):
     base, queries = data(6000, 12, 15)
-    exact = nearest(base, queries, 10, metric)
+    exact = find_nearest(base, queries, 10, metric)
 
     def refuse(*_):
         raise AssertionError("searched on the CPU")
 
-    monkeypatch.setattr("ragauge.store_benchmarks.neighbours_faiss.nearest", refuse)
-    equal(neighbours_gpu.by_torch(base, queries, 10, metric, device="cpu", half=half), exact)
+    monkeypatch.setattr("ragauge.store_benchmarks.neighbours_faiss.find_nearest", refuse)
+    equal(neighbours_gpu.search_with_torch(base, queries, 10, metric, device="cpu", half=half), exact)
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_compare_with_all_in_blocks_finds_the_same_bits(monkeypatch, metric):
-    monkeypatch.setattr(neighbours_gpu, "PAIRS_AT_ONCE", 4000)
-    monkeypatch.setattr(neighbours_gpu, "ROUNDS", 0)
+    monkeypatch.setattr(neighbours_gpu, "PAIRS_PER_BATCH", 4000)
+    monkeypatch.setattr(neighbours_gpu, "MAX_FLOAT16_ROUNDS", 0)
     for grid in (False, True):
         base, queries = made(grid=grid)
         for k in (1, 10, 700):
-            equal(neighbours_gpu.by_torch(base, queries, k, metric, device="cpu"), nearest(base, queries, k, metric))
+            equal(
+                neighbours_gpu.search_with_torch(base, queries, k, metric, device="cpu"),
+                find_nearest(base, queries, k, metric),
+            )

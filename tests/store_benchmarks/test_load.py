@@ -11,30 +11,30 @@ import pytest
 
 from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.store_benchmarks import load_test, measures, search_loops, updates
-from ragauge.store_benchmarks.plan import Opening
-from ragauge.store_benchmarks.results import Truth, VectorSet
-from ragauge.store_benchmarks.search_loops import rounds
-from ragauge.stores.nearest_neighbours import nearest
-from ragauge.stores.reference import Exact, Null
+from ragauge.store_benchmarks.plan import StoreSpec
+from ragauge.store_benchmarks.results import ExactNeighbours, VectorSet
+from ragauge.store_benchmarks.search_loops import time_search_rounds
+from ragauge.stores.nearest_neighbours import find_nearest
+from ragauge.stores.reference import ExactStore, NullStore
 
 OWN = """
 import os, signal, time
-from ragauge.stores.reference import Null
+from ragauge.stores.reference import NullStore
 
-class Broken(Null):
+class Broken(NullStore):
     def search(self, vectors, k, where=None):
         raise OSError("the disk is on fire")
 
-class Killed(Null):
+class Killed(NullStore):
     def search(self, vectors, k, where=None):
         os.kill(os.getpid(), signal.SIGKILL)
 
-class Hanging(Null):
+class Hanging(NullStore):
     def search(self, vectors, k, where=None):
         time.sleep(600)
 
-class Alone(Null):
-    abilities = Null.abilities - {"share"}
+class Alone(NullStore):
+    abilities = NullStore.abilities - {"share"}
     def __init__(self, *, metric="l2", path=None):
         super().__init__(metric=metric, path=path)
         os.mkdir(os.path.join(path, "lock"))  # a second one in the same folder fails
@@ -66,10 +66,10 @@ def lindley(due: np.ndarray, service: np.ndarray) -> np.ndarray:
 
 def test_an_open_loop_shows_the_stall_that_a_closed_loop_hides():
     """Every 300th search sleeps for 300 ms. Who asks only after an answer sees one slow query in 300: p99 is fine."""
-    stalling = Opening("null", {"stall_ms": 300, "every": 300})
+    stalling = StoreSpec("null", {"stall_ms": 300, "every": 300})
     queries = vectors(50, 8)
-    closed = measures.load(load_test.run(stalling, queries, 3, seconds=1.5)[0])
-    steady = measures.load(load_test.run(stalling, queries, 3, seconds=2.4, rate=250)[0])
+    closed = measures.summarise_load(load_test.run_load_test(stalling, queries, 3, seconds=1.5)[0])
+    steady = measures.summarise_load(load_test.run_load_test(stalling, queries, 3, seconds=2.4, rate=250)[0])
     assert closed.rate is None
     assert closed.latency.max >= 300
     assert closed.latency.p99 < 100
@@ -86,8 +86,8 @@ def test_an_open_loop_shows_the_stall_that_a_closed_loop_hides():
 def test_beyond_what_a_store_can_do_every_query_waits_longer_than_the_one_before():
     """One server that takes s = 20 ms, asked every 10 ms: query i ends at (i + 1) s, that is (i + 1) s - 10 i after it
     was due."""
-    slow = Opening("null", {"stall_ms": 20, "every": 1})
-    raw, _ = load_test.run(slow, vectors(10, 4), 3, seconds=0.8, rate=100, patience=10)
+    slow = StoreSpec("null", {"stall_ms": 20, "every": 1})
+    raw, _ = load_test.run_load_test(slow, vectors(10, 4), 3, seconds=0.8, rate=100, patience=10)
     service = raw["ended_ns"] - raw["began_ns"]
     latency = raw["ended_ns"] - raw["due_ns"]
     assert len(latency) == 80
@@ -96,19 +96,19 @@ def test_beyond_what_a_store_can_do_every_query_waits_longer_than_the_one_before
     assert (latency >= 20e6 * np.arange(1, 81) - 10e6 * np.arange(80)).all()
     assert (raw["ended_ns"] >= lindley(raw["due_ns"], service) - 1).all()
     assert np.median(raw["ended_ns"] - lindley(raw["due_ns"], service)) < 0.1 * latency.max()
-    found = measures.load(raw)
+    found = measures.summarise_load(raw)
     assert found.qps <= 50
     assert not found.kept_up
 
 
 def test_the_mean_wait_is_what_queueing_theory_says():
     """Random arrivals, a constant service of s: at half the load the mean wait is s / 2 (M/D/1)."""
-    due = load_test.arrivals(50, 4000, poisson=True, seed=5).astype(np.float64)
+    due = load_test.compute_arrival_times(50, 4000, poisson=True, seed=5).astype(np.float64)
     assert len(due) == 200_000
     waits = lindley(due, np.full(len(due), 10e6)) - due - 10e6
     assert waits.mean() == pytest.approx(5e6, rel=0.05)
-    raw, _ = load_test.run(
-        Opening("null", {"stall_ms": 10, "every": 1}), vectors(10, 4), 3, seconds=2, rate=50, poisson=True
+    raw, _ = load_test.run_load_test(
+        StoreSpec("null", {"stall_ms": 10, "every": 1}), vectors(10, 4), 3, seconds=2, rate=50, poisson=True
     )
     expected = lindley(raw["due_ns"], raw["ended_ns"] - raw["began_ns"])
     assert (raw["ended_ns"] >= expected - 1).all()
@@ -116,10 +116,10 @@ def test_the_mean_wait_is_what_queueing_theory_says():
 
 
 def test_what_could_not_be_sent_in_time_is_not_forgotten():
-    raw, _ = load_test.run(
-        Opening("null", {"stall_ms": 50, "every": 1}), vectors(10, 4), 3, seconds=0.5, rate=100, patience=0.5
+    raw, _ = load_test.run_load_test(
+        StoreSpec("null", {"stall_ms": 50, "every": 1}), vectors(10, 4), 3, seconds=0.5, rate=100, patience=0.5
     )
-    found = measures.load(raw)
+    found = measures.summarise_load(raw)
     assert 5 <= (raw["began_ns"] >= 0).sum() <= 16
     assert (raw["ended_ns"][raw["began_ns"] < 0] == -1).all()
     assert found.latency.n == 50
@@ -130,13 +130,15 @@ def test_what_could_not_be_sent_in_time_is_not_forgotten():
 
 
 def test_clients_begin_together_and_their_times_are_on_one_clock():
-    raw, note = load_test.run(Opening("null", {"stall_ms": 5, "every": 1}), vectors(20, 4), 3, clients=3, seconds=0.5)
+    raw, note = load_test.run_load_test(
+        StoreSpec("null", {"stall_ms": 5, "every": 1}), vectors(20, 4), 3, clients=3, seconds=0.5
+    )
     assert note == ""
     assert sorted(set(raw["client"].tolist())) == [0, 1, 2]
     firsts = [raw["began_ns"][raw["client"] == one].min() for one in range(3)]
     assert min(firsts) >= 0
     assert max(firsts) < 500e6
-    found = measures.load(raw)
+    found = measures.summarise_load(raw)
     assert found.clients == 3
     seconds = (raw["ended_ns"].max() - raw["began_ns"].min()) / 1e9
     assert found.qps == pytest.approx(len(raw["ended_ns"]) / seconds)
@@ -145,8 +147,8 @@ def test_clients_begin_together_and_their_times_are_on_one_clock():
 
 
 def test_every_due_query_is_asked_once_by_whoever_is_free():
-    raw, _ = load_test.run(
-        Opening("null", {"stall_ms": 10, "every": 1}), vectors(20, 4), 3, clients=2, seconds=0.6, rate=150
+    raw, _ = load_test.run_load_test(
+        StoreSpec("null", {"stall_ms": 10, "every": 1}), vectors(20, 4), 3, clients=2, seconds=0.6, rate=150
     )
     assert len(raw["due_ns"]) == 90
     assert (raw["began_ns"] >= raw["due_ns"]).all()
@@ -157,45 +159,50 @@ def test_every_due_query_is_asked_once_by_whoever_is_free():
 
 
 def test_arrivals_are_even_or_random_and_always_the_same():
-    even, random = load_test.arrivals(100, 2), load_test.arrivals(100, 2, poisson=True, seed=3)
+    even, random = (
+        load_test.compute_arrival_times(100, 2),
+        load_test.compute_arrival_times(100, 2, poisson=True, seed=3),
+    )
     assert set(np.diff(even).tolist()) == {10_000_000}
     assert len(random) == 200
-    assert random.tolist() == load_test.arrivals(100, 2, poisson=True, seed=3).tolist()
-    assert random.tolist() != load_test.arrivals(100, 2, poisson=True, seed=4).tolist()
-    assert np.diff(load_test.arrivals(100, 100, poisson=True)).std() == pytest.approx(10e6, rel=0.05)
+    assert random.tolist() == load_test.compute_arrival_times(100, 2, poisson=True, seed=3).tolist()
+    assert random.tolist() != load_test.compute_arrival_times(100, 2, poisson=True, seed=4).tolist()
+    assert np.diff(load_test.compute_arrival_times(100, 100, poisson=True)).std() == pytest.approx(10e6, rel=0.05)
     with pytest.raises(BadInput, match="0 queries a second"):
-        load_test.arrivals(0, 2)
+        load_test.compute_arrival_times(0, 2)
     with pytest.raises(BadInput, match="0 clients"):
-        load_test.run(Opening("null"), vectors(2, 4), 3, clients=0)
+        load_test.run_load_test(StoreSpec("null"), vectors(2, 4), 3, clients=0)
 
 
 def test_the_words_of_a_client_that_fails_are_told(own):
     with pytest.raises(BackendFailed, match=r"client [12] of 2: OSError: the disk is on fire"):
-        load_test.run(Opening(f"{own}:Broken"), vectors(2, 4), 3, clients=2)
+        load_test.run_load_test(StoreSpec(f"{own}:Broken"), vectors(2, 4), 3, clients=2)
 
 
 def test_a_client_that_dies_is_no_reason_to_wait(own):
     began = time.monotonic()
     with pytest.raises(BackendFailed, match=r"client [12] of 2 was ended by SIGKILL"):
-        load_test.run(Opening(f"{own}:Killed"), vectors(2, 4), 3, clients=2)
+        load_test.run_load_test(StoreSpec(f"{own}:Killed"), vectors(2, 4), 3, clients=2)
     assert time.monotonic() - began < 60
 
 
 def test_a_client_that_hangs_is_given_up(own):
     with pytest.raises(BackendFailed, match=r"gave up waiting for client 1 of 1"):
-        load_test.run(Opening(f"{own}:Hanging"), vectors(2, 4), 3, opening_seconds=2)
+        load_test.run_load_test(StoreSpec(f"{own}:Hanging"), vectors(2, 4), 3, opening_seconds=2)
 
 
 def test_a_store_that_only_one_can_open_is_copied_and_that_is_said(own, tmp_path):
     folder = tmp_path / "kept"
-    store = Null(metric="l2", path=str(folder))
+    store = NullStore(metric="l2", path=str(folder))
     store.add(["a"], np.ones((1, 4)))
     store.save()
-    raw, note = load_test.run(Opening(f"{own}:Alone", path=str(folder)), vectors(2, 4), 3, clients=2, seconds=0.2)
+    raw, note = load_test.run_load_test(
+        StoreSpec(f"{own}:Alone", path=str(folder)), vectors(2, 4), 3, clients=2, seconds=0.2
+    )
     assert int(raw["copies"]) == 1
     assert int(raw["empty"]) == 0
     assert "a copy of the store" in note
-    assert measures.load(raw, note).note.startswith(note)
+    assert measures.summarise_load(raw, note).note.startswith(note)
     assert os.listdir(folder) == [name for name in os.listdir(folder) if name != "lock"]
 
 
@@ -203,11 +210,11 @@ def test_a_store_that_only_one_can_open_is_copied_and_that_is_said(own, tmp_path
 def test_an_exact_store_sees_every_change(metric):
     base = vectors(300, 8)
     ids = [str(place) for place in range(300)]
-    store = Exact(metric=metric)
+    store = ExactStore(metric=metric)
     store.add(ids, base)
-    for operation in updates.OPERATIONS:
-        raw = updates.timed(store, base, 5, operation, ids=ids, metric=metric, n=20)
-        found = measures.change(operation, raw)
+    for operation in updates.UPDATE_OPERATIONS:
+        raw = updates.time_updates(store, base, 5, operation, ids=ids, metric=metric, n=20)
+        found = measures.summarise_updates(operation, raw)
         assert found.visible == 1.0
         assert found.latency.n == 20
         assert (raw["search_ns"] > 0).all()
@@ -217,41 +224,46 @@ def test_an_exact_store_sees_every_change(metric):
 def test_a_store_that_forgets_sees_no_insert_and_a_delete_that_cannot_be_judged_is_not():
     base = vectors(300, 8)
     ids = [str(place) for place in range(300)]
-    store = Null(metric="l2")
+    store = NullStore(metric="l2")
     store.add(ids, base)
-    assert measures.change("insert", updates.timed(store, base, 5, "insert", ids=ids, metric="l2", n=9)).visible == 0.0
-    raw = updates.timed(store, base, 5, "delete", ids=ids, metric="l2", n=9)
+    assert (
+        measures.summarise_updates(
+            "insert", updates.time_updates(store, base, 5, "insert", ids=ids, metric="l2", n=9)
+        ).visible
+        == 0.0
+    )
+    raw = updates.time_updates(store, base, 5, "delete", ids=ids, metric="l2", n=9)
     # Only the first five ids are ever found, so hardly a delete can be seen.
     assert np.isnan(raw["seen"]).sum() >= 4
 
 
 def test_newcomers_are_new_and_by_inner_product_nearest_to_themselves():
     base = vectors(200, 6)
-    some, others = updates.newcomers(base, 50, "l2"), updates.newcomers(base, 50, "l2", kind=1)
-    assert some.tolist() == updates.newcomers(base, 50, "l2").tolist()
+    some, others = updates.generate_new_vectors(base, 50, "l2"), updates.generate_new_vectors(base, 50, "l2", kind=1)
+    assert some.tolist() == updates.generate_new_vectors(base, 50, "l2").tolist()
     assert some.tolist() != others.tolist()
-    assert nearest(base, some, 1, "l2")[1].max() < 1.0
-    assert nearest(base, some, 1, "l2")[1].min() > 0.0
-    longest = updates.newcomers(base, 50, "ip")
-    places, _ = nearest(np.concatenate([base, longest]), longest, 1, "ip")
+    assert find_nearest(base, some, 1, "l2")[1].max() < 1.0
+    assert find_nearest(base, some, 1, "l2")[1].min() > 0.0
+    longest = updates.generate_new_vectors(base, 50, "ip")
+    places, _ = find_nearest(np.concatenate([base, longest]), longest, 1, "ip")
     assert places.ravel().tolist() == list(range(200, 250))
 
 
-class OneThing(Exact):
+class OneThing(ExactStore):
     """An exact store that takes one thing at a time."""
 
-    abilities = Exact(metric="l2").abilities - {"concurrent"}
+    abilities = ExactStore(metric="l2").abilities - {"concurrent"}
 
 
-@pytest.mark.parametrize("kind", [Exact, OneThing])
+@pytest.mark.parametrize("kind", [ExactStore, OneThing])
 def test_an_exact_store_is_right_at_every_moment_while_vectors_come_in(kind):
     base, queries = vectors(400, 8), vectors(30, 8, 1)
     data = VectorSet("mine", base, queries, "l2")
-    truth = Truth(*nearest(base, queries, 10, "l2"), "l2", "numpy")
+    truth = ExactNeighbours(*find_nearest(base, queries, 10, "l2"), "l2", "numpy")
     ids = [str(place) for place in range(400)]
     store = kind(metric="l2")
     store.add(ids, base)
-    raw = updates.mixed(
+    raw = updates.run_mixed_workload(
         store,
         base,
         queries,
@@ -262,8 +274,8 @@ def test_an_exact_store_is_right_at_every_moment_while_vectors_come_in(kind):
         rate=200,
         seconds=0.7,
     )
-    found = measures.mixed(raw, truth, data, 5)
-    assert found.together is (kind is Exact)
+    found = measures.summarise_mixed_workload(raw, truth, data, 5)
+    assert found.together is (kind is ExactStore)
     assert found.recall == 1.0
     assert found.inserted == 200
     assert (raw["before"] <= raw["after"]).all()
@@ -276,7 +288,7 @@ def test_an_exact_store_is_right_at_every_moment_while_vectors_come_in(kind):
 
 
 def test_a_store_that_breaks_while_inserting_is_not_waited_for():
-    class Full(Null):
+    class Full(NullStore):
         def add(self, ids, vectors, metadata=None):
             if len(self) >= 110:
                 raise OSError("no space left")
@@ -286,37 +298,39 @@ def test_a_store_that_breaks_while_inserting_is_not_waited_for():
     base = vectors(100, 4)
     store.add([str(place) for place in range(100)], base)
     with pytest.raises(OSError, match="no space left"):
-        updates.mixed(store, base, vectors(5, 4), 3, index={}, metric="l2", n=50, rate=100, seconds=0.5)
+        updates.run_mixed_workload(store, base, vectors(5, 4), 3, index={}, metric="l2", n=50, rate=100, seconds=0.5)
 
 
 def test_the_ladder_is_exact_nested_and_the_same_every_time():
-    rungs = search_loops.ladder(10_000, [0.5, 0.1, 0.001, 0.00001], 3)
+    rungs = search_loops.nested_filters(10_000, [0.5, 0.1, 0.001, 0.00001], 3)
     assert [int(mask.sum()) for mask in rungs.values()] == [5000, 1000, 10, 1]
     masks = list(rungs.values())
     assert all((wide | narrow).sum() == wide.sum() for wide, narrow in pairwise(masks))
-    again = search_loops.ladder(10_000, [0.5, 0.1, 0.001, 0.00001], 3)
+    again = search_loops.nested_filters(10_000, [0.5, 0.1, 0.001, 0.00001], 3)
     assert all((again[name] == mask).all() for name, mask in rungs.items())
-    assert search_loops.metadata(rungs, 5, 2) == search_loops.metadata(rungs)[5:7]
+    assert search_loops.build_filter_metadata(rungs, 5, 2) == search_loops.build_filter_metadata(rungs)[5:7]
     assert all(name.isidentifier() for name in rungs)
     with pytest.raises(BadInput, match="selectivity must be above 0 and at most 1, got 0"):
-        search_loops.ladder(10, [0.0])
+        search_loops.nested_filters(10, [0.0])
 
 
 def test_an_exact_store_finds_all_that_matches_on_every_rung():
     base, queries = vectors(500, 8), vectors(20, 8, 1)
     ids = [str(place) for place in range(500)]
-    rungs = search_loops.ladder(500, [1.0, 0.2, 0.008])
-    store = Exact(metric="cosine")
-    store.add(ids, base, search_loops.metadata(rungs))
+    rungs = search_loops.nested_filters(500, [1.0, 0.2, 0.008])
+    store = ExactStore(metric="cosine")
+    store.add(ids, base, search_loops.build_filter_metadata(rungs))
     data = VectorSet("mine", base, queries, "cosine")
     index = {name: place for place, name in enumerate(ids)}
-    floor = Null(metric="cosine")
+    floor = NullStore(metric="cosine")
     floor.add(ids, base)
     for rung, mask in rungs.items():
-        narrowed = search_loops.FilteredStore(store, search_loops.where(rung))
-        (raw,) = rounds(narrowed, queries, 10, [{}], index=index, floor=floor, warm_up=queries[:3], repeats=2)
-        true, _ = nearest(base, queries, 10, "cosine", allowed=mask)
-        found = measures.filtered(raw, mask, data, 10, true)
+        narrowed = search_loops.FilteredStore(store, search_loops.build_filter_condition(rung))
+        (raw,) = time_search_rounds(
+            narrowed, queries, 10, [{}], index=index, floor=floor, warm_up=queries[:3], repeats=2
+        )
+        true, _ = find_nearest(base, queries, 10, "cosine", allowed=mask)
+        found = measures.summarise_filtered_search(raw, mask, data, 10, true)
         assert (found.recall, found.returned, found.wrong) == (1.0, 1.0, 0)
         assert found.matching == mask.sum()
         assert found.latency.n % (2 * 20) == 0

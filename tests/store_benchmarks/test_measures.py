@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragauge import arrays, evaluate, neighbours
+from ragauge import evaluate, judgments_from_neighbours, run_from_arrays
 from ragauge.compute import observation
 from ragauge.core.errors import MissingEvidence
 from ragauge.store_benchmarks import measures, updates
-from ragauge.store_benchmarks.results import RECALL, Truth, VectorSet
-from ragauge.stores.nearest_neighbours import nearest
-from ragauge.stores.reference import Exact
+from ragauge.store_benchmarks.results import RECALL_MEASURE, ExactNeighbours, VectorSet
+from ragauge.stores.nearest_neighbours import find_nearest
+from ragauge.stores.reference import ExactStore
 
 
 def vectors(n: int, d: int, seed: int = 0) -> np.ndarray:
@@ -31,15 +31,15 @@ def brute(base: np.ndarray, queries: np.ndarray, metric: str) -> np.ndarray:
     return -products if metric == "ip" else 1 - products / np.sqrt((a**2).sum(axis=2) * (b**2).sum(axis=2))
 
 
-def truth_of(base: np.ndarray, queries: np.ndarray, metric: str, depth: int) -> Truth:
-    return Truth(*nearest(base, queries, depth, metric), metric, "numpy")
+def truth_of(base: np.ndarray, queries: np.ndarray, metric: str, depth: int) -> ExactNeighbours:
+    return ExactNeighbours(*find_nearest(base, queries, depth, metric), metric, "numpy")
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
 def test_distances_are_those_of_brute_force(metric):
     base, queries = vectors(50, 7), vectors(9, 7, 1)
     positions = np.random.default_rng(2).integers(-2, 50, size=(9, 6))
-    found = measures.distances(base, queries, positions, metric)
+    found = measures.compute_distances(base, queries, positions, metric)
     expected = np.take_along_axis(brute(base, queries, metric), np.maximum(positions, 0), axis=1)
     np.testing.assert_allclose(found[positions >= 0], expected[positions >= 0], rtol=1e-12, atol=1e-12)
     assert np.isinf(found[positions < 0]).all()
@@ -63,13 +63,17 @@ def test_quality_is_what_the_engine_says(seed, k, depth, metric, missing):
     positions = np.full((6, k), -1)
     for row in range(6):
         once = np.array(list(dict.fromkeys(found[row].tolist()))[:k])
-        order = np.argsort(measures.distances(base, queries[row : row + 1], once[None], metric)[0], kind="stable")
+        order = np.argsort(
+            measures.compute_distances(base, queries[row : row + 1], once[None], metric)[0], kind="stable"
+        )
         kept = once[order][: k - int(missing * random.integers(0, k))]
         positions[row, : len(kept)] = kept
-    mine = measures.quality(truth, positions, VectorSet("x", base, queries, metric), k)
-    far = measures.distances(base, queries, truth.neighbours, metric)
-    run = arrays(positions, -np.where(positions >= 0, measures.distances(base, queries, positions, metric), 1e9))
-    judgments = neighbours(truth.neighbours, far)
+    mine = measures.compute_quality(truth, positions, VectorSet("x", base, queries, metric), k)
+    far = measures.compute_distances(base, queries, truth.neighbours, metric)
+    run = run_from_arrays(
+        positions, -np.where(positions >= 0, measures.compute_distances(base, queries, positions, metric), 1e9)
+    )
+    judgments = judgments_from_neighbours(truth.neighbours, far)
     engine = evaluate(judgments, run, list(mine)).means
     assert list(engine) == list(mine)
     assert mine == pytest.approx(engine, abs=1e-12)
@@ -79,8 +83,8 @@ def test_by_hand_one_of_two_true_neighbours_and_a_stray_that_is_as_near():
     """On a line: the query at 0, vectors at 1, -1, 2, 5. The truth is 0, 1 (tied); the store says 1, 3."""
     base = np.array([[1.0], [-1.0], [2.0], [5.0]], np.float32)
     data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
-    truth = Truth(np.array([[0, 1, 2]]), np.array([[1.0, 1.0, 2.0]]), "l2", "given")
-    assert measures.quality(truth, np.array([[1, 3]]), data, 2) == {
+    truth = ExactNeighbours(np.array([[0, 1, 2]]), np.array([[1.0, 1.0, 2.0]]), "l2", "given")
+    assert measures.compute_quality(truth, np.array([[1, 3]]), data, 2) == {
         "recall(of=eps,eps=1e-06)@2": 0.5,
         "recall(of=eps)@2": 0.5,
         "recall(of=k)@2": 0.5,
@@ -96,7 +100,7 @@ def test_by_hand_one_of_two_true_neighbours_and_a_stray_that_is_as_near():
         "f1(precision_of=retrieved,recall_of=capped)@2": 0.5,
     }
     # The first true neighbour is 0, but 1 is as near: by distance it will do, by id it will not.
-    assert measures.quality(truth, np.array([[1]]), data, 1) == {
+    assert measures.compute_quality(truth, np.array([[1]]), data, 1) == {
         "recall(of=eps,eps=1e-06)@1": 1.0,
         "recall(of=eps)@1": 1.0,
         "recall(of=k)@1": 0.0,
@@ -120,17 +124,17 @@ def test_only_what_is_as_near_as_the_true_neighbour_counts_and_a_thousandth_fart
     """On a line: the query at 0, the two true neighbours at 1 and 2; the store says 1, and one that is at `far`."""
     base = np.array([[1.0], [2.0], [-far]], np.float32)
     data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
-    truth = Truth(np.array([[0, 1]]), np.array([[1.0, 2.0]]), "l2", "given")
-    found = measures.quality(truth, np.array([[0, 2]]), data, 2)
-    assert (found[f"{RECALL}@2"], found["recall(of=eps)@2"], found["recall(of=k)@2"]) == (ties, eps, 0.5)
+    truth = ExactNeighbours(np.array([[0, 1]]), np.array([[1.0, 2.0]]), "l2", "given")
+    found = measures.compute_quality(truth, np.array([[0, 2]]), data, 2)
+    assert (found[f"{RECALL_MEASURE}@2"], found["recall(of=eps)@2"], found["recall(of=k)@2"]) == (ties, eps, 0.5)
 
 
 def test_where_all_distances_are_much_alike_strangers_are_no_neighbours():
     """In 1,536 dimensions the 11th to the 20th are hardly farther than the 10th, and still none of the first ten."""
     base, queries = vectors(2000, 1536), vectors(10, 1536, 1)
     truth = truth_of(base, queries, "l2", 20)
-    found = measures.quality(truth, truth.neighbours[:, 10:], VectorSet("x", base, queries, "l2"), 10)
-    assert found[f"{RECALL}@10"] == found["recall(of=k)@10"] == 0.0
+    found = measures.compute_quality(truth, truth.neighbours[:, 10:], VectorSet("x", base, queries, "l2"), 10)
+    assert found[f"{RECALL_MEASURE}@10"] == found["recall(of=k)@10"] == 0.0
     assert found["recall(of=eps)@10"] > 0.1
 
 
@@ -142,19 +146,19 @@ def test_of_scaled_copies_of_one_vector_each_is_right_by_the_cosine():
     base = np.concatenate([copies, random.normal(size=(100, 16))]).astype(np.float32)
     data = VectorSet("copies", base, one[None].astype(np.float32), "cosine")
     truth = truth_of(base, data.queries, "cosine", 100)
-    far = measures.distances(base, data.queries, np.arange(50)[None], "cosine")[0]
+    far = measures.compute_distances(base, data.queries, np.arange(50)[None], "cosine")[0]
     worst = np.argsort(-far)[None, :10]
     assert far[worst[0, -1]] > far[truth.neighbours[0, 9]]
-    assert measures.quality(truth, worst, data, 10)[f"{RECALL}@10"] == 1.0
-    assert measures.quality(truth, np.arange(60, 70)[None], data, 10)[f"{RECALL}@10"] == 0.0
+    assert measures.compute_quality(truth, worst, data, 10)[f"{RECALL_MEASURE}@10"] == 1.0
+    assert measures.compute_quality(truth, np.arange(60, 70)[None], data, 10)[f"{RECALL_MEASURE}@10"] == 0.0
 
 
 def test_inner_products_make_distances_below_zero_and_the_truth_is_still_perfect():
     base, queries = vectors(300, 5), vectors(20, 5, 1)
     truth = truth_of(base, queries, "ip", 100)
     assert (truth.distances[:, 9] < 0).all()
-    found = measures.quality(truth, truth.neighbours[:, :10], VectorSet("x", base, queries, "ip"), 10)
-    assert found[f"{RECALL}@10"] == found["recall(of=k)@10"] == found["precision@10"] == found["mrr@10"] == 1.0
+    found = measures.compute_quality(truth, truth.neighbours[:, :10], VectorSet("x", base, queries, "ip"), 10)
+    assert found[f"{RECALL_MEASURE}@10"] == found["recall(of=k)@10"] == found["precision@10"] == found["mrr@10"] == 1.0
     assert found["recall@10"] == pytest.approx(0.1)
 
 
@@ -163,8 +167,8 @@ def test_a_vector_that_stands_twice_counts_once_and_an_unknown_one_never():
     data = VectorSet("x", base, queries, "l2")
     truth = truth_of(base, queries, "l2", 4)
     first = int(truth.neighbours[0, 0])
-    found = measures.quality(truth, np.array([[-2, first, first, first]]), data, 4)
-    assert found["recall(of=k)@4"] == found[f"{RECALL}@4"] == found["recall@4"] == found["precision@4"] == 0.25
+    found = measures.compute_quality(truth, np.array([[-2, first, first, first]]), data, 4)
+    assert found["recall(of=k)@4"] == found[f"{RECALL_MEASURE}@4"] == found["recall@4"] == found["precision@4"] == 0.25
     assert found["mrr@4"] == 0.5
 
 
@@ -172,16 +176,16 @@ def test_a_truth_that_is_too_shallow_is_refused():
     base, queries = vectors(50, 4), vectors(2, 4, 1)
     data = VectorSet("x", base, queries, "l2")
     with pytest.raises(MissingEvidence, match="there are 5 true neighbours for each query, and 10 are asked for"):
-        measures.quality(truth_of(base, queries, "l2", 5), np.zeros((2, 10), np.int64), data, 10)
+        measures.compute_quality(truth_of(base, queries, "l2", 5), np.zeros((2, 10), np.int64), data, 10)
 
 
 def test_fewer_vectors_than_k_are_all_that_can_be_found():
     base, queries = vectors(3, 4), vectors(2, 4, 1)
     truth = truth_of(base, queries, "l2", 10)
     positions = np.concatenate([truth.neighbours, np.full((2, 2), -1)], axis=1)
-    found = measures.quality(truth, positions, VectorSet("x", base, queries, "l2"), 5)
+    found = measures.compute_quality(truth, positions, VectorSet("x", base, queries, "l2"), 5)
     assert found["recall@5"] == 1.0
-    assert found["recall(of=k)@5"] == found[f"{RECALL}@5"] == 0.6
+    assert found["recall(of=k)@5"] == found[f"{RECALL_MEASURE}@5"] == 0.6
 
 
 def test_the_published_neighbours_of_real_vectors_are_perfect(shared):
@@ -195,8 +199,8 @@ def test_the_published_neighbours_of_real_vectors_are_perfect(shared):
     queries = read("query.bvecs.gz", 128, np.uint8).astype(np.float32)
     given = read("groundtruth.ivecs.gz", 100, np.int32).astype(np.int64)
     data = VectorSet("bigann", base, queries, "l2")
-    found = measures.quality(truth_of(base, queries, "l2", 100), given[:, :10], data, 10)
-    assert found[f"{RECALL}@10"] == 1.0
+    found = measures.compute_quality(truth_of(base, queries, "l2", 100), given[:, :10], data, 10)
+    assert found[f"{RECALL_MEASURE}@10"] == 1.0
     assert found["recall(of=k)@10"] == 1.0
     assert found["recall@10"] == pytest.approx(0.1)
     assert found["precision@10"] == found["mrr@10"] == 1.0
@@ -207,9 +211,9 @@ def test_an_honest_store_tells_no_lies():
     for metric in ("l2", "cosine", "ip"):
         truth = truth_of(base, queries, metric, 10)
         data = VectorSet("x", base, queries, metric)
-        assert measures.lies(truth.neighbours, truth.distances.astype(np.float32), data) == []
+        assert measures.distance_errors(truth.neighbours, truth.distances.astype(np.float32), data) == []
         half = truth.distances.astype(np.float16).astype(np.float32)
-        assert measures.lies(truth.neighbours, half, data) == []
+        assert measures.distance_errors(truth.neighbours, half, data) == []
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
@@ -226,18 +230,18 @@ def test_rounding_of_single_precision_is_no_lie_even_where_every_distance_is_0(m
     # As engines count in single precision; a Euclidean distance as the root of what two large squares leave.
     squares = (ours**2).sum(axis=1) + (theirs**2).sum(axis=1) - 2 * np.nextafter(products, np.float32(0))
     claims = {"l2": np.sqrt(np.abs(squares)), "cosine": 1 - products / sizes, "ip": -products + 1e-6 * sizes / 2}
-    assert measures.lies(positions, claims[metric][:, None], data) == []
-    far = measures.lies(positions, np.full((10, 1), 2.0), data)
+    assert measures.distance_errors(positions, claims[metric][:, None], data) == []
+    far = measures.distance_errors(positions, np.full((10, 1), 2.0), data)
     assert far == ["100% of the distances that it claims are not the true ones (typically 2 where 0 is true)"]
 
 
 def test_a_wrong_distance_is_told_as_a_ratio_where_there_is_one():
     base = np.array([[3.0, 4.0], [6.0, 8.0]], np.float32)
     data = VectorSet("x", base, np.zeros((1, 2), np.float32), "l2")
-    assert measures.lies(np.array([[0, 1]]), np.array([[10.0, 20.0]]), data) == [
+    assert measures.distance_errors(np.array([[0, 1]]), np.array([[10.0, 20.0]]), data) == [
         "100% of the distances that it claims are not the true ones (typically 2 times)"
     ]
-    assert measures.lies(np.array([[0, 1]]), np.array([[25.0, 100.0]]), data) == [
+    assert measures.distance_errors(np.array([[0, 1]]), np.array([[25.0, 100.0]]), data) == [
         "100% of the distances that it claims are not the true ones (typically their squares)"
     ]
 
@@ -249,7 +253,7 @@ def test_lies_similarities_instead_of_distances_are_named(metric, k):
     data = VectorSet("x", base, queries, metric)
     truth = truth_of(base, queries, metric, k)
     similarities = {"l2": 1 / (1 + truth.distances), "cosine": 1 - truth.distances, "ip": -truth.distances}[metric]
-    (note,) = measures.lies(truth.neighbours, similarities, data)
+    (note,) = measures.distance_errors(truth.neighbours, similarities, data)
     assert "did you return similarities?" in note
 
 
@@ -258,30 +262,30 @@ def test_fewer_answers_than_asked_for_are_no_lie():
     truth = truth_of(base, queries, "l2", 5)
     positions = np.concatenate([truth.neighbours, np.full((2, 3), -1)], axis=1)
     claimed = np.concatenate([truth.distances, np.full((2, 3), np.inf)], axis=1)
-    assert measures.lies(positions, claimed, VectorSet("x", base, queries, "l2")) == []
+    assert measures.distance_errors(positions, claimed, VectorSet("x", base, queries, "l2")) == []
 
 
 def test_each_lie_is_found():
     base, queries = vectors(200, 16), vectors(10, 16, 1)
     data = VectorSet("x", base, queries, "l2")
     truth = truth_of(base, queries, "l2", 10)
-    squared = measures.lies(truth.neighbours, truth.distances**2, data)
+    squared = measures.distance_errors(truth.neighbours, truth.distances**2, data)
     assert squared[0].startswith("100% of the distances that it claims are not the true ones (typically ")
     strange = truth.neighbours.copy()
     strange[3, 4] = -2
-    assert measures.lies(strange, truth.distances, data) == ["1 answers are ids that were never added"]
+    assert measures.distance_errors(strange, truth.distances, data) == ["1 answers are ids that were never added"]
     twice, claimed = truth.neighbours.copy(), truth.distances.copy()
     twice[5, 1], claimed[5, 1] = twice[5, 0], claimed[5, 0]
-    assert measures.lies(twice, claimed, data) == ["1 of 10 queries got the same vector twice"]
-    backwards = measures.lies(truth.neighbours[:, ::-1], truth.distances[:, ::-1], data)
+    assert measures.distance_errors(twice, claimed, data) == ["1 of 10 queries got the same vector twice"]
+    backwards = measures.distance_errors(truth.neighbours[:, ::-1], truth.distances[:, ::-1], data)
     assert backwards == ["10 of 10 answers are not in the order of the distances that it claims"]
     unsaid = np.full(truth.distances.shape, np.nan)
-    assert measures.lies(truth.neighbours, unsaid, data) == ["100% of the answers come without a distance"]
+    assert measures.distance_errors(truth.neighbours, unsaid, data) == ["100% of the answers come without a distance"]
 
 
 def test_times_of_repeats_are_pooled_and_never_averaged():
     raw = np.array([[1e6] * 99 + [100e6], [1e6] * 100])
-    found = measures.latency_of(raw)
+    found = measures.summarise_search_latency(raw)
     assert found.n == 200
     assert found.max == 100.0
     assert found.p50 == 1.0
@@ -305,7 +309,7 @@ def readings(**changed):
 
 
 def test_a_quiet_machine_leaves_no_doubts():
-    found = observation.clock(quiet())
+    found = observation.assess_clock(quiet())
     assert found.doubts == []
     assert found.floor_ms == pytest.approx(0.009)
     assert found.switches == 12
@@ -325,7 +329,7 @@ def test_a_quiet_machine_leaves_no_doubts():
     ],
 )
 def test_clock_disturbed_measurement_is_doubtful(changed, doubt):
-    assert observation.clock(quiet(**changed), usual_floor_ns=9e3).doubts == [doubt]
+    assert observation.assess_clock(quiet(**changed), usual_floor_ns=9e3).doubts == [doubt]
 
 
 @pytest.mark.parametrize(
@@ -341,7 +345,7 @@ def test_clock_disturbed_measurement_is_doubtful(changed, doubt):
     ],
 )
 def test_clock_normal_jitter_is_not_doubtful(changed):
-    assert observation.clock(quiet(**changed), usual_floor_ns=9e3).doubts == []
+    assert observation.assess_clock(quiet(**changed), usual_floor_ns=9e3).doubts == []
 
 
 def test_clock_of_an_idle_machine_doubts_few_of_many_configurations():
@@ -357,18 +361,20 @@ def test_clock_of_an_idle_machine_doubts_few_of_many_configurations():
         times = (rounds * slow + np.array(delays) / n) * 1e6
         floors = 7e3 * slow[:, None] * random.normal(1, 0.03, size=(3, 2))
         raw = {"nanoseconds": times[:, None], "floor_ns": floors, "readings": readings()}
-        doubted += bool(observation.clock(raw, usual_floor_ns=7e3).doubts)
+        doubted += bool(observation.assess_clock(raw, usual_floor_ns=7e3).doubts)
     assert doubted < 0.1 * 500
 
 
 def test_a_server_may_be_waited_for_and_a_slow_machine_is_known_by_its_floor():
     waiting = readings(cpu_seconds=0.1, switches=500)
-    assert observation.clock(quiet(readings=waiting), in_process=False).doubts == []
-    assert "1.8 times as long" in observation.clock(quiet(), usual_floor_ns=5000).doubts[0]
+    assert observation.assess_clock(quiet(readings=waiting), in_process=False).doubts == []
+    assert "1.8 times as long" in observation.assess_clock(quiet(), usual_floor_ns=5000).doubts[0]
 
 
 def test_where_the_system_tells_nothing_nothing_is_claimed():
-    found = observation.clock(quiet(readings=readings(switches=np.nan, faults=np.nan, stolen=np.nan, ticks=np.nan)))
+    found = observation.assess_clock(
+        quiet(readings=readings(switches=np.nan, faults=np.nan, stolen=np.nan, ticks=np.nan))
+    )
     assert found.doubts == []
     assert np.isnan(found.steal)
 
@@ -382,7 +388,7 @@ def loaded(due, began, ended, **changed):
 def test_load_by_hand():
     """Three queries due at 0, 10 and 20 ms; the first takes 30 ms, so the others begin at 30 and 31 and take 1 ms."""
     ms = 1_000_000
-    found = measures.load(loaded([0, 10 * ms, 20 * ms], [0, 30 * ms, 31 * ms], [30 * ms, 31 * ms, 32 * ms]))
+    found = measures.summarise_load(loaded([0, 10 * ms, 20 * ms], [0, 30 * ms, 31 * ms], [30 * ms, 31 * ms, 32 * ms]))
     assert found.latency.p50 == 21.0
     assert found.latency.max == 30.0
     assert found.service.p50 == 1.0
@@ -396,18 +402,18 @@ def test_a_low_rate_is_answered_no_faster_than_it_is_asked():
     """Three queries in ten seconds, each answered in a millisecond; and one alone, after which nothing more was due."""
     s, ms = 1_000_000_000, 1_000_000
     due = np.array([0, 10 * s // 3, 20 * s // 3])
-    found = measures.load(loaded(due, due, due + ms, rate=0.3))
+    found = measures.summarise_load(loaded(due, due, due + ms, rate=0.3))
     assert found.qps == pytest.approx(0.3)
     assert found.kept_up
-    assert measures.load(loaded([0], [0], [ms], rate=0.3)).qps == pytest.approx(0.3)
+    assert measures.summarise_load(loaded([0], [0], [ms], rate=0.3)).qps == pytest.approx(0.3)
     # As fast as they can, there is nothing to wait for: from the first to the last.
-    assert measures.load(loaded([0], [0], [ms], rate=np.nan)).qps == pytest.approx(1000)
+    assert measures.summarise_load(loaded([0], [0], [ms], rate=np.nan)).qps == pytest.approx(1000)
 
 
 def test_queries_that_were_given_up_have_waited_until_the_end():
     ms = 1_000_000
     raw = loaded([0, 10 * ms, 20 * ms], [0, 30 * ms, -1], [30 * ms, 31 * ms, -1], stopped_ns=50 * ms, empty=1)
-    found = measures.load(raw, "each had a copy")
+    found = measures.summarise_load(raw, "each had a copy")
     assert found.latency.n == 3
     assert found.latency.p50 == 30.0
     assert found.service.n == 2
@@ -419,11 +425,11 @@ def test_clients_that_should_have_run_and_did_not_are_told():
     ms = 1_000_000
     times = [0, ms], [0, ms], [ms, 2 * ms]
     busy = np.tile([1.0, 0.5, 100, 0, 0, 0], (2, 1))
-    found = measures.load(loaded(*times, rate=np.nan, readings=busy))
+    found = measures.summarise_load(loaded(*times, rate=np.nan, readings=busy))
     assert (found.note, found.doubts) == ("", ["other processes had the CPU for 50% of the time"])
     # At a rate, of a server, and where clients share processors, waiting is what they do.
     for changed in ({"rate": 10.0}, {"rate": np.nan, "server": 1}, {"rate": np.nan, "cores": 1}):
-        assert measures.load(loaded(*times, readings=busy, **changed)).doubts == []
+        assert measures.summarise_load(loaded(*times, readings=busy, **changed)).doubts == []
 
 
 def test_filters_by_hand():
@@ -432,13 +438,15 @@ def test_filters_by_hand():
     data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
     mask = np.arange(10) % 2 == 0
     raw = {"nanoseconds": np.array([[2_000_000], [4_000_000]]), "positions": np.array([[0, 1, 4]])}
-    found = measures.filtered(raw, mask, data, 3, np.array([[0, 2, 4]]))
+    found = measures.summarise_filtered_search(raw, mask, data, 3, np.array([[0, 2, 4]]))
     assert (found.selectivity, found.matching, found.wrong) == (0.5, 5, 1)
     assert found.returned == found.recall == pytest.approx(2 / 3)
     assert (found.latency.p50, found.qps, found.repeats) == (3.0, pytest.approx(1000 / 3), 2)
     assert found.qps_spread == pytest.approx((500 - 250) / 375)
     few = np.arange(10) < 2
-    all_of_them = measures.filtered({**raw, "positions": np.array([[1, 0, -1]])}, few, data, 3, np.array([[0, 1]]))
+    all_of_them = measures.summarise_filtered_search(
+        {**raw, "positions": np.array([[1, 0, -1]])}, few, data, 3, np.array([[0, 1]])
+    )
     assert (all_of_them.recall, all_of_them.returned, all_of_them.wrong) == (1.0, 1.0, 0)
 
 
@@ -450,7 +458,7 @@ def test_searching_among_newcomers_by_hand():
     """
     base = np.array([[10.0], [20.0]], np.float32)
     data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
-    truth = Truth(np.array([[0, 1]]), np.array([[10.0, 20.0]]), "l2", "given")
+    truth = ExactNeighbours(np.array([[0, 1]]), np.array([[10.0, 20.0]]), "l2", "given")
     raw = {
         "query": np.zeros(4, np.int64),
         "positions": np.array([[0], [0], [3], [3]]),
@@ -465,7 +473,7 @@ def test_searching_among_newcomers_by_hand():
         "alone_due_ns": np.zeros(1, np.int64),
         "alone_ended_ns": np.full(1, 1_000_000),
     }
-    found = measures.mixed(raw, truth, data, 1)
+    found = measures.summarise_mixed_workload(raw, truth, data, 1)
     assert found.recall == 0.5
     assert (found.inserted, found.inserts_per_second, found.together) == (2, 4.0, True)
     assert (found.latency.p50, found.alone.p50) == (3.0, 1.0)
@@ -473,17 +481,17 @@ def test_searching_among_newcomers_by_hand():
 
 def test_changes_that_cannot_be_judged_are_left_out():
     raw = {"ns": np.array([1e6, 3e6, 5e6]), "search_ns": np.array([2e6] * 3), "seen": np.array([1.0, 0.0, np.nan])}
-    found = measures.change("delete", raw)
+    found = measures.summarise_updates("delete", raw)
     assert (found.visible, found.latency.mean, found.latency.n) == (0.5, 3.0, 3)
     assert found.next_search.mean == 2.0
-    assert np.isnan(measures.change("delete", raw | {"seen": np.full(3, np.nan)}).visible)
+    assert np.isnan(measures.summarise_updates("delete", raw | {"seen": np.full(3, np.nan)}).visible)
 
 
 class Hoarding:
     """A store that puts an updated vector in its new place, and leaves it in the old one as well."""
 
     def __init__(self) -> None:
-        self.held = Exact(metric="l2")
+        self.held = ExactStore(metric="l2")
         self.add = self.held.add
 
     def update(self, ids, vectors):
@@ -494,15 +502,15 @@ class Hoarding:
         return [[one.removeprefix("new ") for one in row] for row in names], far
 
 
-@pytest.mark.parametrize(("kind", "visible"), [(lambda: Exact(metric="l2"), 1.0), (Hoarding, 0.0)])
+@pytest.mark.parametrize(("kind", "visible"), [(lambda: ExactStore(metric="l2"), 1.0), (Hoarding, 0.0)])
 def test_an_update_is_seen_where_the_new_place_has_it_and_the_old_one_has_not(kind, visible):
     base = vectors(60, 4)
     ids = [str(place) for place in range(60)]
     store = kind()
     store.add(ids, base)
     # With k = 20 of 60 an updated vector is often found from its old place too, at the distance of the new one.
-    raw = updates.timed(store, base, 20, "update", ids=ids, metric="l2", n=20)
-    assert measures.change("update", raw).visible == visible
+    raw = updates.time_updates(store, base, 20, "update", ids=ids, metric="l2", n=20)
+    assert measures.summarise_updates("update", raw).visible == visible
 
 
 def test_quality_agrees_with_evaluate_where_all_true_neighbours_are_relevant():
@@ -510,12 +518,12 @@ def test_quality_agrees_with_evaluate_where_all_true_neighbours_are_relevant():
     random = np.random.default_rng(3)
     base = random.normal(size=(40, 4)).astype(np.float32)
     data = VectorSet("made here", base, random.normal(size=(3, 4)).astype(np.float32), "l2")
-    true, far = nearest(base, data.queries, 12, "l2")
+    true, far = find_nearest(base, data.queries, 12, "l2")
     found = true[:, :10].copy()
     outside = [next(i for i in range(40) if i not in row) for row in true]
     found[0, 2], found[1, [0, 5]], found[1, 7:] = outside[0], outside[1], -1
     found[1, 5] = next(i for i in range(39, 0, -1) if i not in true[1] and i != outside[1])
-    scores = measures.quality(Truth(true, far, "l2", "numpy"), found, data, 10)
+    scores = measures.compute_quality(ExactNeighbours(true, far, "l2", "numpy"), found, data, 10)
     judged = {f"q{i}": {str(place): 1 for place in row} for i, row in enumerate(true)}
     run = {f"q{i}": {str(p): -float(rank) for rank, p in enumerate(row) if p >= 0} for i, row in enumerate(found)}
     names = ["ndcg@10", "map@10", "map(of=capped)@10", "hit_rate@10", "f1@10"]

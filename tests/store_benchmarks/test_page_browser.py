@@ -12,8 +12,8 @@ from store_benchmark_builder import whole
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
-from ragauge.store_benchmarks.analysis import placed
-from ragauge.store_benchmarks.report import page
+from ragauge.store_benchmarks.analysis import with_frontiers
+from ragauge.store_benchmarks.report import render_benchmark_html
 
 EVIL = '</script><img src=x onerror="alert(1)"> ${7*7} {{ 7*7 }} datum.value'
 
@@ -41,7 +41,10 @@ def file(tmp_path_factory):
         for one in found.points
     ]
     place = tmp_path_factory.mktemp("sweep") / "report.html"
-    place.write_text(page(placed(replace(found, points=points, data=f"<b>toy</b> {EVIL}"))), encoding="utf-8")
+    place.write_text(
+        render_benchmark_html(with_frontiers(replace(found, points=points, data=f"<b>toy</b> {EVIL}"))),
+        encoding="utf-8",
+    )
     return place
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from ragauge.compute import resources
 from ragauge.core.errors import BackendFailed, BadInput
-from ragauge.core.protocols import ABILITIES, FullStore
+from ragauge.core.protocols import STORE_CAPABILITIES, FullStore
 from ragauge.store_benchmarks import search_loops
-from ragauge.stores.reference import Null
+from ragauge.stores.reference import NullStore
 
 
 def vectors(n: int, d: int, seed: int = 0) -> np.ndarray:
@@ -26,8 +26,8 @@ def names(n: int) -> list[str]:
     return [f"d{place}" for place in range(n)]
 
 
-def null(n: int = 20, **options) -> Null:
-    store = Null(metric="l2", **options)
+def null(n: int = 20, **options) -> NullStore:
+    store = NullStore(metric="l2", **options)
     store.add(names(n), vectors(n, 4))
     return store
 
@@ -55,13 +55,13 @@ def test_the_garbage_collector_rests_and_then_is_what_it_was(frozen):
         gc.freeze()
     before = gc.get_freeze_count()
     try:
-        with resources.undisturbed():
+        with resources.without_gc():
             assert not gc.isenabled()
             assert gc.get_freeze_count() > 0
         assert gc.isenabled()
         assert gc.get_freeze_count() == before
         gc.disable()
-        with resources.undisturbed():
+        with resources.without_gc():
             pass
         assert not gc.isenabled()
     finally:
@@ -70,27 +70,27 @@ def test_the_garbage_collector_rests_and_then_is_what_it_was(frozen):
 
 
 def test_the_collector_wakes_up_after_a_failure_too():
-    with pytest.raises(ZeroDivisionError), resources.undisturbed():
+    with pytest.raises(ZeroDivisionError), resources.without_gc():
         _ = 1 / 0
     assert gc.isenabled()
 
 
 def test_readings_tell_work_from_waiting():
-    before = resources.read()
+    before = resources.take_snapshot()
     time.sleep(0.2)
-    slept = dict(zip(resources.READINGS, resources.read().since(before), strict=True))
-    before = resources.read()
+    slept = dict(zip(resources.SNAPSHOT_DIFFERENCES, resources.take_snapshot().since(before), strict=True))
+    before = resources.take_snapshot()
     until = time.process_time() + 0.1
     while time.process_time() < until:
         pass
-    worked = dict(zip(resources.READINGS, resources.read().since(before), strict=True))
+    worked = dict(zip(resources.SNAPSHOT_DIFFERENCES, resources.take_snapshot().since(before), strict=True))
     assert slept["seconds"] >= 0.2
     assert slept["cpu_seconds"] < 0.1 <= worked["cpu_seconds"]
 
 
 def test_nothing_is_claimed_where_the_system_says_nothing(monkeypatch):
-    monkeypatch.setattr(resources, "STAT", "/nowhere/stat")
-    reading = resources.read()
+    monkeypatch.setattr(resources, "PROC_STAT_PATH", "/nowhere/stat")
+    reading = resources.take_snapshot()
     assert np.isnan(reading.stolen)
     assert np.isnan(reading.ticks)
 
@@ -109,7 +109,7 @@ def test_a_pinned_process_keeps_to_its_processors_and_remembers_the_others():
 
 
 def test_libraries_are_told_how_many_threads_they_may_take():
-    told = resources.environment(3)
+    told = resources.thread_limits(3)
     assert {told[name] for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")} == {"3"}
     assert all(isinstance(value, str) for value in told.values())
 
@@ -134,9 +134,9 @@ def test_all_processes_read_one_clock():
 
 
 def test_the_store_that_does_nothing_is_a_whole_store(tmp_path):
-    store = Null(metric="cosine", path=str(tmp_path / "null"))
+    store = NullStore(metric="cosine", path=str(tmp_path / "null"))
     assert isinstance(store, FullStore)
-    assert store.abilities == set(ABILITIES)
+    assert store.abilities == set(STORE_CAPABILITIES)
     store.add(["a", "b", "c"], np.eye(3), [{"kind": 1}, {"kind": 2}, {"kind": 2}])
     store.build()
     store.update(["a"], np.ones((1, 3)))
@@ -145,7 +145,7 @@ def test_the_store_that_does_nothing_is_a_whole_store(tmp_path):
     store.delete(["b"])
     store.save()
     store.close()
-    again = Null(metric="cosine", path=str(tmp_path / "null"))
+    again = NullStore(metric="cosine", path=str(tmp_path / "null"))
     assert again.search(np.ones((1, 3)), 4)[0].tolist() == [["a", "c", None, None]]
     assert again.describe()["dimension"] == 3
 
@@ -163,17 +163,17 @@ def test_it_refuses_what_every_store_refuses():
 
 
 def test_it_stalls_when_it_is_told_to_and_only_then():
-    found = search_loops.timed(null(stall_ms=100, every=10), vectors(40, 4), 3).nanoseconds
+    found = search_loops.time_searches(null(stall_ms=100, every=10), vectors(40, 4), 3).nanoseconds
     slow = np.flatnonzero(found >= 100e6)
     assert slow.tolist() == [9, 19, 29, 39]
 
 
 def test_it_works_as_long_as_it_is_told_to():
-    assert search_loops.timed(null(work_ms=5), vectors(5, 4), 3).nanoseconds.min() >= 5_000_000
+    assert search_loops.time_searches(null(work_ms=5), vectors(5, 4), 3).nanoseconds.min() >= 5_000_000
 
 
 def test_each_query_is_asked_alone_and_its_answer_kept():
-    found = search_loops.timed(null(2), vectors(7, 4), 3)
+    found = search_loops.time_searches(null(2), vectors(7, 4), 3)
     assert found.ids.tolist() == [["d0", "d1", None]] * 7
     assert found.distances.tolist() == [[0.0, 0.0, np.inf]] * 7
     assert found.nanoseconds.shape == (7,)
@@ -181,32 +181,32 @@ def test_each_query_is_asked_alone_and_its_answer_kept():
 
 
 def test_a_result_of_an_own_store_may_be_shorter_than_k_and_not_longer():
-    ids, distances = search_loops.stacked([([["a"]], [[1.0]]), ([["b", "c"]], [[1.0, 2.0]])], 2)
+    ids, distances = search_loops.stack_results([([["a"]], [[1.0]]), ([["b", "c"]], [[1.0, 2.0]])], 2)
     assert ids.tolist() == [["a", None], ["b", "c"]]
     assert distances.tolist() == [[1.0, np.inf], [1.0, 2.0]]
     with pytest.raises(BackendFailed, match="returned too many ids; expected up to 2 ids per query, got 3"):
-        search_loops.stacked([([["b", "c", "d"]], [[1.0, 2.0, 3.0]])], 2)
+        search_loops.stack_results([([["b", "c", "d"]], [[1.0, 2.0, 3.0]])], 2)
 
 
 def test_a_round_of_a_few_fast_searches_asks_them_over_and_over():
-    raw = search_loops.rounds(
+    raw = search_loops.time_search_rounds(
         null(), vectors(10, 4), 2, [{}], index={}, floor=null(), warm_up=vectors(5, 4), repeats=2
     )[0]
-    assert raw["nanoseconds"].shape == (2, 10 * search_loops.MOST_PASSES)
+    assert raw["nanoseconds"].shape == (2, 10 * search_loops.MAX_PASSES)
     assert raw["positions"].shape == (10, 2)
     slow = null(work_ms=50)
-    raw = search_loops.rounds(slow, vectors(10, 4), 2, [{}], index={}, floor=null(), warm_up=vectors(1, 4), repeats=1)[
-        0
-    ]
+    raw = search_loops.time_search_rounds(
+        slow, vectors(10, 4), 2, [{}], index={}, floor=null(), warm_up=vectors(1, 4), repeats=1
+    )[0]
     assert raw["nanoseconds"].shape == (1, 10)
 
 
 def test_rounds_come_in_an_order_of_their_own_after_a_warm_up_with_other_queries(monkeypatch):
-    monkeypatch.setattr(search_loops, "MOST_PASSES", 1)
+    monkeypatch.setattr(search_loops, "MAX_PASSES", 1)
     queries, others = np.full((5, 4), 1.0, np.float32), np.full((3, 4), 2.0, np.float32)
     store, settings = Notebook(), [{"setting": place} for place in range(6)]
     told: list[tuple[int, int]] = []
-    found = search_loops.rounds(
+    found = search_loops.time_search_rounds(
         store,
         queries,
         2,
@@ -225,10 +225,10 @@ def test_rounds_come_in_an_order_of_their_own_after_a_warm_up_with_other_queries
     assert len(set(orders)) == 3
     assert told[-1] == (18, 18)
     for place, raw in enumerate(found):
-        assert raw["positions"].tolist() == [[place, search_loops.UNKNOWN]] * 5
+        assert raw["positions"].tolist() == [[place, search_loops.UNKNOWN_POSITION]] * 5
         assert raw["nanoseconds"].shape == (3, 5)
         assert raw["floor_ns"].shape == (3, 2)
-        assert raw["readings"].shape == (3, len(resources.READINGS))
+        assert raw["readings"].shape == (3, len(resources.SNAPSHOT_DIFFERENCES))
         assert raw["changed"].tolist() == [0, 0, 0]
         assert all(values.dtype != object for values in raw.values())
 
@@ -251,7 +251,7 @@ class Uneven(Notebook):
 
 @pytest.mark.parametrize(("most", "repeats"), [(None, 2), (5, 5)])
 def test_rounds_are_added_while_the_mean_is_uncertain(most, repeats):
-    raw = search_loops.rounds(
+    raw = search_loops.time_search_rounds(
         Uneven(), vectors(2, 4), 2, [{"setting": 0}], index={}, floor=null(), warm_up=vectors(2, 4), repeats=2,
         max_repeats=most,
     )[0]  # fmt: skip
@@ -259,14 +259,14 @@ def test_rounds_are_added_while_the_mean_is_uncertain(most, repeats):
 
 
 def test_answers_that_differ_from_round_to_round_are_counted(monkeypatch):
-    monkeypatch.setattr(search_loops, "MOST_PASSES", 1)
+    monkeypatch.setattr(search_loops, "MAX_PASSES", 1)
 
     class Fickle(Notebook):
         def search(self, vectors, k):
             ids, far = super().search(vectors, k)
             return (ids, far) if len(self.asked) % 7 else (ids[:, ::-1], far)
 
-    raw = search_loops.rounds(
+    raw = search_loops.time_search_rounds(
         Fickle(), vectors(10, 4), 2, [{}], index={"d-1": 0}, floor=null(), warm_up=vectors(1, 4), repeats=2
     )[0]
     # Of 22 searches every seventh is the other way round: numbers 7 of the first round, 14 and 21 of the second.
@@ -274,15 +274,15 @@ def test_answers_that_differ_from_round_to_round_are_counted(monkeypatch):
 
 
 def test_memory_of_this_process_and_of_its_children_counts():
-    before = resources.memory()
+    before = resources.measure_memory()
     held = np.ones(16 << 20, np.float32)
     code = "import numpy as np; x = np.ones(16 << 20, np.float32); print('there', flush=True); input()"
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None
         assert child.stdout.readline() == b"there\n"
-        after = resources.memory()
-        named = resources.memory([child.pid])
+        after = resources.measure_memory()
+        named = resources.measure_memory([child.pid])
     finally:
         child.communicate(b"\n")
     assert after.processes == named.processes == before.processes + 1
@@ -292,19 +292,19 @@ def test_memory_of_this_process_and_of_its_children_counts():
 
 
 def test_the_peak_is_seen_though_it_is_gone():
-    with resources.watched() as peak:
+    with resources.measure_peak_memory() as peak:
         held = np.ones(25 << 20, np.float32)
-        time.sleep(3 * resources.EVERY_SECONDS)
+        time.sleep(3 * resources.MEMORY_SAMPLE_INTERVAL_S)
         del held
     assert peak.more > 90 << 20
     assert peak.looks >= 3
-    resources.settle()
+    resources.release_free_memory()
 
 
 def test_a_process_that_is_gone_takes_nothing():
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
-    assert resources.memory([child.pid]).processes == resources.memory().processes
+    assert resources.measure_memory([child.pid]).processes == resources.measure_memory().processes
 
 
 def test_holes_in_files_and_second_names_take_no_place(tmp_path):

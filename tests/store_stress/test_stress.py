@@ -14,13 +14,20 @@ from ragauge import stress
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Dataset, Judgments
-from ragauge.reports.registry import account, as_csv, as_json, read, write
-from ragauge.store_stress.child_process import raised
-from ragauge.store_stress.minimal_failure import belief, shortest
-from ragauge.store_stress.plan import Plan, read_documents, write_documents
-from ragauge.store_stress.report import compared as beside
-from ragauge.store_stress.report import headline, verdict
-from ragauge.store_stress.result_checks import Truth, compared, differing, disorder, moved, told
+from ragauge.reports.registry import build_report, read_results, results_to_csv, results_to_json, write_results
+from ragauge.store_stress.child_process import error_signature
+from ragauge.store_stress.minimal_failure import describe_confidence, find_minimal_prefix
+from ragauge.store_stress.plan import StressSettings, read_documents, write_documents
+from ragauge.store_stress.report import build_comparison_report as beside
+from ragauge.store_stress.report import describe_outcome, summarise_stress_test
+from ragauge.store_stress.result_checks import (
+    ExactCosines,
+    changed_rankings,
+    compare_documents,
+    count_ranking_errors,
+    describe_difference,
+    describe_read_back,
+)
 from ragauge.store_stress.results import ReadBack
 
 AT = 7
@@ -109,7 +116,7 @@ def test_stress_recall_drop_is_a_failure_only_beyond_tolerance(fault):
     within = stress(faulty(fault, at=25), MANY, **settings)
     when = {"misses when reopened": "after reopening", "misses when replaced": "after replacing"}[fault]
     assert within.broken is None
-    assert verdict(within) == "held"
+    assert describe_outcome(within) == "held"
     (note,) = (one for one in within.notes if when in one)
     assert f"25 of 50 rankings differ {when}: neighbour recall 95.00%, before 100.00% (not a failure; " in note
     beyond = stress(faulty(fault, at=26), MANY, **settings).broken
@@ -144,7 +151,7 @@ def test_stress_repeated_stage_that_fails_again_is_listed_as_a_try(tmp_path):
         "it broke in 2 of 6 attempts: in the first run and when the stage was repeated (the last try), "
         "but not in the other 4 tries"
     )
-    (rows,) = account(found).parts[0].rows
+    (rows,) = build_report(found).parts[0].rows
     assert ["prefixes tried", "7 held, 12 held, 12 held, 12 held, 12 broke"] in rows.rows
 
 
@@ -154,14 +161,14 @@ def test_stress_claims_only_prefixes_that_were_tried(tmp_path):
     failure = found.broken
     assert failure is not None
     assert failure.tried == [(7, False), (12, False), (12, True)]
-    assert belief(failure) == (
+    assert describe_confidence(failure) == (
         "With 7 documents it did not break (3 tries in all). But this prefix broke it 1 time of 2."
     )
     assert not failure.is_shortest
-    (rows,) = account(found).parts[0].rows
+    (rows,) = build_report(found).parts[0].rows
     assert ["shortest prefix known", "12"] in rows.rows
     only_all = replace(failure, tried=[(12, False), (12, True)])
-    assert belief(only_all).startswith("No shorter prefix was tried (2 tries in all). But ")
+    assert describe_confidence(only_all).startswith("No shorter prefix was tried (2 tries in all). But ")
     assert not only_all.is_shortest
     assert replace(failure, prefix=8).is_shortest
 
@@ -169,37 +176,37 @@ def test_stress_claims_only_prefixes_that_were_tried(tmp_path):
 def test_stress_failure_that_does_not_recur_is_not_reproduced(tmp_path):
     found = stress(faulty("raise once", word=f"'{tmp_path / 'failed'}'"), DOCUMENTS, **{**ALONE, "kills": 1})
     assert found.broken is None
-    assert verdict(found) == "not reproduced: putting"
+    assert describe_outcome(found) == "not reproduced: putting"
     (way,) = found.ways
     (failure,) = way.not_reproduced
     assert (failure.stage, failure.error) == ("putting", "OSError: database is locked")
     assert failure.reproduced is False
     assert failure.tried == [(7, False), (12, False), (12, False), (12, False)]
-    assert "A failure one by one while putting was not reproduced in 4 attempts." in headline(found)
+    assert "A failure one by one while putting was not reproduced in 4 attempts." in summarise_stress_test(found)
     assert any(
         note.endswith("while putting not reproduced in 4 attempts: OSError: database is locked") for note in found.notes
     )
     # The remaining stages were tested all the same.
     assert [one.when for one in way.read_back][-1] == "replaced, then reopened"
     assert all(one.sound for one in way.read_back)
-    assert f"{found.store},one by one,verdict,not reproduced: putting" in as_csv(found).replace('"', "")
-    assert next(one.title for one in account(found).parts) == "Not reproduced one by one"
+    assert f"{found.store},one by one,verdict,not reproduced: putting" in results_to_csv(found).replace('"', "")
+    assert next(one.title for one in build_report(found).parts) == "Not reproduced one by one"
 
 
 def test_stress_lost_document_is_a_failure_even_if_not_reproduced(tmp_path):
     found = stress(faulty("drop once", word=f"'{tmp_path / 'failed'}'"), DOCUMENTS, **ALONE)
     assert found.broken is not None
     assert (found.broken.stage, found.broken.reproduced, found.broken.documents_lost) == ("reading back", False, True)
-    assert headline(found).endswith("Not reproduced, but documents were lost or altered.")
+    assert summarise_stress_test(found).endswith("Not reproduced, but documents were lost or altered.")
 
 
 def test_a_query_without_a_direction_may_find_nothing():
     ids, base = ["a", "b", "c"], np.array([[1, 0], [0, 1], [0, 0]], np.float32)
-    truth = Truth(ids, base, np.array([[0, 0], [1, 0.5]], np.float32), 3)
+    truth = ExactCosines(ids, base, np.array([[0, 0], [1, 0.5]], np.float32), 3)
     assert truth.fewest() == [0, 2]
     rankings = [[], [("a", 0.9), ("b", 0.4)]]
-    assert disorder(rankings, truth.cosines(rankings), frozenset(ids), 3, truth.fewest()) == {}
-    assert "with fewer documents than were asked for" in disorder(
+    assert count_ranking_errors(rankings, truth.cosines(rankings), frozenset(ids), 3, truth.fewest()) == {}
+    assert "with fewer documents than were asked for" in count_ranking_errors(
         [[], [("a", 0.9)]], None, frozenset(ids), 3, truth.fewest()
     )
 
@@ -294,7 +301,7 @@ def test_a_sound_store_goes_through_everything_both_ways():
     data = Dataset("small", DOCUMENTS, queries, Judgments({f"q{i}": {f"d{i}": 1} for i in range(1, 5)}))
     found = stress(faulty(""), data, embedder=WORDS, batch=4, kills=2, k=3, timeout=20)
     assert found.broken is None
-    assert verdict(found) == "held"
+    assert describe_outcome(found) == "held"
     assert [way.name for way in found.ways] == ["one by one", "in batches"]
     for way, calls in zip(found.ways, (12, 3), strict=True):
         assert way.put is not None
@@ -360,7 +367,7 @@ def test_a_prefix_is_found_where_only_the_end_shows_the_harm():
 @pytest.mark.parametrize("least", [0, 1, 16, 2499, 2500])
 def test_the_shortest_prefix_is_exact_whatever_is_guessed(least):
     for guess in (None, 0, 1, 16, 2500):
-        found = shortest(lambda n: n >= least, 2500, guess=guess)
+        found = find_minimal_prefix(lambda n: n >= least, 2500, guess=guess)
         assert found.prefix == least
         assert found.steady
         assert not found.doubt
@@ -368,7 +375,7 @@ def test_the_shortest_prefix_is_exact_whatever_is_guessed(least):
 
 def test_a_failure_that_does_not_come_again_is_said_to_be_one():
     once = iter([True])
-    found = shortest(lambda n: next(once, False), 1)
+    found = find_minimal_prefix(lambda n: next(once, False), 1)
     assert found.prefix is not None
     assert found.steady is False
     assert "1 times of 3" in found.doubt
@@ -376,13 +383,18 @@ def test_a_failure_that_does_not_come_again_is_said_to_be_one():
 
 def test_shortest_intermittent_failure_is_tried_three_times():
     attempts = iter([False, False, True])
-    found = shortest(lambda n: next(attempts), 100)
+    found = find_minimal_prefix(lambda n: next(attempts), 100)
     assert (found.prefix, found.steady, found.doubt) == (100, False, "this prefix broke it 1 time of 3")
-    assert shortest(lambda n: False, 100, guess=40).tried == [(40, False), (100, False), (100, False), (100, False)]
+    assert find_minimal_prefix(lambda n: False, 100, guess=40).tried == [
+        (40, False),
+        (100, False),
+        (100, False),
+        (100, False),
+    ]
 
 
 def test_a_shorter_prefix_below_one_that_holds_is_looked_for():
-    found = shortest(lambda n: n in (50, 51) or n >= 100, 200, guess=100)
+    found = find_minimal_prefix(lambda n: n in (50, 51) or n >= 100, 200, guess=100)
     assert found.prefix == 50
     assert found.doubt == "some longer prefixes did not break it, and a shorter prefix that was not tried may break it"
 
@@ -391,40 +403,40 @@ def test_a_shorter_prefix_below_one_that_holds_is_looked_for():
 
 
 def test_a_difference_is_told_to_the_byte():
-    assert differing("abc", "abc") == ""
-    assert differing("abc", "abd") == "byte 3 of 3 is 0x64, not 0x63"
-    assert differing("\u00e9", "e\u0301") == "byte 1 of 2 is 0x65, not 0xc3"
-    assert differing("a\x00b", "a") == "it ends after byte 1 of 3"
-    assert differing({"a": 1, "b": 2}, {"b": 2, "a": 1}) == ""
-    assert differing({"a": 1}, {"a": 1.0}) == "byte 8 of 8 is 0x2e, not 0x7d"
-    assert differing("None", None) == "it is of type NoneType, not str"
-    assert differing({"a": "1"}, {"a": Path("1")}) != ""
-    assert differing({"1": 2}, {1: 2}) != ""
+    assert describe_difference("abc", "abc") == ""
+    assert describe_difference("abc", "abd") == "byte 3 of 3 is 0x64, not 0x63"
+    assert describe_difference("\u00e9", "e\u0301") == "byte 1 of 2 is 0x65, not 0xc3"
+    assert describe_difference("a\x00b", "a") == "it ends after byte 1 of 3"
+    assert describe_difference({"a": 1, "b": 2}, {"b": 2, "a": 1}) == ""
+    assert describe_difference({"a": 1}, {"a": 1.0}) == "byte 8 of 8 is 0x2e, not 0x7d"
+    assert describe_difference("None", None) == "it is of type NoneType, not str"
+    assert describe_difference({"a": "1"}, {"a": Path("1")}) != ""
+    assert describe_difference({"1": 2}, {1: 2}) != ""
 
 
 def test_what_was_not_promised_may_be_there_and_must_be_whole():
     documents = DOCUMENTS[:4]
     got = [(one.id, one) for one in documents[:3]] + [("d4", None)]
-    found = compared(["d1", "d2", "d3"], got, documents, promised=2, possible=4)
+    found = compare_documents(["d1", "d2", "d3"], got, documents, promised=2, possible=4)
     assert found.sound
     assert (found.whole, found.beyond) == (2, 1)
     torn = [*got[:2], ("d3", documents[2]._replace(text="half")), ("d4", None)]
-    found = compared(["d1", "d2", "d3"], torn, documents, promised=2, possible=4)
+    found = compare_documents(["d1", "d2", "d3"], torn, documents, promised=2, possible=4)
     assert not found.sound
     assert [(one.id, one.what) for one in found.harms] == [("d3", "changed")]
 
 
 def test_a_document_that_is_whole_once_and_lost_another_time_is_not_whole():
     got = [("d1", DOCUMENTS[0]), ("d1", None)]
-    found = compared(["d1"], got, DOCUMENTS[:1], promised=1, possible=1)
+    found = compare_documents(["d1"], got, DOCUMENTS[:1], promised=1, possible=1)
     assert found.harmed == {"lost": 1}
     assert found.whole == 0
-    assert told(found) == "1 lost of 1 documents: `d1` (document 1) is lost: it is listed, and not given"
+    assert describe_read_back(found) == "1 lost of 1 documents: `d1` (document 1) is lost: it is listed, and not given"
 
 
 def test_only_what_a_store_keeps_is_compared():
     bare = [(one.id, one._replace(text="", title="")) for one in DOCUMENTS[:2]]
-    found = compared(["d1", "d2"], bare, DOCUMENTS[:2], promised=2, possible=2, keeps=["metadata"])
+    found = compare_documents(["d1", "d2"], bare, DOCUMENTS[:2], promised=2, possible=2, keeps=["metadata"])
     assert found.sound
     assert found.keeps == ["metadata"]
 
@@ -432,20 +444,20 @@ def test_only_what_a_store_keeps_is_compared():
 def test_ties_and_rounding_are_no_disorder():
     true = [{"a": 0.9, "b": 0.90005, "c": 0.1}]
     ranking = [("a", 0.9), ("b", 0.9000001), ("c", 0.1)]
-    assert disorder([ranking], true, frozenset("abc"), 3) == {}
-    assert disorder([ranking], None, frozenset("ab"), 2) == {
+    assert count_ranking_errors([ranking], true, frozenset("abc"), 3) == {}
+    assert count_ranking_errors([ranking], None, frozenset("ab"), 2) == {
         "with more than k documents": 1,
         "with documents that nobody put in": 1,
     }
-    assert disorder([[("a", math.nan)]], None, frozenset("a"), 1)["with a score that is no number"] == 1
+    assert count_ranking_errors([[("a", math.nan)]], None, frozenset("a"), 1)["with a score that is no number"] == 1
 
 
 def test_rankings_are_the_same_where_only_equal_scores_change_places():
     before = [[("a", 0.9), ("b", 0.5), ("c", 0.5)]]
-    assert moved(before, [[("a", 0.9), ("c", 0.5), ("b", 0.5)]]) == []
-    assert moved(before, [[("a", 0.9), ("c", 0.5), ("d", 0.5)]]) == []
-    assert moved(before, [[("d", 0.9), ("b", 0.5), ("c", 0.5)]]) == [0]
-    assert moved(before, [[("a", 0.9), ("b", 0.5)]]) == [0]
+    assert changed_rankings(before, [[("a", 0.9), ("c", 0.5), ("b", 0.5)]]) == []
+    assert changed_rankings(before, [[("a", 0.9), ("c", 0.5), ("d", 0.5)]]) == []
+    assert changed_rankings(before, [[("d", 0.9), ("b", 0.5), ("c", 0.5)]]) == [0]
+    assert changed_rankings(before, [[("a", 0.9), ("b", 0.5)]]) == [0]
 
 
 def test_agreement_is_the_part_of_the_true_neighbours_by_brute_force():
@@ -454,7 +466,7 @@ def test_agreement_is_the_part_of_the_true_neighbours_by_brute_force():
     ids = [f"d{i}" for i in range(50)]
     cosines = (asked @ base.T) / np.linalg.norm(asked, axis=1)[:, None] / np.linalg.norm(base, axis=1)
     best = np.argsort(-cosines, axis=1)
-    truth = Truth(ids, base, asked, 5)
+    truth = ExactCosines(ids, base, asked, 5)
     right = [[(ids[i], float(cosines[row, i])) for i in best[row, :5]] for row in range(4)]
     assert truth.agreement(right) == 1.0
     half = [[*one[:2], (ids[best[row, 20]], 0.0), (ids[best[row, 30]], 0.0)] for row, one in enumerate(right)]
@@ -465,7 +477,7 @@ def test_agreement_is_the_part_of_the_true_neighbours_by_brute_force():
 def test_ties_stand_for_each_other_and_for_nothing_nearer():
     # Cosines of 1, 0.6, 0.6 and 0.6: the nearest three are the first and any two of the others.
     base = np.array([[1, 0], [0.6, 0.8], [0.6, -0.8], [3, 4]], np.float32)
-    truth = Truth(list("abcd"), base, np.array([[1, 0]], np.float32), 3)
+    truth = ExactCosines(list("abcd"), base, np.array([[1, 0]], np.float32), 3)
     assert truth.agreement([[("a", 1), ("d", 0.6), ("b", 0.6)]]) == 1.0
     assert truth.agreement([[("b", 0.6), ("c", 0.6), ("d", 0.6)]]) == pytest.approx(2 / 3)
     assert truth.agreement([[("a", 1)]]) == pytest.approx(1 / 3)
@@ -478,8 +490,8 @@ def test_documents_outlive_the_way_to_another_process(tmp_path):
 
 
 def test_errors_are_the_same_where_only_figures_and_names_differ():
-    assert raised("bad offset 12 in '/tmp/a'") == raised("bad offset 78667 in '/tmp/b'")
-    assert raised("bad offset 12") != raised("no space left")
+    assert error_signature("bad offset 12 in '/tmp/a'") == error_signature("bad offset 78667 in '/tmp/b'")
+    assert error_signature("bad offset 12") != error_signature("no space left")
 
 
 # What it is told as.
@@ -491,26 +503,26 @@ def one():
 
 
 def test_the_json_of_a_broken_store_is_whole_and_read_again(one, tmp_path):
-    data = json.loads(as_json(one))
+    data = json.loads(results_to_json(one))
     assert data["store"] == one.store
     assert data["documents"] == 12
     assert data["read_back"] == {"one by one": {"at once": 11}}
     assert data["measures"] == {"one by one": {}}
     assert data["ways"][0]["broken"]["error"] == one.broken.error
-    write(one, [str(tmp_path / "stress.json"), str(tmp_path / "stress.html"), str(tmp_path / "stress.md")])
-    assert json.loads(as_json(read(tmp_path / "stress.json"))) == data
+    write_results(one, [str(tmp_path / "stress.json"), str(tmp_path / "stress.html"), str(tmp_path / "stress.md")])
+    assert json.loads(results_to_json(read_results(tmp_path / "stress.json"))) == data
     assert "How it broke one by one" in (tmp_path / "stress.html").read_text()
     assert "d7" in (tmp_path / "stress.md").read_text()
 
 
 def test_every_figure_is_a_row_of_the_csv(one):
-    lines = as_csv(one).splitlines()
+    lines = results_to_csv(one).splitlines()
     assert lines[0] == "store,way,figure,value"
     assert any(line.endswith("one by one,verdict,broke: reading back") for line in lines)
 
 
 def test_the_account_says_first_what_broke(one):
-    found = account(one)
+    found = build_report(one)
     assert "broke one by one while reading back, after 12 documents: 1 lost of 12 documents" in found.headline
     assert found.parts[0].title == "How it broke one by one"
 
@@ -518,11 +530,11 @@ def test_the_account_says_first_what_broke(one):
 def test_the_headline_claims_no_more_than_was_seen(one):
     read = [ReadBack("at once", 12, 12), ReadBack("kill 1 in the put of document 1", 0, 0)]
     way = replace(one.ways[0], broken=None, read_back=read, agreement=0.9)
-    said = headline(replace(one, ways=[way]))
+    said = summarise_stress_test(replace(one, ways=[way]))
     assert "kill -9" not in said
     assert said.endswith("Its neighbour recall is 90.0%.")
     kept = [*read, ReadBack("kill 2 in the put of document 7", 6, 6)]
-    said = headline(replace(one, ways=[replace(way, read_back=kept, agreement=0.96)]))
+    said = summarise_stress_test(replace(one, ways=[replace(way, read_back=kept, agreement=0.96)]))
     assert said.endswith("and after kill -9 (1 time each way).")
 
 
@@ -553,11 +565,11 @@ def test_mistakes_are_refused_before_anything_is_done():
     with pytest.raises(BadInput, match="no setting `batches`"):
         stress("memory", DOCUMENTS, batches=3)
     with pytest.raises(BadInput, match="there is no way `backwards`"):
-        Plan(ways=["backwards"])
+        StressSettings(ways=["backwards"])
     with pytest.raises(BadInput, match=r"batch must be between 1 and .*, got 0"):
-        Plan(batch=0)
+        StressSettings(batch=0)
     with pytest.raises(BadInput, match="kill_at is -5"):
-        Plan(kill_at=[3, -5])
+        StressSettings(kill_at=[3, -5])
     with pytest.raises(BadInput, match="limit is -3"):
         stress("memory", DOCUMENTS, embedder=WORDS, limit=-3)
     with pytest.raises(BadInput, match="says that it keeps `texts`"):

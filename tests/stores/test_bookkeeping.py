@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from ragauge.core.errors import BadInput
-from ragauge.stores.bookkeeping import Intake, most, unit
+from ragauge.stores.bookkeeping import StoreBookkeeping, largest_supported_k, normalise_rows
 
 
-def taken(intake: Intake, ids: list[str], metadata=None) -> None:
+def taken(intake: StoreBookkeeping, ids: list[str], metadata=None) -> None:
     matrix = intake.documents(ids, np.ones((len(ids), 2), np.float32), metadata)
     intake.remember(ids, matrix, metadata)
 
 
 def test_positions_are_given_once_and_lead_back_to_ids():
-    intake = Intake("l2")
+    intake = StoreBookkeeping("l2")
     taken(intake, ["a", "b", "c"])
     intake.forget(["b"])
     taken(intake, ["b", "d"])
@@ -35,7 +35,7 @@ def test_positions_are_given_once_and_lead_back_to_ids():
 
 
 def test_a_name_stands_before_the_engine_may_find_it():
-    intake = Intake("l2")
+    intake = StoreBookkeeping("l2")
     taken(intake, ["a"])
     many = [f"n{i}" for i in range(100)]
     intake.documents(many, np.ones((100, 2), np.float32))
@@ -46,7 +46,7 @@ def test_a_name_stands_before_the_engine_may_find_it():
 
 
 def test_a_filter_is_worked_out_once_and_goes_with_what_changes():
-    intake = Intake("l2")
+    intake = StoreBookkeeping("l2")
     taken(intake, ["a", "b", "c"], [{"x": 1, "y": "u"}, {"x": 1}, {"x": True}])
     first = intake.allowed({"x": 1})
     assert first.tolist() == [True, True, False]
@@ -67,12 +67,12 @@ def test_a_filter_is_worked_out_once_and_goes_with_what_changes():
 
 
 def test_what_is_written_is_read_again(tmp_path):
-    intake = Intake("cosine")
+    intake = StoreBookkeeping("cosine")
     odd = ["", "ü\n\t", "\ud800", '"quoted"', "🙂"]
     taken(intake, odd, [{"n": i, "f": i / 2, "t": "ß", "b": i > 1} for i in range(5)])
     intake.forget(["ü\n\t"])
     intake.write(tmp_path / "new", kind="hnsw", m=8)
-    again = Intake("cosine")
+    again = StoreBookkeeping("cosine")
     assert again.read(tmp_path / "new", kind="hnsw", ef=3)
     assert again.ids == intake.ids
     assert again.places == 5
@@ -84,15 +84,15 @@ def test_what_is_written_is_read_again(tmp_path):
     assert again.answer(np.array([[4, 2, 1]]), np.zeros((1, 3)), 3)[0].tolist() == [["🙂", "\ud800", None]]
     taken(again, ["more"])
     assert again.position("more") == 5
-    assert not Intake("l2").read(tmp_path / "nothing")
+    assert not StoreBookkeeping("l2").read(tmp_path / "nothing")
     with pytest.raises(BadInput, match="whose metric is cosine, not l2"):
-        Intake("l2").read(tmp_path / "new")
+        StoreBookkeeping("l2").read(tmp_path / "new")
     with pytest.raises(BadInput, match="whose kind is hnsw, not ivf"):
-        Intake("cosine").read(tmp_path / "new", kind="ivf")
+        StoreBookkeeping("cosine").read(tmp_path / "new", kind="ivf")
     for broken in ("", "[]", "{", json.dumps({"metric": "cosine"})):
         (tmp_path / "new" / "intake.json").write_text(broken)
         with pytest.raises(BadInput, match="not the list of what a store holds"):
-            Intake("cosine").read(tmp_path / "new")
+            StoreBookkeeping("cosine").read(tmp_path / "new")
 
 
 @pytest.mark.parametrize("there", [0, 1, 7, 9, 10])
@@ -102,25 +102,27 @@ def test_an_engine_that_gives_all_or_nothing_gives_what_there_is(there):
             raise RuntimeError
         return "x" * n
 
-    assert most(ask, 10, RuntimeError) == (there, "x" * there if there else None)
+    assert largest_supported_k(ask, 10, RuntimeError) == (there, "x" * there if there else None)
 
 
 def test_one_query_is_checked_like_many():
     for metric in ("cosine", "l2", "ip"):
-        intake = Intake(metric)
+        intake = StoreBookkeeping(metric)
         taken(intake, ["a"])
         for good in ([[1e-30, 0]], [[1e30, 1e30]], [[3.0, 4.0]]):
             assert intake.queries(good, 1).tolist() == np.array(good, np.float32).tolist()
         for wrong in ([[np.nan, 1]], [[np.inf, 1]], [[1, -np.inf]]):
             with pytest.raises(BadInput, match="query vector 0 has a NaN or an infinity"):
                 intake.queries(wrong, 1)
-    empty = Intake("cosine")
+    empty = StoreBookkeeping("cosine")
     with pytest.raises(BadInput, match="all zeros"):
         empty.queries([[0.0, 0.0]], 1)
-    assert Intake("l2").queries([[0.0, 0.0]], 1).tolist() == [[0.0, 0.0]]
+    assert StoreBookkeeping("l2").queries([[0.0, 0.0]], 1).tolist() == [[0.0, 0.0]]
 
 
 def test_unit_vectors_have_length_one_whatever_they_had_before():
     for row in ([3.0, 4.0], [3e-30, 4e-30], [3e30, 4e30], [3e18, 4e18]):
         for many in (1, 2):
-            np.testing.assert_allclose(unit(np.array([row] * many, np.float32)), [[0.6, 0.8]] * many, rtol=1e-6)
+            np.testing.assert_allclose(
+                normalise_rows(np.array([row] * many, np.float32)), [[0.6, 0.8]] * many, rtol=1e-6
+            )

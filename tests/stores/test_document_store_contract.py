@@ -16,8 +16,8 @@ import pytest
 from ragauge.core import plugins
 from ragauge.core.documents import Document
 from ragauge.core.errors import BackendFailed, BadInput, UnknownName
-from ragauge.core.protocols import Keeper
-from ragauge.stores.document_stores import Memory, open_keeper
+from ragauge.core.protocols import DocumentStore
+from ragauge.stores.document_stores import MemoryDocumentStore, open_document_store
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def keep(request, tmp_path):
             dsn = request.getfixturevalue("dsn")
             inside = described.removeprefix("pgvector").strip("()")
             described = f'pgvector(dsn="{dsn}"' + (f", {inside})" if inside else ")")
-        keeper = open_keeper(described, tmp_path / folder, DIMENSION)
+        keeper = open_document_store(described, tmp_path / folder, DIMENSION)
         opened.append(keeper)
         return keeper
 
@@ -236,7 +236,7 @@ def test_what_was_committed_is_there_after_closing_and_the_rest_is_rolled_back_w
 @every_keeper
 def test_keepers_say_what_they_are(keep, name):
     keeper = keep(name)
-    assert isinstance(keeper, Keeper)
+    assert isinstance(keeper, DocumentStore)
     about = keeper.describe()
     assert about["keeper"] == CASES[name].described.partition("(")[0]
     assert about["dimension"] == DIMENSION
@@ -258,21 +258,21 @@ def test_vectors_of_another_length_or_number_are_refused(keep, name):
 
 def test_every_keeper_of_the_table_is_in_the_contract():
     tested = {case.described.partition("(")[0] for case in CASES.values()}
-    assert tested | {"vectors"} == set(plugins.TABLE["keepers"])
+    assert tested | {"vectors"} == set(plugins.BUILTIN_PLUGINS["keepers"])
 
 
 @pytest.mark.parametrize("store", ["exact", "faiss", "usearch", "hnswlib", "voyager"])
 def test_a_store_of_vectors_keeps_ids_and_says_that_it_keeps_no_texts(tmp_path, store):
     if store != "exact":
         pytest.importorskip(store)
-    keeper = open_keeper(f"vectors(store={store})", tmp_path, DIMENSION)
-    assert isinstance(keeper, Keeper)
+    keeper = open_document_store(f"vectors(store={store})", tmp_path, DIMENSION)
+    assert isinstance(keeper, DocumentStore)
     assert keeper.keeps == frozenset()
     keeper.put(numbered(4), vectors(4))
     keeper.put(numbered(2)[1:], vectors(4)[3:])  # another vector for d1
     keeper.commit()
     keeper.close()
-    again = open_keeper(f"vectors(store={store})", tmp_path, DIMENSION)
+    again = open_document_store(f"vectors(store={store})", tmp_path, DIMENSION)
     assert sorted(again.ids()) == ["d0", "d1", "d2", "d3"]
     assert again.get(["d2", "nobody"]) == [Document("d2", ""), None]
     assert {hit.id for hit in again.search("", vectors(4)[3], 2)} == {"d1", "d3"}
@@ -282,7 +282,7 @@ def test_a_store_of_vectors_keeps_ids_and_says_that_it_keeps_no_texts(tmp_path, 
 
 def test_memvid_finds_words_where_it_has_no_vectors(tmp_path):
     pytest.importorskip("memvid_sdk")
-    keeper = open_keeper("memvid(index=lex)", tmp_path, DIMENSION)
+    keeper = open_document_store("memvid(index=lex)", tmp_path, DIMENSION)
     keeper.put([Document("a", "snakes and ladders"), Document("b", "cats and dogs")], vectors(2))
     keeper.commit()
     assert keeper.searches == "words"
@@ -296,7 +296,7 @@ def test_memvid_as_it_comes_keeps_no_bytes_and_cuts_long_texts_into_pages_that_a
         pytest.skip("what was found in memvid-sdk 2.0.160")
     long = "A  sentence of some words.\n\n" * 200
     for raw, short in (("true", "short  text\n"), ("false", "")):
-        keeper = open_keeper(f"memvid(raw={raw})", tmp_path / raw, DIMENSION)
+        keeper = open_document_store(f"memvid(raw={raw})", tmp_path / raw, DIMENSION)
         keeper.put([Document("short", "short  text\n"), Document("long", long)], vectors(2))
         keeper.commit()
         first, second = keeper.get(["short", "long"])
@@ -307,18 +307,18 @@ def test_memvid_as_it_comes_keeps_no_bytes_and_cuts_long_texts_into_pages_that_a
 
 
 def test_what_a_killed_process_did_not_finish_writing_is_cut_off(tmp_path):
-    keeper = Memory(path=str(tmp_path), dimension=DIMENSION)
+    keeper = MemoryDocumentStore(path=str(tmp_path), dimension=DIMENSION)
     keeper.put(numbered(2), vectors(2))
     keeper.commit()
     keeper.close()
     with (tmp_path / "journal.jsonl").open("ab") as journal:
         journal.write(b'["d9", "half a li')
-    again = Memory(path=str(tmp_path), dimension=DIMENSION)
+    again = MemoryDocumentStore(path=str(tmp_path), dimension=DIMENSION)
     assert again.ids() == ["d0", "d1"]
     again.put(numbered(3)[2:], vectors(3)[2:])
     again.commit()
     again.close()
-    third = Memory(path=str(tmp_path), dimension=DIMENSION)
+    third = MemoryDocumentStore(path=str(tmp_path), dimension=DIMENSION)
     assert third.ids() == ["d0", "d1", "d2"]
     third.close()
 
@@ -327,9 +327,9 @@ KILLED = """
 import os, signal, sys
 import numpy as np
 from ragauge.core.documents import Document
-from ragauge.stores.document_stores import open_keeper
+from ragauge.stores.document_stores import open_document_store
 
-keeper = open_keeper(sys.argv[1], sys.argv[2], 8)
+keeper = open_document_store(sys.argv[1], sys.argv[2], 8)
 keeper.put([Document("a", "committed")], np.ones((1, 8), np.float32))
 keeper.commit()
 keeper.put([Document("b", "not committed")], np.ones((1, 8), np.float32))
@@ -352,21 +352,21 @@ def test_a_class_of_your_own_is_a_keeper_by_itself_or_by_its_module(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     (tmp_path / "our_keeper.py").write_text(
-        "from ragauge.stores.document_stores import Memory\n"
+        "from ragauge.stores.document_stores import MemoryDocumentStore as Memory\n"
         "class Loud(Memory):\n"
         "    def __init__(self, *, path=None, dimension, volume=1):\n"
         "        super().__init__(path=path, dimension=dimension)\n"
         "        self.volume = volume\n"
     )
-    assert open_keeper("our_keeper:Loud(volume=11)", None, DIMENSION).volume == 11
-    assert isinstance(open_keeper(Memory, None, DIMENSION), Memory)
+    assert open_document_store("our_keeper:Loud(volume=11)", None, DIMENSION).volume == 11
+    assert isinstance(open_document_store(MemoryDocumentStore, None, DIMENSION), MemoryDocumentStore)
 
 
 def test_unknown_keepers_and_options_are_told_what_there_is():
     with pytest.raises(UnknownName, match="did you mean `chroma`"):
-        open_keeper("chrome", None, DIMENSION)
+        open_document_store("chrome", None, DIMENSION)
     with pytest.raises(BadInput, match="the document store duckdb has no option 'indx'") as wrong:
-        open_keeper("duckdb(indx=hnsw)", None, DIMENSION)
+        open_document_store("duckdb(indx=hnsw)", None, DIMENSION)
     assert "its options: index" in str(wrong.value)
     with pytest.raises(UnknownName, match="no index is named `ivf`"):
-        open_keeper("duckdb(index=ivf)", None, DIMENSION)
+        open_document_store("duckdb(index=ivf)", None, DIMENSION)

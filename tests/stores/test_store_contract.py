@@ -15,23 +15,23 @@ import numpy as np
 import pytest
 
 from command import forked
-from ragauge.compute.resources import environment
+from ragauge.compute.resources import thread_limits
 from ragauge.core import plugins
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, UnknownName
-from ragauge.core.protocols import ABILITIES, FullStore, Store
-from ragauge.core.stages import Stopwatch
-from ragauge.store_benchmarks.plan import Opening, search_options
-from ragauge.stores.reference import Exact
+from ragauge.core.protocols import STORE_CAPABILITIES, FullStore, Store
+from ragauge.core.stages import StageTimer
+from ragauge.store_benchmarks.plan import StoreSpec, search_options
+from ragauge.stores.reference import ExactStore
 from store_cases import APPROXIMATE, CASES, EXACT, METRICS
 
 every_store = pytest.mark.parametrize("name", CASES)
 LONE = """
 import json, sys
 import numpy as np
-from ragauge.store_benchmarks.plan import Opening
+from ragauge.store_benchmarks.plan import StoreSpec
 
 told = json.loads(sys.argv[1])
-store = Opening(told["store"], told["options"], told["metric"], told["path"]).open()
+store = StoreSpec(told["store"], told["options"], told["metric"], told["path"]).open()
 ids, distances = store.search(np.array(told["queries"], dtype=np.float32), told["k"])
 print(json.dumps([len(store), ids.tolist(), distances.tolist()]))
 store.close()
@@ -40,11 +40,11 @@ store.close()
 LOADED = """
 import json, sys
 import numpy as np
-from ragauge.store_benchmarks.plan import Opening
+from ragauge.store_benchmarks.plan import StoreSpec
 
 told = json.loads(sys.argv[1])
 base = np.random.default_rng(0).normal(size=(300, 16)).astype(np.float32)
-store = Opening(told["store"], told["options"], told["metric"], None).open()
+store = StoreSpec(told["store"], told["options"], told["metric"], None).open()
 before = set(sys.modules)
 store.add([str(row) for row in range(300)], base, [{"part": row % 3} for row in range(300)])
 store.build()
@@ -60,10 +60,10 @@ print(json.dumps(late))
 BATCHES = """
 import json, sys
 import numpy as np
-from ragauge.stores.lancedb import LanceDB
+from ragauge.stores.lancedb import LanceDBStore
 
 base = np.random.default_rng(0).normal(size=(9000, 8)).astype(np.float32)
-store = LanceDB(metric="l2", path=sys.argv[1], index="ivf_flat", partitions=4, nprobes=4)
+store = LanceDBStore(metric="l2", path=sys.argv[1], index="ivf_flat", partitions=4, nprobes=4)
 for start in (0, 4500):
     store.add([f"d{row}" for row in range(start, start + 4500)], base[start : start + 4500])
 store.save()
@@ -88,7 +88,7 @@ def make(request):
         store.close()
 
 
-def opening(request, name: str, metric: str, path=None, *, n: int = 2000, **options) -> Opening:
+def opening(request, name: str, metric: str, path=None, *, n: int = 2000, **options) -> StoreSpec:
     """How a case is opened for so many vectors."""
     case = CASES[name]
     if metric not in case.metrics:
@@ -97,7 +97,7 @@ def opening(request, name: str, metric: str, path=None, *, n: int = 2000, **opti
         pytest.importorskip(case.library)
     given = {option: request.getfixturevalue(fixture) for option, fixture in case.fixtures.items()}
     told = {**case.options, **given, **(case.few if n < 100 else case.some if n < 400 else {}), **options}
-    return Opening(case.store, told, metric, None if path is None else str(path))
+    return StoreSpec(case.store, told, metric, None if path is None else str(path))
 
 
 def vectors(n: int, d: int, seed: int) -> np.ndarray:
@@ -446,10 +446,10 @@ def test_what_was_kept_is_found_by_another_process(request, make, name, metric, 
 @every_store
 def test_what_was_left_to_the_store_is_left_to_it_when_it_is_opened_again(request, name, tmp_path):
     told = opening(request, name, CASES[name].metrics[0], tmp_path / "kept", n=300)
-    sizes = inspect.signature(plugins.find("stores", told.store)).parameters
+    sizes = inspect.signature(plugins.load_plugin("stores", told.store)).parameters
     own = {option: value for option, value in told.options.items() if sizes[option].default is not None}
     own |= {option: told.options[option] for option in CASES[name].fixtures}
-    told = Opening(told.store, own, told.metric, told.path)
+    told = StoreSpec(told.store, own, told.metric, told.path)
     base = vectors(300, 16, 43)
     store = able(told.open(), "save")
     store.add(ids_of(300), base)
@@ -491,7 +491,7 @@ def test_lancedb_takes_several_batches_on_one_thread(tmp_path):
         text=True,
         check=False,
         timeout=120,
-        env={**os.environ, **environment(1)},
+        env={**os.environ, **thread_limits(1)},
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [9000, ["d0", "d8999"]]
@@ -528,7 +528,7 @@ def test_abilities_are_honest_and_what_is_not_said_is_refused(make, name, tmp_pa
     base = vectors(20, 4, 36)
     assert isinstance(store, Store)
     assert isinstance(store, FullStore)
-    assert store.abilities <= set(ABILITIES)
+    assert store.abilities <= set(STORE_CAPABILITIES)
     store.add(ids_of(20), base)
     store.build()
     for ability, attempt in {
@@ -550,7 +550,7 @@ def test_options_of_a_search_are_options_of_the_store(name):
     case = CASES[name]
     if case.library:
         pytest.importorskip(case.library)
-    options = inspect.signature(plugins.find("stores", case.store)).parameters
+    options = inspect.signature(plugins.load_plugin("stores", case.store)).parameters
     assert {"metric", "path"} | search_options(case.store) <= set(options)
     assert all(one.kind is one.KEYWORD_ONLY for one in options.values())
 
@@ -606,7 +606,7 @@ def test_a_store_says_what_it_is_and_its_time_is_a_stage(make, name):
     metric = CASES[name].metrics[-1]
     store = make(name, metric=metric, n=60)
     store.add(ids_of(60), vectors(60, 4, 11))
-    with Stopwatch() as watch:
+    with StageTimer() as watch:
         store.search(vectors(1, 4, 12), 5)
     assert list(watch.nanoseconds) == ["retrieve"]
     about = store.describe()
@@ -643,13 +643,13 @@ def test_closing_twice_is_closing_once(make, name):
 def test_exact_ties_stand_in_order_of_arrival_over_all_blocks(monkeypatch):
     from ragauge.stores import nearest_neighbours
 
-    monkeypatch.setattr(nearest_neighbours, "FEW", 2)
-    monkeypatch.setattr(nearest_neighbours, "SCORES_AT_ONCE", 21)
-    monkeypatch.setattr(nearest_neighbours, "QUERIES_AT_ONCE", 3)
+    monkeypatch.setattr(nearest_neighbours, "MIN_QUERIES_FOR_BLOCKS", 2)
+    monkeypatch.setattr(nearest_neighbours, "SCORES_PER_BLOCK", 21)
+    monkeypatch.setattr(nearest_neighbours, "QUERIES_PER_BLOCK", 3)
     row = vectors(1, 33, 14)
     base = np.concatenate([np.repeat(row, 20, axis=0), vectors(15, 33, 15), np.repeat(row, 20, axis=0)])
     for metric in METRICS:
-        store = Exact(metric=metric)
+        store = ExactStore(metric=metric)
         store.add(ids_of(len(base)), base)
         same = [i for i in range(len(base)) if (base[i] == row[0]).all()]
         ids, distances = store.search(np.repeat(row, 8, axis=0), 30)
@@ -665,12 +665,12 @@ def test_exact_is_the_same_whatever_the_blocks(monkeypatch):
 
     base, queries = vectors(400, 24, 16), vectors(30, 24, 17)
     for metric in METRICS:
-        store = Exact(metric=metric)
+        store = ExactStore(metric=metric)
         store.add(ids_of(400), base)
         ids, distances = store.search(queries, 25)
         with monkeypatch.context() as patch:
-            patch.setattr(nearest_neighbours, "SCORES_AT_ONCE", 44)
-            patch.setattr(nearest_neighbours, "QUERIES_AT_ONCE", 4)
+            patch.setattr(nearest_neighbours, "SCORES_PER_BLOCK", 44)
+            patch.setattr(nearest_neighbours, "QUERIES_PER_BLOCK", 4)
             again, same = store.search(queries, 25)
         assert ids.tolist() == again.tolist()
         assert distances.tolist() == same.tolist()
@@ -680,7 +680,7 @@ def test_exact_is_the_same_whatever_the_blocks(monkeypatch):
 def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch, store):
     case = next(case for case in CASES.values() if case.store == store)
     pytest.importorskip(case.library)
-    factory = plugins.find("stores", store)
+    factory = plugins.load_plugin("stores", store)
     for module in [name for name in sys.modules if name.partition(".")[0] == case.library]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, case.library, None)
@@ -692,30 +692,30 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatc
 def test_libraries_keep_nothing_without_a_folder_and_know_what_they_were_built_with(store, tmp_path):
     case = next(case for case in CASES.values() if case.store == store)
     pytest.importorskip(case.library)
-    made = Opening(store, {}, "l2").open()
+    made = StoreSpec(store, {}, "l2").open()
     made.add(ids_of(50), vectors(50, 4, 38))
     with pytest.raises(BadInput, match="no folder to be kept in"):
         made.save()
-    kept = Opening(store, {}, "l2", str(tmp_path)).open()
+    kept = StoreSpec(store, {}, "l2", str(tmp_path)).open()
     kept.add(ids_of(50), vectors(50, 4, 38))
     kept.save()
     option, value = {"faiss": ("kind", "hnsw"), "annoy": ("n_trees", 3), "scann": ("num_leaves", 3)}.get(
         store, ("m", 7)
     )
     with pytest.raises(BadInput, match=f"whose {option} is"):
-        Opening(store, {option: value}, "l2", str(tmp_path)).open()
+        StoreSpec(store, {option: value}, "l2", str(tmp_path)).open()
     (tmp_path / "intake.json").write_text("{}")
     with pytest.raises(BadInput, match=r"intake\.json: this is not"):
-        Opening(store, {}, "l2", str(tmp_path)).open()
+        StoreSpec(store, {}, "l2", str(tmp_path)).open()
 
 
 def test_a_file_of_usearch_can_be_looked_at_without_reading_it(tmp_path):
     pytest.importorskip("usearch")
     base = vectors(100, 8, 39)
-    store = Opening("usearch", {}, "l2", str(tmp_path)).open()
+    store = StoreSpec("usearch", {}, "l2", str(tmp_path)).open()
     store.add(ids_of(100), base)
     store.save()
-    seen = Opening("usearch", {"view": True}, "l2", str(tmp_path)).open()
+    seen = StoreSpec("usearch", {"view": True}, "l2", str(tmp_path)).open()
     assert seen.search(base[:9], 3)[0].tolist() == store.search(base[:9], 3)[0].tolist()
     assert seen.abilities == {"save", "share"}
     for change in (
@@ -731,7 +731,7 @@ def test_a_file_of_usearch_can_be_looked_at_without_reading_it(tmp_path):
 def test_eight_bits_refuse_numbers_that_they_cannot_hold():
     pytest.importorskip("voyager")
     for dtype, most in (("float8", 1), ("e4m3", 448)):
-        store = Opening("voyager", {"dtype": dtype}, "l2").open()
+        store = StoreSpec("voyager", {"dtype": dtype}, "l2").open()
         store.add(["a"], np.full((1, 4), most, np.float32))
         for attempt in (
             lambda store=store, most=most: store.add(["b"], np.full((1, 4), 1.5 * most, np.float32)),
@@ -749,7 +749,7 @@ def test_a_refined_index_gives_exact_distances_where_its_codes_do_not():
     true = truth(base, queries, "l2")
     gaps = {}
     for refine in (False, True):
-        store = Opening("faiss", {"kind": "sq", "bits": 4, "refine": refine}, "l2").open()
+        store = StoreSpec("faiss", {"kind": "sq", "bits": 4, "refine": refine}, "l2").open()
         store.add(ids_of(1000), base)
         ids, distances = store.search(queries, 10)
         claimed = np.array([[true[row, int(one[1:])] for one in line] for row, line in enumerate(ids)])
@@ -760,7 +760,7 @@ def test_a_refined_index_gives_exact_distances_where_its_codes_do_not():
 
 def test_options_are_checked_before_anything_is_built(make):
     with pytest.raises(UnknownName, match="did you mean `cosine`"):
-        Exact(metric="cosin")
+        ExactStore(metric="cosin")
     for wrong in ({"kind": "flt"}, {"kind": "hnsw", "metric": "manhattan"}):
         with pytest.raises(UnknownName):
             _faiss(**wrong)
@@ -795,9 +795,9 @@ def test_options_are_checked_before_anything_is_built(make):
 
 def _faiss(**options):
     pytest.importorskip("faiss")
-    from ragauge.stores.faiss import Faiss
+    from ragauge.stores.faiss import FaissStore
 
-    return Faiss(**options)
+    return FaissStore(**options)
 
 
 def test_options_of_the_other_libraries_are_checked_too():
@@ -809,7 +809,7 @@ def test_options_of_the_other_libraries_are_checked_too():
     ):
         pytest.importorskip(store)
         with pytest.raises(UnknownName):
-            plugins.find("stores", store)(**wrong)
+            plugins.load_plugin("stores", store)(**wrong)
     for store, wrong in (
         ("usearch", {"m": 1}),
         ("usearch", {"dtype": "i8", "metric": "l2"}),
@@ -823,7 +823,7 @@ def test_options_of_the_other_libraries_are_checked_too():
     ):
         pytest.importorskip(store)
         with pytest.raises((BadInput, UnknownName)):
-            plugins.find("stores", store)(**wrong)
+            plugins.load_plugin("stores", store)(**wrong)
 
 
 def test_pgvector_options_are_checked_too(make):

@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 from ragauge.core.documents import Hit
 from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.core.protocols import Retriever, is_async
-from ragauge.systems.adapters import as_retriever, hits_of
+from ragauge.systems.adapters import as_retriever, to_hits
 from servers import serving
 
 Row = namedtuple("Row", ["id", "text"])
 
 
 def places(found) -> list[tuple[str, float]]:
-    return [(hit.id, hit.score) for hit in hits_of(found)]
+    return [(hit.id, hit.score) for hit in to_hits(found)]
 
 
 def one_sentence(error: pytest.ExceptionInfo) -> str:
@@ -103,20 +103,20 @@ def test_a_score_that_is_no_number_at_all_makes_all_scores_places():
 
 @given(st.lists(st.tuples(st.text(min_size=1), st.floats()), max_size=8))
 def test_the_order_of_return_is_the_ranking_whatever_the_scores(found):
-    hits = hits_of(found)
+    hits = to_hits(found)
     assert [hit.id for hit in hits] == [name for name, _ in found]
     assert all(one.score >= other.score for one, other in pairwise(hits))
 
 
 @pytest.mark.parametrize("found", [None, [], (), {}, iter([]), np.array([]), {"hits": []}, {"documents": []}])
 def test_nothing_is_no_hits(found):
-    assert hits_of(found) == []
+    assert to_hits(found) == []
 
 
 def test_text_and_metadata_come_along():
-    (hit,) = hits_of([{"id": 1, "content": "words", "meta": {"module": "json"}, "score": 2}])
+    (hit,) = to_hits([{"id": 1, "content": "words", "meta": {"module": "json"}, "score": 2}])
     assert hit == Hit("1", 2.0, "words", {"module": "json"})
-    (hit,) = hits_of([{"id": "chunk", "document": {"id": "whole"}, "text": "part"}])
+    (hit,) = to_hits([{"id": "chunk", "document": {"id": "whole"}, "text": "part"}])
     assert (hit.id, hit.text) == ("chunk", "part"), "a mapping's own id comes before that of its document"
 
 
@@ -144,7 +144,7 @@ def test_text_and_metadata_come_along():
 )
 def test_garbage_is_refused_in_one_sentence(found, word):
     with pytest.raises(BadInput) as error:
-        hits_of(found)
+        to_hits(found)
     assert word in one_sentence(error)
 
 
@@ -265,14 +265,14 @@ def test_langchain_documents_have_their_id_in_one_of_two_places():
         documents.Document(page_content="second", metadata={"id": "b"}),
         documents.Document(page_content="third", metadata={"source": "c.txt"}),
     ]
-    assert hits_of(found) == [
+    assert to_hits(found) == [
         Hit("a", 1.0, "first", {"module": "json"}),
         Hit("b", 0.5, "second", {"id": "b"}),
         Hit("c.txt", 1 / 3, "third", {"source": "c.txt"}),
     ]
     assert places([(found[0], 0.9), (found[1], 0.1)]) == [("a", 0.9), ("b", 0.1)]
     with pytest.raises(BadInput, match="type Document has no id"):
-        hits_of([documents.Document(page_content="nameless")])
+        to_hits([documents.Document(page_content="nameless")])
 
 
 def test_a_langchain_retriever_is_asked_in_its_own_way():
@@ -412,7 +412,7 @@ def test_a_haystack_retriever_is_asked_in_its_own_way():
     assert hits[0].text == "cats sleep"
     assert hits[0].metadata["n"] == 0
     assert len(asyncio.run(as_retriever(own).search("cats", 1))) == 1
-    assert hits_of(own.run(query="cats", top_k=2)) == hits
+    assert to_hits(own.run(query="cats", top_k=2)) == hits
 
 
 def test_a_haystack_component_that_takes_no_query_is_refused_before_any_search():
@@ -454,10 +454,10 @@ def service():
 
 def asked(url, many=2, **options):
     pytest.importorskip("httpx")
-    from ragauge.systems.adapters import HTTP
+    from ragauge.systems.adapters import HTTPRetriever
 
     async def whole():
-        retriever = HTTP(url, **options)
+        retriever = HTTPRetriever(url, **options)
         try:
             assert is_async(retriever)
             return await retriever.search("how to sort", many)
@@ -533,10 +533,10 @@ def test_a_service_that_is_not_there_is_a_failure_with_its_name_and_without_pass
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://host/x", "", "http://", "http://[::1"])
 def test_what_is_no_address_is_refused_at_once(url):
     pytest.importorskip("httpx")
-    from ragauge.systems.adapters import HTTP
+    from ragauge.systems.adapters import HTTPRetriever
 
     with pytest.raises(BadInput, match="is not an http or https address"):
-        HTTP(url)
+        HTTPRetriever(url)
 
 
 def test_a_token_comes_from_the_environment_and_headers_go_along(service, monkeypatch):

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 import ragauge
 from ragauge.core import plugins
-from ragauge.core.composition import parts_of
+from ragauge.core.composition import iterate_plugins
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BadInput, MissingExtra, RagaugeError, UnknownName
 from ragauge.core.protocols import is_async
-from ragauge.core.specs import Spec, from_table, parse
+from ragauge.core.specs import Spec, parse_spec, spec_from_toml
 from ragauge.files.workspace import cache_folder
-from ragauge.models.embedders import Cached
-from ragauge.systems.builder import Workshop
+from ragauge.models.embedders import CachedEmbedder
+from ragauge.systems.builder import SystemBuilder
 
 # reading ----------------------------------------------------------------------------------------------------------
 
@@ -44,12 +44,12 @@ specs = st.recursive(st.builds(Spec, plain), with_options, max_leaves=6)
 
 @given(specs)
 def test_a_description_prints_as_it_is_read(spec):
-    assert str(parse(str(spec))) == str(spec)
+    assert str(parse_spec(str(spec))) == str(spec)
 
 
 @given(st.dictionaries(plain, numbers | st.booleans() | st.text(max_size=10).filter(lambda text: '"' not in text)))
 def test_options_come_back_as_they_went_in_to_the_last_digit(options):
-    found = parse(str(Spec("system", options)))
+    found = parse_spec(str(Spec("system", options)))
     if not options:
         assert found == Spec("system")
     assert found.options == options
@@ -59,7 +59,7 @@ def test_options_come_back_as_they_went_in_to_the_last_digit(options):
 @given(st.text(max_size=30))
 def test_any_text_is_read_or_refused_in_one_way(text):
     with contextlib.suppress(BadInput):
-        assert isinstance(parse(text), Spec)
+        assert isinstance(parse_spec(text), Spec)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_any_text_is_read_or_refused_in_one_way(text):
     ],
 )
 def test_descriptions_are_read(text, options):
-    assert parse(text).options == options
+    assert parse_spec(text).options == options
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_descriptions_are_read(text, options):
 )
 def test_what_cannot_be_read_is_said_in_one_sentence_with_a_hint(text, word):
     with pytest.raises(BadInput) as error:
-        parse(text)
+        parse_spec(text)
     assert word in error.value.message
     assert f"`{text}`" in error.value.message
     assert "\n" not in error.value.message
@@ -135,7 +135,7 @@ def test_tables_of_a_toml_file_are_descriptions_too():
         where = {module = "json"}
         """
     )
-    found = {name: from_table(name, table) for name, table in tables.items()}
+    found = {name: spec_from_toml(name, table) for name, table in tables.items()}
     assert found["bm25"] == Spec("bm25")
     assert found["strong"] == Spec("bm25", {"k1": 1.2})
     assert str(found["short"]) == "dense(embedder=minilm, store=faiss(m=32))"
@@ -146,7 +146,7 @@ def test_tables_of_a_toml_file_are_descriptions_too():
 @pytest.mark.parametrize("kind", [3, ["bm25"], "bm25(", ""])
 def test_a_kind_that_is_no_description_is_refused(kind):
     with pytest.raises(BadInput) as error:
-        from_table("mine", {"kind": kind})
+        spec_from_toml("mine", {"kind": kind})
     assert "\n" not in error.value.message
 
 
@@ -180,7 +180,7 @@ def workshop():
     made = []
 
     def make(systems=None, **options):
-        made.append(Workshop(DOCUMENTS, systems, **options))
+        made.append(SystemBuilder(DOCUMENTS, systems, **options))
         return made[-1]
 
     yield make
@@ -229,7 +229,7 @@ def test_every_kind_of_system_can_be_built_and_searched(workshop, description):
     assert hits[0].id == "d"
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     assert shop.seconds(description) > 0
-    assert searched(shop, parse(description)) == hits
+    assert searched(shop, parse_spec(description)) == hits
 
 
 def test_names_of_the_experiment_stand_for_their_systems(workshop):
@@ -371,7 +371,7 @@ def test_a_missing_library_is_answered_with_the_command_that_installs_it(
 
 def test_a_filter_on_the_command_line_and_in_a_table_is_the_same(workshop):
     shop = workshop()
-    table = from_table("json", {"kind": "filtered", "of": "bm25", "where": {"module": "json"}})
+    table = spec_from_toml("json", {"kind": "filtered", "of": "bm25", "where": {"module": "json"}})
     assert searched(shop, table) == searched(shop, "filtered(of=bm25, module=json)")
     assert ids(searched(shop, "filtered(of=bm25, module=json)")) == ["d", "c"]
     assert ids(searched(shop, "filtered(of=bm25, module=json, most=1)")) == ["d"]
@@ -394,11 +394,11 @@ def test_a_part_that_two_systems_share_is_built_once(workshop, installed):
 
 def test_embedders_and_rerankers_are_shared_and_stores_are_not(workshop):
     shop = workshop()
-    parts = [shop._part("embedders", "wordllama") for _ in range(2)]
+    parts = [shop._build_part("embedders", "wordllama") for _ in range(2)]
     assert parts[0] is parts[1]
-    assert shop._reranker("mmr") is shop._reranker("mmr")
-    assert shop._reranker("mmr") is not shop._reranker("mmr(weight=0.1)")
-    assert shop._part("stores", "exact") is not shop._part("stores", "exact")
+    assert shop._build_reranker("mmr") is shop._build_reranker("mmr")
+    assert shop._build_reranker("mmr") is not shop._build_reranker("mmr(weight=0.1)")
+    assert shop._build_part("stores", "exact") is not shop._build_part("stores", "exact")
 
 
 # entry points -----------------------------------------------------------------------------------------------------
@@ -448,7 +448,7 @@ def installed(monkeypatch):
     points = [
         Point("ragauge.retrievers", "counted", Counted),
         Point("ragauge.retrievers", "waited", Waited),
-        Point("ragauge.embedders", "vowels", Vowels),
+        Point("ragauge.compare_embedders", "vowels", Vowels),
         Point("ragauge.retrievers", "bm25", Counted),
     ]
 
@@ -461,7 +461,7 @@ def installed(monkeypatch):
 
 def test_entry_points_of_installed_packages_are_names_too(workshop, installed):
     shop = workshop()
-    assert plugins.names("retrievers")[-3:] == ["counted", "waited", "bm25"]
+    assert plugins.plugin_names("retrievers")[-3:] == ["counted", "waited", "bm25"]
     assert ids(searched(shop, "counted(first=1)", k=2)) == ["b", "c"]
     assert ids(searched(shop, "counted(of=bm25)", k=1)) == ["d"], "made of others, where it takes them"
     assert len(searched(shop, "dense(embedder=vowels)")) == 3
@@ -469,31 +469,32 @@ def test_entry_points_of_installed_packages_are_names_too(workshop, installed):
         searched(shop, "counted(last=1)")
     assert "first" in error.value.hint
     with pytest.raises(UnknownName) as unknown:
-        plugins.find("retrievers", "countet")
+        plugins.load_plugin("retrievers", "countet")
     assert "`counted`" in unknown.value.hint
 
 
 def test_a_name_of_our_own_cannot_be_taken_over(installed):
     from ragauge.systems.bm25 import BM25
 
-    assert plugins.find("retrievers", "bm25") is BM25
+    assert plugins.load_plugin("retrievers", "bm25") is BM25
 
 
 def test_real_entry_points_are_loaded(monkeypatch):
-    point = importlib.metadata.EntryPoint("echo", "ragauge.systems.dense:Dense", "ragauge.retrievers")
+    point = importlib.metadata.EntryPoint("echo", "ragauge.systems.dense:DenseRetriever", "ragauge.retrievers")
     found = importlib.metadata.EntryPoints([point])
     monkeypatch.setattr(plugins, "entry_points", found.select)
-    from ragauge.systems.dense import Dense
+    from ragauge.systems.dense import DenseRetriever
 
-    assert plugins.find("retrievers", "echo") is Dense
-    assert plugins.names("embedders") == list(plugins.TABLE["embedders"])
+    assert plugins.load_plugin("retrievers", "echo") is DenseRetriever
+    assert plugins.plugin_names("embedders") == list(plugins.BUILTIN_PLUGINS["embedders"])
 
 
 @pytest.mark.parametrize(
-    ("family", "name"), [(family, name) for family in plugins.TABLE for name in plugins.TABLE[family]]
+    ("family", "name"),
+    [(family, name) for family in plugins.BUILTIN_PLUGINS for name in plugins.BUILTIN_PLUGINS[family]],
 )
 def test_every_name_in_the_table_leads_somewhere(family, name):
-    assert callable(plugins.find(family, name))
+    assert callable(plugins.load_plugin(family, name))
 
 
 # async systems ----------------------------------------------------------------------------------------------------
@@ -547,15 +548,15 @@ def test_documents_are_remembered_and_queries_never(workshop, tmp_path):
     assert other.asked == [texts, [texts[0]]], (
         "an object may have changed under the same name: its vectors are not kept"
     )
-    query_side, document_side = shop._embedders(embedder)
+    query_side, document_side = shop._build_embedders(embedder)
     assert query_side is embedder
-    assert isinstance(document_side, Cached)
+    assert isinstance(document_side, CachedEmbedder)
 
 
 def test_without_a_cache_nothing_is_remembered(workshop):
     embedder = Vowels()
     shop = workshop()
-    assert shop._embedders(embedder) == (embedder, embedder)
+    assert shop._build_embedders(embedder) == (embedder, embedder)
 
 
 def test_the_cache_lies_where_the_environment_says(monkeypatch, tmp_path):
@@ -577,18 +578,20 @@ def test_a_description_has_no_password_in_it(workshop):
 
 
 def test_parts_of_names_every_plugin_of_a_description():
-    found = set(parts_of("retrievers", "hybrid(of=bm25+dense(store=faiss), weights=0.5+0.5)"))
+    found = set(iterate_plugins("retrievers", "hybrid(of=bm25+dense(store=faiss), weights=0.5+0.5)"))
     assert found == {
         *(("retrievers", "hybrid"), ("retrievers", "bm25"), ("retrievers", "dense")),
         *(("embedders", "wordllama"), ("stores", "faiss")),
     }
-    assert ("rerankers", "mmr") in set(parts_of("retrievers", "pipeline(of=bm25, rerankers=mmr(embedder=words))"))
+    assert ("rerankers", "mmr") in set(
+        iterate_plugins("retrievers", "pipeline(of=bm25, rerankers=mmr(embedder=words))")
+    )
 
 
 def test_missing_libraries_are_named_together_before_any_work(monkeypatch, tmp_path):
     for family, name in (("stores", "faiss"), ("stores", "usearch"), ("retrievers", "bm25"), ("keepers", "duckdb")):
-        extra = plugins.LIBRARIES[family][name][0]
-        monkeypatch.setitem(plugins.LIBRARIES[family], name, (extra, "no_such_module"))
+        extra = plugins.REQUIRED_LIBRARIES[family][name][0]
+        monkeypatch.setitem(plugins.REQUIRED_LIBRARIES[family], name, (extra, "no_such_module"))
     absent = str(tmp_path / "absent.fvecs")
     with pytest.raises(MissingExtra) as caught:
         ragauge.bench(absent, ["exact", "faiss:kind=flat", "usearch"])
@@ -609,12 +612,12 @@ def test_every_plugin_that_needs_a_library_says_which():
     """A plug-in whose module raises MissingExtra is in the table, with an extra and modules that exist."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
-    for family, needs in plugins.LIBRARIES.items():
+    for family, needs in plugins.REQUIRED_LIBRARIES.items():
         for name, (extra, *modules) in needs.items():
             assert extra in extras, (family, name)
             assert modules
-    for family, table in plugins.TABLE.items():
+    for family, table in plugins.BUILTIN_PLUGINS.items():
         for name, path in table.items():
             source = inspect.getsource(importlib.import_module(path.partition(":")[0]))
             if "raise MissingExtra" in source:
-                assert name in plugins.LIBRARIES[family], (family, name)
+                assert name in plugins.REQUIRED_LIBRARIES[family], (family, name)

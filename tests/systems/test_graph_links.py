@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ragauge
-from ragauge.core.composition import made
+from ragauge.core.composition import build_component
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
 from ragauge.core.graphs import Graph
-from ragauge.core.protocols import Linker
+from ragauge.core.protocols import GraphBuilder
 from ragauge.models.embedders.directions import unit
-from ragauge.systems.graph_entities import Entities
-from ragauge.systems.graph_links import Field, Links, Nearest
+from ragauge.systems.graph_entities import EntityLinks
+from ragauge.systems.graph_links import MetadataLinks, NeighbourLinks, SharedFieldLinks
 
 NONE = np.zeros((0, 1), np.float32)
 
@@ -50,8 +50,8 @@ def saying(**texts):
     ],
 )
 def test_a_name_tells_what_departs_from_the_usual(described, name):
-    linker = made("graphs", described)
-    assert isinstance(linker, Linker)
+    linker = build_component("graphs", described)
+    assert isinstance(linker, GraphBuilder)
     assert linker.name == name
 
 
@@ -73,7 +73,7 @@ def test_a_name_tells_what_departs_from_the_usual(described, name):
 )
 def test_options_out_of_bounds_are_refused(described, message):
     with pytest.raises(BadInput, match=message):
-        made("graphs", described)
+        build_component("graphs", described)
 
 
 # links that documents carry ---------------------------------------------------------------------------------------
@@ -81,48 +81,48 @@ def test_options_out_of_bounds_are_refused(described, message):
 
 def test_links_are_lists_of_ids_or_lists_by_relation():
     documents = carrying(a=["b", "c"], b={"uses": ["c"], "owns": ("a",)}, c=None, d=[])
-    assert found(Links(weight=2.0), documents) == {("a", "b"): 2.0, ("a", "c"): 2.0, ("b", "c"): 2.0}
+    assert found(MetadataLinks(weight=2.0), documents) == {("a", "b"): 2.0, ("a", "c"): 2.0, ("b", "c"): 2.0}
 
 
 def test_only_the_relations_that_are_asked_for_link():
     documents = carrying(a={"uses": ["b"], "owns": ["c"]}, b={"sees": ["c"]}, c=None)
-    assert found(Links(kinds="uses"), documents) == {("a", "b"): 1.0}
-    assert found(Links(kinds=["uses", "sees"]), documents) == {("a", "b"): 1.0, ("b", "c"): 1.0}
+    assert found(MetadataLinks(kinds="uses"), documents) == {("a", "b"): 1.0}
+    assert found(MetadataLinks(kinds=["uses", "sees"]), documents) == {("a", "b"): 1.0, ("b", "c"): 1.0}
 
 
 def test_a_relation_that_no_document_has_is_refused_with_those_that_there_are():
     with pytest.raises(BadInput, match=r"the kind `usess`[\s\S]*there are owns, uses"):
-        found(Links(kinds="usess"), carrying(a={"uses": ["b"], "owns": []}, b=None))
+        found(MetadataLinks(kinds="usess"), carrying(a={"uses": ["b"], "owns": []}, b=None))
     with pytest.raises(BadInput, match=r"the kind `uses`[\s\S]*theirs have no kinds"):
-        found(Links(kinds="uses"), carrying(a=["b"], b=None))
+        found(MetadataLinks(kinds="uses"), carrying(a=["b"], b=None))
 
 
 def test_unknown_ids_are_skipped_and_counted():
     documents = carrying(a=["b", "gone", "a"], b={"uses": ["lost", "a"]})
-    given = Links().link(documents, NONE)
+    given = MetadataLinks().link(documents, NONE)
     assert given.skipped == {"unknown ids": 2}
-    assert found(Links(), documents) == {("a", "b"): 1.0}
-    assert Links().link(carrying(a=["b"], b=None), NONE).skipped == {}
+    assert found(MetadataLinks(), documents) == {("a", "b"): 1.0}
+    assert MetadataLinks().link(carrying(a=["b"], b=None), NONE).skipped == {}
 
 
 def test_ids_of_relations_that_do_not_count_are_not_missed():
     documents = carrying(a={"uses": ["b"], "owns": ["gone"]}, b=None)
-    assert Links(kinds="uses").link(documents, NONE).skipped == {}
+    assert MetadataLinks(kinds="uses").link(documents, NONE).skipped == {}
 
 
 @pytest.mark.parametrize("wrong", ["b", 3, [3], {"uses": "b"}, {"uses": [None]}, {3: ["b"]}, [["b"]]])
 def test_links_of_another_shape_are_refused_with_the_document(wrong):
     with pytest.raises(BadInput, match="the document `odd` has `links`, but no list of ids"):
-        found(Links(), carrying(a=["b"], b=None, odd=wrong))
+        found(MetadataLinks(), carrying(a=["b"], b=None, odd=wrong))
 
 
 def test_a_corpus_without_links_has_none_unless_a_field_was_named():
-    assert found(Links(), carrying(a=None, b=None)) == {}
+    assert found(MetadataLinks(), carrying(a=None, b=None)) == {}
     with pytest.raises(BadInput, match="no document has `related` in its metadata") as raised:
-        found(Links(field="related"), carrying(a=["b"], b=None))
+        found(MetadataLinks(field="related"), carrying(a=["b"], b=None))
     assert raised.value.hint == "there is `links`, which names documents: links"
     related = [Document("a", "", metadata={"related": ["b"]}), Document("b", "")]
-    assert found(Links(field="related"), related) == {("a", "b"): 1.0}
+    assert found(MetadataLinks(field="related"), related) == {("a", "b"): 1.0}
 
 
 # nearness ---------------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def brute(vectors, neighbours, mutual, least):
 @pytest.mark.parametrize("neighbours", [1, 4, 100])
 def test_the_nearest_are_those_of_comparing_all_with_all(neighbours, least, mutual):
     vectors = unit(np.random.default_rng(5).normal(size=(60, 6)).astype(np.float32))
-    given = Nearest(neighbours=neighbours, mutual=mutual, least=least).link(
+    given = NeighbourLinks(neighbours=neighbours, mutual=mutual, least=least).link(
         [Document(str(n), "") for n in range(60)], vectors
     )
     pairs = {(min(pair), max(pair)) for pair in zip(given.ones.tolist(), given.others.tolist(), strict=True)}
@@ -156,7 +156,7 @@ def test_the_nearest_are_those_of_comparing_all_with_all(neighbours, least, mutu
 
 def test_of_equally_near_documents_the_first_are_linked():
     vectors = np.array([[1, 0], [1, 0], [1, 0], [1, 0], [0, 1]], np.float32)
-    given = Nearest(neighbours=2).link([Document(str(n), "") for n in range(5)], vectors)
+    given = NeighbourLinks(neighbours=2).link([Document(str(n), "") for n in range(5)], vectors)
     rows = list(zip(given.ones.tolist(), given.others.tolist(), strict=True))
     assert rows == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1), (3, 0), (3, 1)]
     np.testing.assert_allclose(given.weights, 1.0)
@@ -165,13 +165,13 @@ def test_of_equally_near_documents_the_first_are_linked():
 def test_a_document_without_a_direction_is_linked_to_nothing_and_takes_no_place():
     vectors = np.array([[0, 0], [1, 0], [0.6, 0.8], [0, 0]], np.float32)
     documents = saying(a="", b="", c="", d="")
-    assert found(Nearest(neighbours=1, weight=0.5), documents, vectors) == {("b", "c"): pytest.approx(0.3)}
+    assert found(NeighbourLinks(neighbours=1, weight=0.5), documents, vectors) == {("b", "c"): pytest.approx(0.3)}
 
 
 def test_one_document_or_none_has_no_neighbours():
-    assert found(Nearest(), saying(a=""), np.ones((1, 2), np.float32)) == {}
-    assert found(Nearest(), [], np.zeros((0, 1), np.float32)) == {}
-    assert found(Nearest(), saying(a="", b=""), np.zeros((2, 3), np.float32)) == {}
+    assert found(NeighbourLinks(), saying(a=""), np.ones((1, 2), np.float32)) == {}
+    assert found(NeighbourLinks(), [], np.zeros((0, 1), np.float32)) == {}
+    assert found(NeighbourLinks(), saying(a="", b=""), np.zeros((2, 3), np.float32)) == {}
 
 
 # values -----------------------------------------------------------------------------------------------------------
@@ -184,30 +184,30 @@ def with_field(**values):
 def test_documents_that_share_a_value_are_linked():
     documents = with_field(a="x", b="x", c=["y", "x"], d=["y", "y"], e="z", f=None, g="", h=[])
     linked = {("a", "b"), ("a", "c"), ("b", "c"), ("c", "d")}
-    assert found(Field(field="kind", weight=3.0), documents) == dict.fromkeys(linked, 3.0)
+    assert found(SharedFieldLinks(field="kind", weight=3.0), documents) == dict.fromkeys(linked, 3.0)
 
 
 def test_a_value_that_too_many_share_links_none_and_is_counted():
     documents = with_field(a="x", b="x", c=["x", "y"], d="y", e="alone")
-    linker = Field(field="kind", most=2)
+    linker = SharedFieldLinks(field="kind", most=2)
     assert found(linker, documents) == {("c", "d"): 1.0}
     assert linker.link(documents, NONE).skipped == {"values that more than 2 documents have": 1}
 
 
 def test_true_is_no_number_and_nan_no_value():
     documents = with_field(a=1, b=True, c=1.0, d=True, e=math.nan, f=math.nan, g=0, h=False)
-    assert found(Field(field="kind"), documents) == {("a", "c"): 1.0, ("b", "d"): 1.0}
+    assert found(SharedFieldLinks(field="kind"), documents) == {("a", "c"): 1.0, ("b", "d"): 1.0}
 
 
 def test_a_value_that_cannot_be_shared_is_refused_with_the_document():
     with pytest.raises(BadInput, match="the document `b` has a `kind` of the kind dict"):
-        found(Field(field="kind"), with_field(a="x", b={"y": 1}))
+        found(SharedFieldLinks(field="kind"), with_field(a="x", b={"y": 1}))
 
 
 def test_a_field_that_no_document_has_is_refused():
     with pytest.raises(BadInput, match="no document has a value of `colour`"):
-        found(Field(field="colour"), with_field(a="x"))
-    assert found(Field(field="colour"), []) == {}
+        found(SharedFieldLinks(field="colour"), with_field(a="x"))
+    assert found(SharedFieldLinks(field="colour"), []) == {}
 
 
 # names ------------------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def rarity(naming: int, documents: int) -> float:
 
 
 def mentions(documents, **options):
-    return found(Entities(shared=False, **options), documents)
+    return found(EntityLinks(shared=False, **options), documents)
 
 
 def test_an_identifier_is_a_name_to_the_letter_and_as_a_whole_word():
@@ -296,55 +296,55 @@ def test_rare_names_that_texts_share_link_them():
         d="It was the group APT29 or not.",
         e="no names here",
     )
-    assert found(Entities(mentions=False), documents) == {("a", "b"): 1.0, ("c", "d"): 1.0}
+    assert found(EntityLinks(mentions=False), documents) == {("a", "b"): 1.0, ("c", "d"): 1.0}
 
 
 def test_a_capital_at_the_beginning_of_a_sentence_makes_no_name():
     documents = saying(a="Return now. Return!", b="Return later", c="Swap it\nSwap that", d="Swap (Swap) them")
-    assert found(Entities(mentions=False), documents) == {}
+    assert found(EntityLinks(mentions=False), documents) == {}
 
 
 def test_a_word_that_mostly_stands_without_a_capital_is_no_name():
     documents = saying(a="the Great pipe", b="the Great hall", c="a great day", d="a great night", e="great")
-    assert found(Entities(mentions=False), documents) == {}
+    assert found(EntityLinks(mentions=False), documents) == {}
     fewer = saying(a="the Great pipe", b="the Great hall", c="a great day")
-    assert found(Entities(mentions=False), fewer) == {("a", "b"): 1.0}
+    assert found(EntityLinks(mentions=False), fewer) == {("a", "b"): 1.0}
 
 
 def test_shared_names_weigh_their_rarity_and_those_of_many_nothing():
     texts = {f"d{number}": "look at read_text" for number in range(3)} | {f"e{number}": "no" for number in range(5)}
-    weights = found(Entities(mentions=False, weight=2.0), saying(**texts))
+    weights = found(EntityLinks(mentions=False, weight=2.0), saying(**texts))
     expected = 2 * rarity(3, 8)
     assert weights == {pair: pytest.approx(expected) for pair in [("d0", "d1"), ("d0", "d2"), ("d1", "d2")]}
-    assert found(Entities(mentions=False, most=2), saying(**texts)) == {}
-    assert found(Entities(mentions=False), saying(a="read_text", b="read_text", c="read_text")) == {}
+    assert found(EntityLinks(mentions=False, most=2), saying(**texts)) == {}
+    assert found(EntityLinks(mentions=False), saying(a="read_text", b="read_text", c="read_text")) == {}
 
 
 @pytest.mark.parametrize("word", ["e.g", "i.e", "3.11", "__", "iffy", "Q1", "well"])
 def test_what_only_looks_like_an_identifier_links_nothing(word):
-    assert found(Entities(), saying(a=f"so {word} so", b=f"so {word} so")) == {}
+    assert found(EntityLinks(), saying(a=f"so {word} so", b=f"so {word} so")) == {}
 
 
 @pytest.mark.parametrize(
     "word", ["json.dumps", "read_text", "OrderedDict", "HTTPServer", "T1059", "T1059.001", "__init__"]
 )
 def test_identifiers_link(word):
-    assert found(Entities(), saying(a=f"so {word} so", b=f"so {word} so", c="so")) == {("a", "b"): 1.0}
+    assert found(EntityLinks(), saying(a=f"so {word} so", b=f"so {word} so", c="so")) == {("a", "b"): 1.0}
 
 
 @given(st.lists(st.text("aA.B_ 1\nÄß\ud800", max_size=12), max_size=8))
 def test_any_texts_give_links_that_a_graph_takes(texts):
     documents = [Document(f"{number}{text}", text, title=text[::-1]) for number, text in enumerate(texts)]
-    graph = Graph.of([one.id for one in documents], {"entities": Entities().link(documents, NONE)})
+    graph = Graph.of([one.id for one in documents], {"entities": EntityLinks().link(documents, NONE)})
     assert ((graph.weights > 0) & (graph.weights <= 1)).all()
 
 
 def test_shuffled_documents_have_the_same_links():
     documents = list(ragauge.load("synthetic:multihop(documents=60, queries=5)").documents)
     order = np.random.default_rng(1).permutation(len(documents))
-    links = found(Entities(), documents)
+    links = found(EntityLinks(), documents)
     assert links
-    assert found(Entities(), [documents[place] for place in order]) == pytest.approx(links)
+    assert found(EntityLinks(), [documents[place] for place in order]) == pytest.approx(links)
 
 
 def test_rewired_links_are_as_many_at_every_document_and_lead_elsewhere():
@@ -357,9 +357,9 @@ def test_rewired_links_are_as_many_at_every_document_and_lead_elsewhere():
     ]
     plain, rewired, again = (
         linker.link(documents, np.zeros((60, 2), np.float32))
-        for linker in (Links(), Links(rewired=True), Links(rewired=True))
+        for linker in (MetadataLinks(), MetadataLinks(rewired=True), MetadataLinks(rewired=True))
     )
-    assert Links(rewired=True).name == "links(rewired=true)"
+    assert MetadataLinks(rewired=True).name == "links(rewired=true)"
     for mine, other in ((plain.ones, rewired.ones), (plain.others, rewired.others)):
         assert sorted(mine.tolist()) == sorted(other.tolist())
     assert plain.others.tolist() != rewired.others.tolist() == again.others.tolist()

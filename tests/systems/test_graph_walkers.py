@@ -13,10 +13,20 @@ from hypothesis import strategies as st
 from ragauge import run
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
-from ragauge.core.graphs import Graph, Links
-from ragauge.core.randomness import trial
-from ragauge.systems.builder import Workshop
-from ragauge.systems.graph_corpus import Terrain, Ways, drawn, drawn_from, once, points, preference, ranked, spread
+from ragauge.core.graphs import Graph, LinkArrays
+from ragauge.core.randomness import set_trial
+from ragauge.systems.builder import SystemBuilder
+from ragauge.systems.graph_corpus import (
+    LinkedCorpus,
+    LinkTable,
+    compute_preferences,
+    draw_columns,
+    draw_rows,
+    rank_visited,
+    scale_to_unit,
+    unique_visits,
+    visit_scores,
+)
 from ragauge.systems.graph_swarm import Swarm
 from ragauge.systems.graph_walkers import GraphFlow
 from small_graphs import QUERY, Points, Said, fits, ground, ids
@@ -43,14 +53,14 @@ MANY = 20_000
 def test_the_table_has_the_heaviest_links_of_every_node(case):
     n, links, most = case
     columns = (np.array([link[i] for link in links], kind) for i, kind in enumerate((np.int64, np.int64, float)))
-    graph = Graph.of([str(i) for i in range(n)], {"some": Links(*columns)})
+    graph = Graph.of([str(i) for i in range(n)], {"some": LinkArrays(*columns)})
     weights = {}
     for one, other, weight in links:
         if one != other:
             pair = (min(one, other), max(one, other))
             weights[pair] = max(weight, weights.get(pair, 0.0))
     numbers = {pair: number for number, pair in enumerate(sorted(weights))}
-    ways = Ways.of(graph, most)
+    ways = LinkTable.of(graph, most)
     assert ways.links == len(weights)
     for node in range(n):
         every = (
@@ -68,10 +78,10 @@ def test_the_links_among_some_nodes_are_those_of_the_subgraph():
     rng = np.random.default_rng(4)
     pairs = np.unique(np.sort(rng.integers(0, 30, (90, 2)), axis=1), axis=0)
     graph = Graph.of(
-        [str(i) for i in range(30)], {"some": Links(pairs[:, 0], pairs[:, 1], rng.integers(1, 9, len(pairs)) / 8)}
+        [str(i) for i in range(30)], {"some": LinkArrays(pairs[:, 0], pairs[:, 1], rng.integers(1, 9, len(pairs)) / 8)}
     )
     rows = rng.permutation(30)[:12]
-    part = Ways.of(graph, 64).within(rows)
+    part = LinkTable.of(graph, 64).within(rows)
     expected = graph.to_networkx().subgraph([str(row) for row in rows])
     heaviest = graph.weights.max()
     seen = {}
@@ -90,14 +100,14 @@ def test_the_links_among_some_nodes_are_those_of_the_subgraph():
 def test_draws_are_in_proportion_to_what_stands_there():
     rng = np.random.default_rng(0)
     rows = np.array([[3.0, 0.0, 1.0, 6.0], [0.0, 1e-9, 3e-9, 0.0]])
-    places, some = drawn(np.repeat(rows, MANY, axis=0), rng.random(2 * MANY))
+    places, some = draw_columns(np.repeat(rows, MANY, axis=0), rng.random(2 * MANY))
     assert some.all()
     first, second = (np.bincount(half, minlength=4) for half in (places[:MANY], places[MANY:]))
     assert first[1] == 0
     assert fits(first[[0, 2, 3]], [0.3, 0.1, 0.6]) > 0.001
     assert second[[0, 3]].tolist() == [0, 0]
     assert fits(second[[1, 2]], [0.25, 0.75]) > 0.001
-    shared = np.bincount(drawn_from(np.array([7, 2, 5]), np.array([1.0, 0.0, 3.0]), rng.random(MANY)), minlength=8)
+    shared = np.bincount(draw_rows(np.array([7, 2, 5]), np.array([1.0, 0.0, 3.0]), rng.random(MANY)), minlength=8)
     assert shared.sum() == shared[7] + shared[5]
     assert fits(shared[[7, 5]], [0.25, 0.75]) > 0.001
 
@@ -105,20 +115,20 @@ def test_draws_are_in_proportion_to_what_stands_there():
 @pytest.mark.parametrize("chance", [0.0, np.nextafter(1.0, 0.0)])
 def test_the_ends_of_chance_never_draw_what_is_worth_nothing(chance):
     worth = np.array([[0.0, 0.1, 0.2, 0.0], [0.0, 0.0, 0.0, 0.0]])
-    places, some = drawn(worth, np.full(2, chance))
+    places, some = draw_columns(worth, np.full(2, chance))
     assert places[0] in (1, 2)
     assert some.tolist() == [True, False]
-    assert drawn_from(np.array([4, 5, 6]), np.array([0.0, 0.7, 0.0]), np.array([chance])).tolist() == [5]
+    assert draw_rows(np.array([4, 5, 6]), np.array([0.0, 0.7, 0.0]), np.array([chance])).tolist() == [5]
 
 
 def test_a_path_counts_each_node_once():
-    rows, paths = once(np.array([[3, 1, 3, 1], [2, -1, -1, -1], [0, 0, 5, -1]]))
+    rows, paths = unique_visits(np.array([[3, 1, 3, 1], [2, -1, -1, -1], [0, 0, 5, -1]]))
     assert list(zip(rows.tolist(), paths.tolist(), strict=True)) == [(1, 0), (3, 0), (2, 1), (0, 2), (5, 2)]
 
 
 def test_a_spread_is_from_nothing_to_one():
-    assert spread(np.array([2.0, 4.0, 3.0])).tolist() == [0, 1, 0.5]
-    assert spread(np.array([2.0, 2.0])).tolist() == [0, 0]
+    assert scale_to_unit(np.array([2.0, 4.0, 3.0])).tolist() == [0, 1, 0.5]
+    assert scale_to_unit(np.array([2.0, 2.0])).tolist() == [0, 0]
 
 
 # the ranking ------------------------------------------------------------------------------------------------------
@@ -128,20 +138,20 @@ def test_what_was_visited_comes_first_then_likeness_and_every_score_is_lower_tha
     terrain = ground([0.9, 0.5, 0.7, 0.2, 0.7])
     likeness = terrain.likeness(QUERY)
     visited = np.array([1, 2, 3])
-    scores = points(np.array([0.25, 0.25, 0.5]), likeness[visited], np.ones(3))
-    found = ranked(terrain, 9, likeness, visited, scores)
+    scores = visit_scores(np.array([0.25, 0.25, 0.5]), likeness[visited], np.ones(3))
+    found = rank_visited(terrain, 9, likeness, visited, scores)
     assert ids(found) == ["d", "c", "b", "a", "e"]
     reached = [hit.score for hit in found]
     assert all(np.isfinite(reached))
     assert reached == sorted(set(reached), reverse=True)
-    assert ids(ranked(terrain, 2, likeness, visited, scores)) == ["d", "c"]
-    assert ranked(terrain, 0, likeness, np.array([1]), np.array([0.5])) == []
+    assert ids(rank_visited(terrain, 2, likeness, visited, scores)) == ["d", "c"]
+    assert rank_visited(terrain, 0, likeness, np.array([1]), np.array([0.5])) == []
 
 
 def test_of_equal_documents_the_earlier_comes_first():
     terrain = ground([0.5, 0.5, 0.5, 0.5])
     likeness = terrain.likeness(QUERY)
-    assert ids(ranked(terrain, 4, likeness, np.array([2, 3]), np.array([0.5, 0.5]))) == ["c", "d", "a", "b"]
+    assert ids(rank_visited(terrain, 4, likeness, np.array([2, 3]), np.array([0.5, 0.5]))) == ["c", "d", "a", "b"]
 
 
 # trajectories -----------------------------------------------------------------------------------------------------
@@ -220,7 +230,7 @@ def test_the_same_trial_is_the_same_ranking_and_another_is_another(make):
     terrain = ground(rng.uniform(0.2, 0.9, 26), *((one, other, 1.0) for one, other in rng.integers(0, 26, (60, 2))))
 
     def ranking(number, seed=0):
-        with trial(number):
+        with set_trial(number):
             return make(terrain, seed=seed).search(QUERY, 26)
 
     assert ranking(1) == ranking(1)
@@ -244,7 +254,7 @@ def test_the_order_of_the_documents_does_not_matter(make):
         walker = make(terrain, seeds=3)
         rows = []
         for number in range(150):
-            with trial(number):
+            with set_trial(number):
                 found = {hit.id: hit.score for hit in walker.search(QUERY, 12)}
             rows.append([max(found[name], 0.0) for name in key])
         values.append(np.array(rows))
@@ -256,7 +266,7 @@ def test_the_order_of_the_documents_does_not_matter(make):
 
 @pytest.mark.parametrize("make", [GraphFlow, Swarm])
 def test_small_and_empty_grounds_do_no_harm(make):
-    assert make(Terrain([], Points(), [Said()])).search(QUERY, 5) == []
+    assert make(LinkedCorpus([], Points(), [Said()])).search(QUERY, 5) == []
     assert ids(make(ground([0.5])).search(QUERY, 5)) == ["a"]
     assert ids(make(ground([0.1, 0.9, 0.5])).search(QUERY, 2)) == ["b", "c"]
     assert ids(make(ground([0.1, 0.9, 0.5], (0, 1, 1.0))).search(QUERY, 9))[0] == "b"
@@ -288,8 +298,8 @@ def test_a_prior_prefers_what_has_more_of_it(make):
     # Two neighbours that are alike in all but a number; a third has none, which counts as the least.
     held = [{}, {"cited": 10}, {"cited": 30}, {}]
     terrain = ground([0.9, 0.5, 0.5, 0.5], (0, 1, 1.0), (0, 2, 1.0), (0, 3, 1.0), metadata=held)
-    np.testing.assert_allclose(preference(terrain, "cited", 2.0), np.exp([-2, -2, 0, -2]))
-    assert preference(terrain, "", 2.0).tolist() == [1, 1, 1, 1]
+    np.testing.assert_allclose(compute_preferences(terrain, "cited", 2.0), np.exp([-2, -2, 0, -2]))
+    assert compute_preferences(terrain, "", 2.0).tolist() == [1, 1, 1, 1]
     walker = make(terrain, seeds=1, prior="cited", prior_weight=10.0)
     assert ids(walker.search(QUERY, 4))[0] == "c"
     with pytest.raises(BadInput, match="`stars`"):
@@ -360,5 +370,5 @@ def test_threads_give_the_same_rankings_as_one():
 def test_an_unknown_option_of_a_description_is_refused_with_those_that_there_are():
     documents = [Document("a", "one"), Document("b", "two")]
     with pytest.raises(BadInput) as refused:
-        Workshop(documents).check("graphflow(agents=5)")
+        SystemBuilder(documents).check("graphflow(agents=5)")
     assert "trajectories" in (refused.value.hint or "")

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import ragauge
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
-from ragauge.core.graphs import Links
-from ragauge.core.stages import Stopwatch
-from ragauge.systems.graph_corpus import Terrain
+from ragauge.core.graphs import LinkArrays
+from ragauge.core.stages import StageTimer
+from ragauge.systems.graph_corpus import LinkedCorpus
 from ragauge.systems.graph_walkers import PageRank
 
 
@@ -42,12 +42,12 @@ class Given:
 
     def link(self, documents, vectors):
         ones, others, weights = zip(*self._rows, strict=True) if self._rows else ((), (), ())
-        return Links(np.array(ones, np.int64), np.array(others, np.int64), np.array(weights, float))
+        return LinkArrays(np.array(ones, np.int64), np.array(others, np.int64), np.array(weights, float))
 
 
-def terrain(size, rows) -> Terrain:
+def terrain(size, rows) -> LinkedCorpus:
     documents = [Document(f"d{number}", str(number), metadata={"n": number}) for number in range(size)]
-    return Terrain(documents, Points(size), [Given(rows)])
+    return LinkedCorpus(documents, Points(size), [Given(rows)])
 
 
 def starts(likeness, seeds, temperature):
@@ -153,10 +153,10 @@ def test_a_query_without_a_direction_finds_nothing():
 
 
 def test_an_empty_corpus_gives_nothing_and_a_lone_document_itself():
-    empty = Terrain([], Points(3), [Given([])])
+    empty = LinkedCorpus([], Points(3), [Given([])])
     assert PageRank(empty).search("1 0 0", 3) == []
     assert PageRank(empty).evidence("1 0 0", 3)["graph"]["nodes"] == 0
-    ground = Terrain([Document("only", "1 0")], Points(2), [Given([])])
+    ground = LinkedCorpus([Document("only", "1 0")], Points(2), [Given([])])
     assert [(hit.id, hit.score) for hit in PageRank(ground).search("3 4", 5)] == [("only", 1.0)]
 
 
@@ -172,7 +172,7 @@ def test_evidence_tells_the_graph_the_parameters_and_the_rounds():
 
 def test_the_walk_is_a_stage_of_its_own():
     ranker = PageRank(terrain(3, [(0, 1, 1.0)]))
-    with Stopwatch() as watch:
+    with StageTimer() as watch:
         ranker.search("1 0.5 0.2", 3)
     assert list(watch.nanoseconds) == ["embed", "retrieve", "walk"]
 

@@ -27,13 +27,13 @@ pytest.importorskip("psycopg_pool")
 pytest.importorskip("pgvector")
 
 import ragauge  # noqa: E402
-from ragauge.cli.demo import SYSTEMS  # noqa: E402
+from ragauge.cli.demo import DEMO_SYSTEMS  # noqa: E402
 from ragauge.core.documents import Document  # noqa: E402
 from ragauge.core.errors import BackendFailed, BadInput, UnknownName  # noqa: E402
 from ragauge.core.protocols import Retriever, is_async  # noqa: E402
-from ragauge.core.stages import Stopwatch, stage  # noqa: E402
+from ragauge.core.stages import StageTimer, stage  # noqa: E402
 from ragauge.stores import postgres, postgres_server  # noqa: E402
-from ragauge.systems.pgvector import PgVectorDB, open_retriever  # noqa: E402
+from ragauge.systems.pgvector import PgVectorDB, open_pgvector_retriever  # noqa: E402
 
 EVIL = ["'; DROP TABLE documents; --", 'a"b\\c', "%s %(k)s {table}", "\x00", "' | 'x' & !y <-> :*", "\ud800", "((", ""]
 
@@ -439,12 +439,14 @@ def test_retrievers(dsn):
 
     async def own():
         before = tables(dsn)
-        retriever = await open_retriever(corpus(20), Hashing(), dsn=dsn, search="hybrid", weights=[0.5, 0.5], half=True)
+        retriever = await open_pgvector_retriever(
+            corpus(20), Hashing(), dsn=dsn, search="hybrid", weights=[0.5, 0.5], half=True
+        )
         assert len(await retriever.search("bab", 3)) == 3
         await retriever.close()
         for wrong in ({"serch": "hybrid"}, {"search": "semantic", "weights": [1, 2]}):
             with pytest.raises(BadInput, match="unexpected keyword"):
-                await open_retriever(corpus(20), Hashing(), dsn=dsn, **wrong)
+                await open_pgvector_retriever(corpus(20), Hashing(), dsn=dsn, **wrong)
         assert tables(dsn) == before
 
     asyncio.run(own())
@@ -516,7 +518,7 @@ def test_the_time_of_a_query_goes_to_its_stages(dsn):
                 return super().embed(texts)
 
     async def timed(db):
-        with Stopwatch() as watch:
+        with StageTimer() as watch:
             await db.hybrid_search("bab dad", 3)
         return watch
 
@@ -558,10 +560,10 @@ PASSWORD = "hunter2!sécret"
     ],
 )
 def test_a_password_is_never_shown(bad, caplog, capfd):
-    from ragauge.stores.pgvector import PgVector
+    from ragauge.stores.pgvector import PgVectorStore
 
     caplog.set_level(logging.DEBUG)
-    for attempt in (lambda: PgVector(dsn=bad), lambda: using(bad, None)):
+    for attempt in (lambda: PgVectorStore(dsn=bad), lambda: using(bad, None)):
         with pytest.raises((BackendFailed, BadInput)) as caught:
             attempt()
         told = "".join(traceback.format_exception(caught.value))
@@ -576,7 +578,7 @@ def test_a_password_that_the_server_repeats_is_taken_out(dsn):
     secret = "marmalade"
     parts = psycopg.conninfo.make_conninfo(dsn, password=secret)
     told = pytest.raises(BackendFailed, match=r"\[redacted\]")
-    with told as caught, postgres.speaking(parts), psycopg.connect(parts) as connection:
+    with told as caught, postgres.postgres_errors(parts), psycopg.connect(parts) as connection:
         connection.execute(f"SELECT * FROM {secret}")
     assert secret not in "".join(traceback.format_exception(caught.value)).replace(f"FROM {secret}", "")
 
@@ -588,8 +590,8 @@ def test_a_password_that_the_server_repeats_is_taken_out(dsn):
 
 def test_a_dsn_is_shown_without_what_is_secret():
     given = "postgresql://me:secret@db.example:5433/docs?sslmode=require"
-    assert postgres.shown(given) == "host=db.example port=5433 dbname=docs user=me"
-    assert postgres.server(given) == given
+    assert postgres.redact_dsn(given) == "host=db.example port=5433 dbname=docs user=me"
+    assert postgres.resolve_dsn(given) == given
 
 
 def test_what_the_server_says_is_passed_on(dsn):
@@ -617,8 +619,8 @@ def home():
 
 CHILD = """
 import sys
-from ragauge.stores.pgvector import PgVector
-store = PgVector(index="none", table=sys.argv[1] if sys.argv[1:] else None)
+from ragauge.stores.pgvector import PgVectorStore
+store = PgVectorStore(index="none", table=sys.argv[1] if sys.argv[1:] else None)
 store.add(["a"], [[1.0, 2.0]])
 print(store.table, flush=True)
 sys.stdin.readline()
@@ -767,11 +769,11 @@ import asyncio, sys, time
 import psutil
 from ragauge.core.errors import BackendRestarted
 from ragauge.core.documents import Document
-from ragauge.runs.execution import Job, Plan, ask, ask_async
-from ragauge.systems.dense import Dense
-from ragauge.systems.pgvector import open_retriever
+from ragauge.runs.execution import QueryTask, RunSettings, run_queries, run_queries_async
+from ragauge.systems.dense import DenseRetriever
+from ragauge.systems.pgvector import open_pgvector_retriever
 from ragauge.stores import postgres_server
-from ragauge.stores.pgvector import PgVector
+from ragauge.stores.pgvector import PgVectorStore
 
 class Letters:
     name = "letters"
@@ -780,13 +782,13 @@ class Letters:
         return [[1.0, *(text.count(letter) for letter in "abc")] for text in texts]
 
 documents = [Document(str(n), "a" * n + "b" * (7 - n)) for n in range(8)]
-jobs = [Job(str(n), documents[n % 8].text, n // 8) for n in range(80)]
+jobs = [QueryTask(str(n), documents[n % 8].text, n // 8) for n in range(80)]
 
 def kill_server(answers):
     def keep(answer):
         answers.append(answer)
         if len(answers) in (20, 50):
-            server = psutil.Process(postgres_server._running.get_postmaster_info().pid)
+            server = psutil.Process(postgres_server._server_handle.get_postmaster_info().pid)
             family = [server, *server.children()]
             server.kill()
             while any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family):
@@ -794,15 +796,15 @@ def kill_server(answers):
     return keep
 
 async def run_async(workers):
-    retriever = await open_retriever(documents, Letters(), index="none")
+    retriever = await open_pgvector_retriever(documents, Letters(), index="none")
     answers = []
-    await ask_async(retriever, jobs, Plan(k=1, workers=workers), kill_server(answers))
+    await run_queries_async(retriever, jobs, RunSettings(k=1, workers=workers), kill_server(answers))
     about = (await retriever.evidence("a", 1))["server_restarts"]
     await retriever.close()
     return answers, about
 
 def run_sync():
-    store = PgVector(index="none")
+    store = PgVectorStore(index="none")
     with store:
         embedder = Letters()
         store.add([one.id for one in documents], embedder.embed([one.text for one in documents]))
@@ -813,7 +815,7 @@ def run_sync():
                 return list(zip(ids[0], -distances[0]))
 
         answers = []
-        ask(Retriever(), jobs, Plan(k=1), kill_server(answers))
+        run_queries(Retriever(), jobs, RunSettings(k=1), kill_server(answers))
         store.add(["new"], [[1.0, 2.0, 3.0, 4.0]])
         return answers, store.describe()["server_restarts"]
 
@@ -844,13 +846,13 @@ def test_a_folder_where_the_server_cannot_live_is_replaced(monkeypatch, tmp_path
     monkeypatch.setattr(tempfile, "tempdir", None)
     for name in ("with space", "x" * 100):
         monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path / name))
-        folder = postgres_server.data_folder(18)
+        folder = postgres_server.find_data_folder(18)
         assert folder.is_relative_to(Path(tempfile.gettempdir()).resolve())
         assert not folder.is_relative_to(tmp_path)
         folder.parent.rmdir()
     closed = Path(tempfile.mkdtemp(prefix="ragauge-test-"))
     monkeypatch.setenv("RAGAUGE_CACHE", str(closed / "cache"))
-    folder = postgres_server.data_folder(18)
+    folder = postgres_server.find_data_folder(18)
     # As root the server runs as somebody else, and nobody's home is opened for that.
     assert folder.is_relative_to(closed) is (os.geteuid() != 0)
     assert closed.stat().st_mode & 0o077 == 0
@@ -860,7 +862,7 @@ def test_a_folder_where_the_server_cannot_live_is_replaced(monkeypatch, tmp_path
 
 
 def test_demo_pgvector_scores_are_the_same_in_every_build():
-    described = SYSTEMS["pgvector"]
+    described = DEMO_SYSTEMS["pgvector"]
     runs = [ragauge.run("pydocs", {"pgvector": described}, limit=60, warmup=0).runs["pgvector"] for _ in range(2)]
     assert runs[0].table.equals(runs[1].table)
 

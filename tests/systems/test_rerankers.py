@@ -13,7 +13,7 @@ import pytest
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.core.protocols import Reranker
-from ragauge.systems.rerankers import MMR, ByEmbedding, read_order
+from ragauge.systems.rerankers import MMR, EmbeddingReranker, parse_order
 from servers import serving
 
 KEY = "sk-very-secret-0123456789"
@@ -48,7 +48,7 @@ FOUND = hits("0.6 0.8", "1 0", "0.99 0.1411", "0 -1")
 
 
 def test_by_embedding_is_the_order_of_the_cosines():
-    reranker = ByEmbedding(Plane())
+    reranker = EmbeddingReranker(Plane())
     found = reranker.rerank("2 0", FOUND)
     assert isinstance(reranker, Reranker)
     assert ids(found) == ["h1", "h2", "h0", "h3"]
@@ -58,7 +58,7 @@ def test_by_embedding_is_the_order_of_the_cosines():
 
 
 def test_of_equal_cosines_the_one_that_came_first_stays_first():
-    assert ids(ByEmbedding(Plane()).rerank("1 0", hits("0 1", "2 0", "1 0", "0 -1"))) == ["h1", "h2", "h0", "h3"]
+    assert ids(EmbeddingReranker(Plane()).rerank("1 0", hits("0 1", "2 0", "1 0", "0 -1"))) == ["h1", "h2", "h0", "h3"]
 
 
 def test_with_all_the_weight_on_relevance_mmr_is_the_order_of_the_cosines():
@@ -99,7 +99,7 @@ def test_mmr_is_the_textbooks_loop_on_random_vectors():
         assert ids(MMR(Plane(), weight=weight).rerank("0.6 0.8", found)) == [f"h{i}" for i in chosen]
 
 
-@pytest.mark.parametrize("make", [ByEmbedding, MMR])
+@pytest.mark.parametrize("make", [EmbeddingReranker, MMR])
 def test_documents_are_embedded_when_the_system_is_built_and_others_as_they_come(make):
     embedder, of_documents = Plane(), Plane()
     documents = [Document(f"h{i}", hit.text) for i, hit in enumerate(FOUND)]
@@ -112,7 +112,7 @@ def test_documents_are_embedded_when_the_system_is_built_and_others_as_they_come
     assert ids(reranker.rerank("1 0", [Hit("other", 1.0, "0 1"), FOUND[1]])) == ["h1", "other"]
 
 
-@pytest.mark.parametrize("reranker", [ByEmbedding(Plane()), MMR(Plane())])
+@pytest.mark.parametrize("reranker", [EmbeddingReranker(Plane()), MMR(Plane())])
 def test_no_hits_stay_no_hits_and_zeros_do_no_harm(reranker):
     assert reranker.rerank("1 0", []) == []
     assert set(ids(reranker.rerank("1 0", hits("0 0", "1 0")))) == {"h0", "h1"}
@@ -141,7 +141,7 @@ def test_a_weight_that_is_no_share_is_refused(weight):
     ],
 )
 def test_an_order_is_read_and_made_whole(reply, order):
-    assert read_order(reply, 3) == order
+    assert parse_order(reply, 3) == order
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_an_order_is_read_and_made_whole(reply, order):
 )
 def test_a_reply_without_an_order_is_a_failure_and_not_a_ranking(reply):
     with pytest.raises(BackendFailed, match="gave no order") as error:
-        read_order(reply, 3)
+        parse_order(reply, 3)
     assert "\n" not in error.value.message
 
 
@@ -179,9 +179,9 @@ def chat(monkeypatch):
 @pytest.fixture
 def llm(chat):
     pytest.importorskip("openai")
-    from ragauge.systems.rerankers import LLM
+    from ragauge.systems.rerankers import LLMReranker
 
-    made = LLM("some-model", url=chat.url, characters=40)
+    made = LLMReranker("some-model", url=chat.url, characters=40)
     yield made
     made._client.close()
 
@@ -242,15 +242,15 @@ def test_what_the_endpoint_does_wrong_is_a_failure_in_its_words_and_never_with_t
 
 def test_without_the_library_or_a_key_the_hint_says_what_to_do(monkeypatch):
     pytest.importorskip("openai")
-    from ragauge.systems.rerankers import LLM
+    from ragauge.systems.rerankers import LLMReranker
 
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(BackendFailed) as error:
-        LLM("m")
+        LLMReranker("m")
     assert "OPENAI_API_KEY" in error.value.hint
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(MissingExtra) as missing:
-        LLM("m")
+        LLMReranker("m")
     assert "[openai]'" in missing.value.hint
 
 

@@ -9,28 +9,28 @@ from ragauge import run
 from ragauge.core.documents import Hit
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Reranker, Retriever
-from ragauge.core.randomness import trial
+from ragauge.core.randomness import set_trial
 from ragauge.systems import graph_swarm
-from ragauge.systems.bm25 import best
-from ragauge.systems.graph_corpus import Ways
-from ragauge.systems.graph_swarm import LEAST, Colony, Ground, Swarm, SwarmReranker, route
+from ragauge.systems.bm25 import find_top_k
+from ragauge.systems.graph_corpus import LinkTable
+from ragauge.systems.graph_swarm import MIN_PHEROMONE, AntColony, Swarm, SwarmReranker, WalkState, choose_route
 from small_graphs import QUERY, fits, ground, ids
 
 MANY = 20_000
 """Agents of a test of frequencies."""
 
 
-def colony(**options) -> Colony:
+def colony(**options) -> AntColony:
     plain = {"agents": 3, "rounds": 1, "steps": 1, "deposit": 1.0, "decay": 0.2}
-    return Colony(**(plain | {"explore": 0.0, "alpha": 1.0, "beta": 1.0, "leap": 0.0} | options))
+    return AntColony(**(plain | {"explore": 0.0, "alpha": 1.0, "beta": 1.0, "leap": 0.0} | options))
 
 
-def field(likeness, *links, of: Colony, starts=(0,), tops=(0,), gain=None) -> Ground:
+def field(likeness, *links, of: AntColony, starts=(0,), tops=(0,), gain=None) -> WalkState:
     """A ground by hand: links (one, other, weight) by number, the heaviest of which weighs 1."""
-    ways = Ways.of(ground(likeness, *links).graph, 64)
+    ways = LinkTable.of(ground(likeness, *links).graph, 64)
     pull = of.pull(np.array(likeness, float), np.ones(len(likeness)))
     reached = np.array(likeness if gain is None else gain, float)
-    return Ground(ways, ways.raised(of.beta), pull, reached, np.array(starts), np.array(tops))
+    return WalkState(ways, ways.raised(of.beta), pull, reached, np.array(starts), np.array(tops))
 
 
 def fresh(seed=0):
@@ -150,8 +150,8 @@ def test_pheromone_that_decays_wholly_is_that_of_the_last_round():
     nodes, moves = agents.walk(place, np.ones(6), 0.0, rng)  # exploring, so that pheromone does not matter
     found = agents.forage(place, 0.0, fresh(4))
     assert set(np.flatnonzero(found.nodes)) == set(nodes.ravel().tolist()) != set(range(6))
-    assert set(np.flatnonzero(found.links > LEAST)) == set(moves.ravel().tolist())
-    assert found.links.min() == LEAST
+    assert set(np.flatnonzero(found.links > MIN_PHEROMONE)) == set(moves.ravel().tolist())
+    assert found.links.min() == MIN_PHEROMONE
 
 
 def test_pheromone_draws_agents_to_where_others_found_something():
@@ -257,7 +257,7 @@ def test_options_that_say_nothing_are_refused(options):
 )
 def test_the_router_goes_by_how_far_the_first_stands_out_and_whether_seeds_are_linked(likeness, links, expected):
     values = np.array(likeness)
-    found = route(values, values.mean(), best(values, 3), Ways.of(ground(likeness, *links).graph, 64))
+    found = choose_route(values, values.mean(), find_top_k(values, 3), LinkTable.of(ground(likeness, *links).graph, 64))
     assert found.choice == expected[0]
     assert (found.peak, found.linked) == pytest.approx(expected[1:])
 
@@ -275,7 +275,7 @@ def test_a_routed_swarm_does_what_it_chose_and_says_so():
     apart = ground([0.9, 0.85, 0.8, 0.1, 0.05], (0, 3, 1.0), (2, 3, 1.0))
     leaping = Swarm(apart, seeds=3, router=True)
     assert leaping.evidence(QUERY, 4)["route"]["choice"] == "leap"
-    assert leaping.search(QUERY, 5) == Swarm(apart, seeds=3, leap=graph_swarm.LEAP).search(QUERY, 5)
+    assert leaping.search(QUERY, 5) == Swarm(apart, seeds=3, leap=graph_swarm.DEFAULT_LEAP_PROBABILITY).search(QUERY, 5)
     far = Swarm(apart, seeds=3, router=True, leap=0.6).search(QUERY, 5)
     assert far == Swarm(apart, seeds=3, leap=0.6).search(QUERY, 5) != leaping.search(QUERY, 5)
     assert "route" not in Swarm(apart).evidence(QUERY, 4)
@@ -304,7 +304,7 @@ def test_the_same_hits_come_back_in_another_order(options):
     scores = [hit.score for hit in found]
     assert scores == sorted(scores, reverse=True)
     assert reranker.rerank(QUERY, hits) == found
-    with trial(3):
+    with set_trial(3):
         assert set(ids(reranker.rerank(QUERY, hits))) == set(ids(hits))
 
 
@@ -324,7 +324,7 @@ def test_agents_keep_to_the_hits_unless_bridges_are_allowed():
 
 
 def scores_of(terrain, hits, number, **options):
-    with trial(number):
+    with set_trial(number):
         found = {hit.id: hit.score for hit in SwarmReranker(terrain, **options).rerank(QUERY, hits)}
     return [found[name] for name in "abc"]
 
@@ -360,7 +360,7 @@ def test_a_routed_reranker_goes_by_the_mean_of_all_documents():
     terrain = ground([0.9 - i / 100 for i in range(10)] + [-0.05] * 10)
     hits = some_hits(terrain, "jihgfedcba")
     assert SwarmReranker(terrain, router=True).rerank(QUERY, hits) == SwarmReranker(
-        terrain, leap=graph_swarm.LEAP
+        terrain, leap=graph_swarm.DEFAULT_LEAP_PROBABILITY
     ).rerank(QUERY, hits)
     alone = ground([0.9, *[0.2] * 9, *[0.1] * 10])
     found = SwarmReranker(alone, router=True).rerank(QUERY, hits)
@@ -391,7 +391,7 @@ def test_a_retriever_that_reranks_everything_is_much_like_the_reranker():
     ):
         rows = []
         for number in range(100):
-            with trial(number):
+            with set_trial(number):
                 rows.append([hit.score for hit in sorted(make())])
         means.append(np.array(rows))
     error = np.sqrt(means[0].var(axis=0) / 100 + means[1].var(axis=0) / 100)

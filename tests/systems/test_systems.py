@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BadInput, RagaugeError
 from ragauge.core.protocols import Retriever, is_async
-from ragauge.core.stages import Stopwatch, stage
+from ragauge.core.stages import StageTimer, stage
 from ragauge.fusion.query_fusion import fuse_query
-from ragauge.stores.reference import Exact
-from ragauge.systems.bm25 import best
-from ragauge.systems.dense import Dense
-from ragauge.systems.pipelines import Filtered, Hybrid, Pipeline
+from ragauge.stores.reference import ExactStore
+from ragauge.systems.bm25 import find_top_k
+from ragauge.systems.dense import DenseRetriever
+from ragauge.systems.pipelines import FilteredRetriever, HybridRetriever, RerankingPipeline
 
 WORDS = ["apple", "banana", "cherry", "grape", "lemon", "mango", "olive", "peach"]
 
@@ -137,7 +137,7 @@ def test_equal_scores_stand_in_the_order_of_the_documents_also_at_the_cut():
 @given(st.lists(st.integers(0, 4), max_size=12), st.integers(0, 14))
 def test_best_is_a_stable_sort_cut_off(scores, k):
     expected = sorted(range(len(scores)), key=lambda i: -scores[i])[:k]
-    assert best(np.array(scores, np.float32), k).tolist() == expected
+    assert find_top_k(np.array(scores, np.float32), k).tolist() == expected
 
 
 @pytest.mark.parametrize("query", ["", "   ", "?!", "the of and", "zebra", "zebra unicorn"])
@@ -222,7 +222,7 @@ def test_many_threads_get_what_one_gets():
 )
 def test_dense_search_is_the_cosine_of_numpy(texts, query, k):
     docs = documents(*texts)
-    hits = Dense(docs, Hashing(), Exact()).search(query, k)
+    hits = DenseRetriever(docs, Hashing(), ExactStore()).search(query, k)
     vectors = Hashing().embed([*texts, query]).astype(np.float64)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = vectors[:-1] @ vectors[-1]
@@ -235,27 +235,27 @@ def test_dense_search_is_the_cosine_of_numpy(texts, query, k):
 
 def test_queries_go_to_the_embedder_itself_and_documents_to_theirs():
     of_queries, of_documents = Hashing(), Hashing()
-    system = Dense(documents("apple", "lemon"), of_queries, Exact(), document_embedder=of_documents)
+    system = DenseRetriever(documents("apple", "lemon"), of_queries, ExactStore(), document_embedder=of_documents)
     assert isinstance(system, Retriever)
     assert ids(system.search("lemon", 1)) == ["d1"]
     assert (of_queries.asked, of_documents.asked) == ([["lemon"]], [["apple", "lemon"]])
 
 
 def test_texts_without_a_direction_neither_stop_the_building_nor_are_found():
-    system = Dense(documents("apple", "", "lemon"), Hashing(), Exact())
+    system = DenseRetriever(documents("apple", "", "lemon"), Hashing(), ExactStore())
     assert ids(system.search("lemon", 5)) == ["d2", "d0"]
     assert system.search("", 5) == []
-    assert Dense(documents("", ""), Hashing(), Exact()).search("apple", 5) == []
+    assert DenseRetriever(documents("", ""), Hashing(), ExactStore()).search("apple", 5) == []
 
 
 def test_titles_are_embedded_with_their_texts():
     embedder = Hashing()
-    Dense([Document("a", "apple", "lemon"), Document("b", "mango pie", "mango")], embedder, Exact())
+    DenseRetriever([Document("a", "apple", "lemon"), Document("b", "mango pie", "mango")], embedder, ExactStore())
     assert embedder.asked == [["lemon apple", "mango pie"]]
 
 
 def test_dense_search_over_nothing_finds_nothing():
-    assert Dense([], Hashing(), Exact()).search("apple", 5) == []
+    assert DenseRetriever([], Hashing(), ExactStore()).search("apple", 5) == []
 
 
 def test_an_embedder_that_miscounts_is_refused():
@@ -264,7 +264,7 @@ def test_an_embedder_that_miscounts_is_refused():
             return super().embed(texts)[:-1]
 
     with pytest.raises(BadInput, match="`hashing` gave 1 vectors for 2 texts"):
-        Dense(documents("apple", "lemon"), Short(), Exact())
+        DenseRetriever(documents("apple", "lemon"), Short(), ExactStore())
 
 
 # hybrid -----------------------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ OPTIONS = [
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_a_hybrid_is_the_fusion_of_its_lists(options, asynchronous):
-    system = Hybrid([Fixed(LEFT, asynchronous=asynchronous), Fixed(RIGHT)], **options)
+    system = HybridRetriever([Fixed(LEFT, asynchronous=asynchronous), Fixed(RIGHT)], **options)
     assert is_async(system) is asynchronous
     found = system.search("q", 10)
     hits = asyncio.run(found) if asynchronous else found
@@ -299,19 +299,19 @@ def test_a_hybrid_is_the_fusion_of_its_lists(options, asynchronous):
 
 def test_a_hybrid_asks_deep_and_returns_k():
     left, right = Fixed(LEFT), Fixed(RIGHT)
-    assert len(Hybrid([left, right], depth=50).search("q", 2)) == 2
-    Hybrid([left, right], depth=50).search("q", 70)
+    assert len(HybridRetriever([left, right], depth=50).search("q", 2)) == 2
+    HybridRetriever([left, right], depth=50).search("q", 70)
     assert left.depths == right.depths == [50, 70]
 
 
 def test_of_a_document_that_a_retriever_has_twice_the_first_place_counts():
-    twice = Hybrid([Fixed([*LEFT, Hit("a", 0.5, "again")]), Fixed(RIGHT)], weights=(1, 1)).search("q", 9)
-    assert twice == Hybrid([Fixed(LEFT), Fixed(RIGHT)], weights=(1, 1)).search("q", 9)
+    twice = HybridRetriever([Fixed([*LEFT, Hit("a", 0.5, "again")]), Fixed(RIGHT)], weights=(1, 1)).search("q", 9)
+    assert twice == HybridRetriever([Fixed(LEFT), Fixed(RIGHT)], weights=(1, 1)).search("q", 9)
 
 
 def test_a_retriever_that_finds_nothing_leaves_the_other():
-    assert ids(Hybrid([Fixed([]), Fixed(RIGHT)]).search("q", 9)) == ["c", "d", "a"]
-    assert Hybrid([Fixed([]), Fixed([])]).search("q", 9) == []
+    assert ids(HybridRetriever([Fixed([]), Fixed(RIGHT)]).search("q", 9)) == ["c", "d", "a"]
+    assert HybridRetriever([Fixed([]), Fixed([])]).search("q", 9) == []
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_a_retriever_that_finds_nothing_leaves_the_other():
 )
 def test_a_part_that_fails_fails_the_query_and_leaves_nothing_unawaited(retrievers):
     with pytest.raises(RuntimeError, match="is gone"):
-        asyncio.run(Hybrid(retrievers).search("q", 3))
+        asyncio.run(HybridRetriever(retrievers).search("q", 3))
 
 
 @pytest.mark.parametrize(
@@ -341,13 +341,13 @@ def test_a_part_that_fails_fails_the_query_and_leaves_nothing_unawaited(retrieve
 )
 def test_a_hybrid_that_cannot_work_is_refused_when_it_is_made(wrong):
     with pytest.raises(RagaugeError) as error:
-        Hybrid([Fixed(LEFT), Fixed(RIGHT)], **wrong)
+        HybridRetriever([Fixed(LEFT), Fixed(RIGHT)], **wrong)
     assert "\n" not in error.value.message
 
 
 def test_a_hybrid_of_one_is_refused():
     with pytest.raises(BadInput, match="at least two"):
-        Hybrid([Fixed(LEFT)])
+        HybridRetriever([Fixed(LEFT)])
 
 
 # pipelines and filters --------------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ class Halved:
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_plain_function_is_a_reranker_and_its_order_is_the_ranking(asynchronous):
-    system = Pipeline(Fixed(LEFT, asynchronous=asynchronous), [by_name])
+    system = RerankingPipeline(Fixed(LEFT, asynchronous=asynchronous), [by_name])
     assert is_async(system) is asynchronous
     found = system.search("q", 3)
     hits = asyncio.run(found) if asynchronous else found
@@ -376,15 +376,18 @@ def test_a_plain_function_is_a_reranker_and_its_order_is_the_ranking(asynchronou
 
 def test_rerankers_work_one_after_the_other_on_what_is_left():
     retriever = Fixed(LEFT)
-    hits = Pipeline(retriever, [Halved(), by_name, Halved()], depth=20).search("q", 1)
+    hits = RerankingPipeline(retriever, [Halved(), by_name, Halved()], depth=20).search("q", 1)
     assert ids(hits) == ["b"]
     assert retriever.depths == [20]
-    assert [(hit.id, hit.score) for hit in Pipeline(retriever, [Halved()]).search("q", 9)] == [("a", 6.0), ("b", 4.75)]
+    assert [(hit.id, hit.score) for hit in RerankingPipeline(retriever, [Halved()]).search("q", 9)] == [
+        ("a", 6.0),
+        ("b", 4.75),
+    ]
 
 
 def test_a_pipeline_without_a_reranker_is_refused():
     with pytest.raises(BadInput, match="needs a reranker"):
-        Pipeline(Fixed(LEFT), [])
+        RerankingPipeline(Fixed(LEFT), [])
 
 
 MANY = [Hit(f"d{i}", 1000.0 - i, "", {"module": "json" if i % 97 == 96 else "os", "n": i}) for i in range(1000)]
@@ -393,7 +396,7 @@ MANY = [Hit(f"d{i}", 1000.0 - i, "", {"module": "json" if i % 97 == 96 else "os"
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_filter_finds_k_however_deep_they_are(asynchronous):
     retriever = Fixed(MANY, asynchronous=asynchronous)
-    found = Filtered(retriever, {"module": "json"}).search("q", 5)
+    found = FilteredRetriever(retriever, {"module": "json"}).search("q", 5)
     hits = asyncio.run(found) if asynchronous else found
     assert ids(hits) == ["d96", "d193", "d290", "d387", "d484"]
     assert retriever.depths == [10, 40, 160, 640], "and no deeper than it must"
@@ -401,11 +404,11 @@ def test_a_filter_finds_k_however_deep_they_are(asynchronous):
 
 def test_a_filter_returns_what_there_is_and_stops_at_the_end():
     retriever = Fixed(MANY)
-    assert ids(Filtered(retriever, {"module": "json", "n": 96}).search("q", 5)) == ["d96"]
-    assert Filtered(retriever, {"missing": 1}).search("q", 5) == []
+    assert ids(FilteredRetriever(retriever, {"module": "json", "n": 96}).search("q", 5)) == ["d96"]
+    assert FilteredRetriever(retriever, {"missing": 1}).search("q", 5) == []
     assert max(retriever.depths) < 4000
-    assert len(Filtered(retriever, {}).search("q", 5)) == 5
-    assert len(Filtered(retriever, {"module": "json"}, most=200).search("q", 5)) == 2
+    assert len(FilteredRetriever(retriever, {}).search("q", 5)) == 5
+    assert len(FilteredRetriever(retriever, {"module": "json"}, most=200).search("q", 5)) == 2
 
 
 # time -------------------------------------------------------------------------------------------------------------
@@ -424,19 +427,19 @@ def slow_reranker(query, hits):
 
 @pytest.mark.parametrize("waiting", [False, True])
 def test_stages_are_marked_and_add_up_to_no_more_than_the_total(waiting):
-    dense = Dense(documents("apple", "lemon"), Slowly(), Exact())
+    dense = DenseRetriever(documents("apple", "lemon"), Slowly(), ExactStore())
     other = Fixed(LEFT, asynchronous=waiting)
-    system = Pipeline(Hybrid([dense, other]), [slow_reranker])
+    system = RerankingPipeline(HybridRetriever([dense, other]), [slow_reranker])
 
     async def whole():
-        with Stopwatch() as watch:
+        with StageTimer() as watch:
             hits = await system.search("apple", 5)
         return watch, hits
 
     if waiting:
         watch, hits = asyncio.run(whole())
     else:
-        with Stopwatch() as watch:
+        with StageTimer() as watch:
             hits = system.search("apple", 5)
     assert len(hits) == 5
     assert set(watch.nanoseconds) == {"embed", "retrieve", "rerank"}
@@ -446,7 +449,7 @@ def test_stages_are_marked_and_add_up_to_no_more_than_the_total(waiting):
 def test_bm25_marks_its_stage_also_when_it_finds_nothing():
     system = bm25(documents("apple"))
     for query in ("apple", "zebra"):
-        with Stopwatch() as watch:
+        with StageTimer() as watch:
             system.search(query, 3)
         assert set(watch.nanoseconds) == {"retrieve"}
 
@@ -455,13 +458,13 @@ def test_names_of_documents_are_never_looked_into():
     odd = ["", "a b", 'quote"', "ümlaut", "../x", "1"]
     docs = [Document(name, f"apple {re.sub(r'[^a-z]', '', name)}") for name in odd]
     assert set(ids(bm25(docs).search("apple", 10))) == set(odd)
-    assert set(ids(Dense(docs, Hashing(), Exact()).search("apple", 10))) == set(odd)
+    assert set(ids(DenseRetriever(docs, Hashing(), ExactStore()).search("apple", 10))) == set(odd)
 
 
 def test_a_lone_hit_of_one_retriever_counts_in_a_weighted_hybrid():
     vectors = Fixed([Hit("x", 0.31), Hit("y", 0.30), Hit("exact", 0.05)])
     words = Fixed([Hit("exact", 12.0)])
-    found = Hybrid([vectors, words], weights=(0.7, 0.3)).search("q", 3)
+    found = HybridRetriever([vectors, words], weights=(0.7, 0.3)).search("q", 3)
     assert {hit.id: round(hit.score, 4) for hit in found} == {"x": 0.7, "y": 0.6731, "exact": 0.3}
 
 
@@ -487,9 +490,9 @@ def test_plain_parts_of_an_async_system_do_not_hold_up_the_loop():
         found, _ = await asyncio.gather(system.search("q", 2), opens())
         return ids(found)
 
-    assert asyncio.run(whole(Pipeline(later, [waits]))) == ["a"]
+    assert asyncio.run(whole(RerankingPipeline(later, [waits]))) == ["a"]
     gate.clear()
-    assert set(asyncio.run(whole(Hybrid([later, Waits()])))) == {"a", "b"}
+    assert set(asyncio.run(whole(HybridRetriever([later, Waits()])))) == {"a", "b"}
 
 
 class Told:
@@ -517,19 +520,19 @@ def test_what_parts_say_of_themselves_is_passed_on(asynchronous):
         return asyncio.run(waited()) if asynchronous else found
 
     unused, used = Told(False, asynchronous=asynchronous), Told(True)
-    assert said(Hybrid([used, unused]))["index_used"] is False
-    assert said(Pipeline(unused, [by_name]))["index_used"] is False
-    assert said(Filtered(unused, {"a": 1}))["index_used"] is False
-    assert Hybrid([used, used]).evidence("q", 5)["index_used"] is True
-    assert "index_used" not in Hybrid([Fixed([]), Fixed([])]).evidence("q", 5)
+    assert said(HybridRetriever([used, unused]))["index_used"] is False
+    assert said(RerankingPipeline(unused, [by_name]))["index_used"] is False
+    assert said(FilteredRetriever(unused, {"a": 1}))["index_used"] is False
+    assert HybridRetriever([used, used]).evidence("q", 5)["index_used"] is True
+    assert "index_used" not in HybridRetriever([Fixed([]), Fixed([])]).evidence("q", 5)
 
 
 def test_an_index_is_built_with_the_system_and_not_by_its_first_query():
     pytest.importorskip("faiss")
-    from ragauge.stores.faiss import Faiss
+    from ragauge.stores.faiss import FaissStore
 
-    store = Faiss(kind="hnsw")
-    system = Dense(documents(*(f"{a} {b}" for a in WORDS for b in WORDS)), Hashing(), store)
+    store = FaissStore(kind="hnsw")
+    system = DenseRetriever(documents(*(f"{a} {b}" for a in WORDS for b in WORDS)), Hashing(), store)
     assert store._index.ntotal == 64
     assert system.evidence("apple", 3)["kind"] == "hnsw"
     found = []

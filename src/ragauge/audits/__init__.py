@@ -10,26 +10,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ragauge.audits.checks import find, look
-from ragauge.audits.evidence import Evidence
+from ragauge.audits.checks import run_checks, select_checks
+from ragauge.audits.evidence import AuditInput
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.findings import Audit
 from ragauge.core.records import Dataset, Judgments, Run
-from ragauge.datasets import folders, judgments_of, load
-from ragauge.evaluation import DEFAULT_MEASURES, Measures, judgments_for, read_measures
+from ragauge.datasets import folders, judgments_by_name, load
+from ragauge.evaluation import DEFAULT_MEASURES, Measures, judgments_for_measures, parse_measures
 from ragauge.files import readers
-from ragauge.files.in_memory import is_one_run
-from ragauge.files.source import Source
-from ragauge.measures.conventions import PRESETS, Convention
-from ragauge.measures.conventions import convention as find_convention
+from ragauge.files.in_memory import is_single_run
+from ragauge.files.source import InputFile
+from ragauge.measures.conventions import PRESETS, Convention, find_convention
 from ragauge.measures.judged_ranks import defined_depth
 from ragauge.measures.names import Measure
-from ragauge.measures.scoring import is_beyond
+from ragauge.measures.scoring import is_beyond_depth
 from ragauge.runs import folder
-from ragauge.runs.inputs import Given, Texts, gather, is_run_folder, texts_of, texts_of_runs
+from ragauge.runs.inputs import DocumentTexts, Inputs, find_run_texts, is_run_folder, load_texts, resolve_inputs
 from ragauge.runs.results import Experiment
 
-Expected = Mapping[str, str | float] | Iterable[str]
+ExpectedScores = Mapping[str, str | float] | Iterable[str]
 
 
 def audit(  # noqa: PLR0913 - one for each kind of evidence
@@ -40,7 +39,7 @@ def audit(  # noqa: PLR0913 - one for each kind of evidence
     queries: Any = None,
     measures: Measures | None = None,
     convention: str | Convention | None = None,
-    expect: Expected | None = None,
+    expect: ExpectedScores | None = None,
     checks: str | Iterable[str] | None = None,
     repeats: Mapping[str, Sequence[Any]] | None = None,
     targets: Any = None,
@@ -59,18 +58,18 @@ def audit(  # noqa: PLR0913 - one for each kind of evidence
     [('ties', True, 'ndcg@10 0.6309 to 1.0000')]
     """
     if runs is None and isinstance(qrels, Experiment):
-        found = _of_experiment(qrels, documents, queries)
-    elif runs is None and isinstance(qrels, str | Path) and _was_run(str(qrels)):
-        found = _of_arguments([str(qrels)], documents, queries)
+        found = _sources_from_experiment(qrels, documents, queries)
+    elif runs is None and isinstance(qrels, str | Path) and _is_run_output(str(qrels)):
+        found = _sources_from_arguments([str(qrels)], documents, queries)
     else:
         judged = qrels.judgments if isinstance(qrels, Dataset) else qrels
-        opened = {name: _open(thing, name) for name, thing in _named(runs).items()}
-        found = _Gathered(judged, opened, {}, texts_of(qrels, documents, queries))
-    again = {name: [_open(one, name) for one in more] for name, more in (repeats or {}).items()}
-    question = _Question(
+        opened = {name: _open_run(thing, name) for name, thing in _runs_by_name(runs).items()}
+        found = _AuditSources(judged, opened, {}, load_texts(qrels, documents, queries))
+    again = {name: [_open_run(one, name) for one in more] for name, more in (repeats or {}).items()}
+    question = _AuditSettings(
         found.qrels, measures or found.measures, convention or found.convention, expect, checks, targets
     )
-    return _audited(question, found.runs, {**found.repeats, **again}, found.texts)
+    return _run_audit(question, found.runs, {**found.repeats, **again}, found.texts)
 
 
 def audit_files(  # noqa: PLR0913 - one for each option of the command
@@ -91,124 +90,126 @@ def audit_files(  # noqa: PLR0913 - one for each option of the command
 
     Several files of one name are repeats of one system. Judgments without runs, or a dataset, can be audited too.
     """
-    found = _of_arguments(arguments, corpus, queries, dataset, split)
-    question = _Question(
+    found = _sources_from_arguments(arguments, corpus, queries, dataset, split)
+    question = _AuditSettings(
         found.qrels, measures or found.measures, convention, list(expect), checks, targets, qrels_format, split
     )
-    return _audited(question, found.runs, found.repeats, found.texts)
+    return _run_audit(question, found.runs, found.repeats, found.texts)
 
 
-class _Gathered(NamedTuple):
+class _AuditSources(NamedTuple):
     """Inputs of an audit, with the measures and the convention that they bring."""
 
     qrels: Any
     runs: Mapping[str, Run]
     repeats: Mapping[str, Sequence[Run]]
-    texts: Texts
+    texts: DocumentTexts
     measures: Measures = DEFAULT_MEASURES
     convention: str | Convention = "default"
 
 
-def _of_experiment(given: Experiment, documents: Any, queries: Any) -> _Gathered:
+def _sources_from_experiment(given: Experiment, documents: Any, queries: Any) -> _AuditSources:
     first = next(iter(given.scores.values()))
     judged = given.dataset.judgments if first.judged is None else first.judged.judgments
-    texts = texts_of(given.dataset, documents, queries)
-    return _Gathered(judged, given.runs, {}, texts, given.measures, PRESETS.get(first.convention, "default"))
+    texts = load_texts(given.dataset, documents, queries)
+    return _AuditSources(judged, given.runs, {}, texts, given.measures, PRESETS.get(first.convention, "default"))
 
 
-def _of_arguments(
+def _sources_from_arguments(
     arguments: Sequence[str], documents: Any, queries: Any, dataset: str | None = None, split: str | None = None
-) -> _Gathered:
+) -> _AuditSources:
     """Collect the inputs named on a command line.
 
     Texts that are not given are taken from the dataset, from the folder of the files, or from the manifests of the
     runs.
     """
-    given = _given(arguments)
-    runs = {name: _open(files[0], name) for name, files in given.runs.items()}
-    repeats = {name: [_open(one, name) for one in files[1:]] for name, files in given.runs.items()}
-    texts = texts_of(arguments[0] if dataset is None else load(dataset, split=split), documents, queries, split)
+    given = _resolve_arguments(arguments)
+    runs = {name: _open_run(files[0], name) for name, files in given.runs.items()}
+    repeats = {name: [_open_run(one, name) for one in files[1:]] for name, files in given.runs.items()}
+    texts = load_texts(arguments[0] if dataset is None else load(dataset, split=split), documents, queries, split)
     if texts.queries is None and given.texts:
-        texts = Texts(texts.documents, given.texts)
+        texts = DocumentTexts(texts.documents, given.texts)
     if texts.documents is None:
-        texts = texts_of_runs([run.manifest for run in runs.values()], texts, given.dataset)
-    return _Gathered(given.qrels, runs, repeats, texts, given.measures or DEFAULT_MEASURES)
+        texts = find_run_texts([run.manifest for run in runs.values()], texts, given.dataset)
+    return _AuditSources(given.qrels, runs, repeats, texts, given.measures or DEFAULT_MEASURES)
 
 
-def _was_run(path: str) -> bool:
+def _is_run_output(path: str) -> bool:
     """Return whether a path is a folder written by `run`, with one run or several."""
-    return Path(path).is_dir() and (is_run_folder(path) or bool(folder.run_folders(Path(path))))
+    return Path(path).is_dir() and (is_run_folder(path) or bool(folder.find_run_folders(Path(path))))
 
 
-def _given(arguments: Sequence[str]) -> Given:
+def _resolve_arguments(arguments: Sequence[str]) -> Inputs:
     """Resolve command-line arguments.
 
     A single file or dataset without a run is judgments only.
     """
     if len(arguments) == 1 and arguments[0] != "-":
         place = Path(arguments[0])
-        found = folders.find(place) if place.is_dir() else None
+        found = folders.find_dataset_folder(place) if place.is_dir() else None
         if found is not None:
             plain = found / "qrels.txt"
-            return Given(str(plain if plain.exists() else found), {})
-        alone = judgments_of(arguments[0])
+            return Inputs(str(plain if plain.exists() else found), {})
+        alone = judgments_by_name(arguments[0])
         if isinstance(alone, Judgments) or place.is_file():
-            return Given(alone, {})
-    return gather(arguments)
+            return Inputs(alone, {})
+    return resolve_inputs(arguments)
 
 
 @dataclass(frozen=True)
-class _Question:
+class _AuditSettings:
     qrels: Any
     measures: Measures
     convention: str | Convention
-    expect: Expected | None
+    expect: ExpectedScores | None
     checks: str | Iterable[str] | None
     targets: Any = None
     form: str | None = None
     split: str | None = None
 
 
-def _audited(question: _Question, runs: Mapping[str, Run], repeats: Mapping[str, Sequence[Run]], texts: Texts) -> Audit:
-    chosen = find([question.checks] if isinstance(question.checks, str) else question.checks)
+def _run_audit(
+    question: _AuditSettings, runs: Mapping[str, Run], repeats: Mapping[str, Sequence[Run]], texts: DocumentTexts
+) -> Audit:
+    chosen = select_checks([question.checks] if isinstance(question.checks, str) else question.checks)
     rules = find_convention(question.convention)
     measures: list[Measure] = []
-    for one in read_measures(question.measures, rules):
+    for one in parse_measures(question.measures, rules):
         if not isinstance(one, Measure):
             raise BadInput("a function of your own cannot be audited", hint="measures by name can: ndcg@10, map, …")
         measures.append(one)
     depths = map(defined_depth, runs.values()) if rules.beyond_depth == "undefined" else ()
     limits = [depth for depth in depths if depth is not None]
-    undefined = [one for one in measures if limits and is_beyond(one, min(limits))]
+    undefined = [one for one in measures if limits and is_beyond_depth(one, min(limits))]
     measures = [one for one in measures if one not in undefined]
     if not measures:
         raise MissingEvidence(
             f"{', '.join(map(str, undefined))} cannot be audited: a run was made with k={min(limits):g}",
             hint=f"use a cutoff of at most {min(limits):g}, or run again with a larger -k",
         )
-    judgments = judgments_for(
+    judgments = judgments_for_measures(
         measures, question.qrels, form=question.form, targets=question.targets, split=question.split
     )
-    evidence = Evidence(
+    evidence = AuditInput(
         judgments,
         runs,
         measures,
-        _lenient(rules, judgments, runs.values()),
+        _relax_convention(rules, judgments, runs.values()),
         texts.documents,
         texts.queries,
         {name: [*run.trials()[1:], *repeats.get(name, ())] for name, run in runs.items()},
         undefined,
-        _claims(question.expect),
+        _parse_published_scores(question.expect),
     )
     for run in runs:  # An input that no convention can score is an error of the caller, not a finding.
         evidence.scores(run)
-    found = look(evidence, chosen, texts.absent)
+    found = run_checks(evidence, chosen, texts.absent)
     queries = f"{len(judgments)} judged quer{'y' if len(judgments) == 1 else 'ies'}"
     about = f"{queries}, {len(runs)} run{'s' * (len(runs) != 1)}, convention {evidence.rules.name}"
     return Audit(found.findings, found.skipped, [about], list(runs))
 
 
-def _lenient(rules: Convention, judgments: Judgments, runs: Iterable[Run]) -> Convention:
+def _relax_convention(rules: Convention, judgments: Judgments, runs: Iterable[Run]) -> Convention:
     """Relax the options of a convention that would reject a run.
 
     The audit reports these cases as findings.
@@ -221,7 +222,7 @@ def _lenient(rules: Convention, judgments: Judgments, runs: Iterable[Run]) -> Co
     return rules
 
 
-def _claims(expect: Expected | None) -> list[tuple[str, str]]:
+def _parse_published_scores(expect: ExpectedScores | None) -> list[tuple[str, str]]:
     if expect is None:
         return []
     if isinstance(expect, Mapping):
@@ -235,20 +236,20 @@ def _claims(expect: Expected | None) -> list[tuple[str, str]]:
     return claims
 
 
-def _named(runs: Any) -> dict[str, Any]:
+def _runs_by_name(runs: Any) -> dict[str, Any]:
     """Return runs by name, given one run or several."""
     if runs is None:
         return {}
-    if isinstance(runs, Mapping) and not is_one_run(runs):
+    if isinstance(runs, Mapping) and not is_single_run(runs):
         return {str(name): run for name, run in runs.items()}
     paths = isinstance(runs, list | tuple) and bool(runs) and all(isinstance(one, str | Path) for one in runs)
     if paths:
-        return {Source(str(one)).stem: one for one in runs}
-    name = Source(str(runs)).stem if isinstance(runs, str | Path) else getattr(runs, "name", "run")
+        return {InputFile(str(one)).stem: one for one in runs}
+    name = InputFile(str(runs)).stem if isinstance(runs, str | Path) else getattr(runs, "name", "run")
     return {name: runs}
 
 
-def _open(thing: Any, name: str) -> Run:
+def _open_run(thing: Any, name: str) -> Run:
     """Read a complete run.
 
     The rank column is included if it is numeric, and the timings if any.
@@ -256,11 +257,11 @@ def _open(thing: Any, name: str) -> Run:
     import polars as pl
 
     if isinstance(thing, str | Path) and Path(thing).is_dir():
-        return folder.read(Path(thing))
+        return folder.read_run_folder(Path(thing))
     if not isinstance(thing, str | Path):
         return readers.read_run(thing, name=name)
     try:
-        found = readers.scan_run(thing, name=name, with_ranks=True)
+        found = readers.open_run_lazily(thing, name=name, with_ranks=True)
         return found if isinstance(found, Run) else Run(pl.concat(list(found.frames())).rechunk(), name)  # type: ignore[union-attr]
     except BadInput:  # The rank column is not numeric. Any other error is raised again by the next line.
         return readers.read_run(thing, name=name)

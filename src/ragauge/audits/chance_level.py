@@ -7,36 +7,36 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ragauge.audits.evidence import Evidence
+from ragauge.audits.evidence import AuditInput
 from ragauge.audits.tie_orders import (
-    ROUNDS,
-    Guess,
-    anywhere,
-    drawn,
-    expected,
-    ideal,
-    is_ordered,
-    means,
-    to_depth,
-    within,
+    RANDOM_ORDERS,
+    RandomOrderMean,
+    compute_expected_means,
+    has_exact_bounds,
+    ideal_ranks,
+    limit_measure_depth,
+    list_means,
+    sample_random_orders,
+    tie_all_documents,
+    tie_whole_corpus,
 )
-from ragauge.core.findings import Finding, Grid
+from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.records import Floats, Ints
 from ragauge.measures.conventions import Convention
 from ragauge.measures.judged_ranks import JudgedRanks
-from ragauge.measures.names import Measure, make
-from ragauge.measures.registry import TABLE
-from ragauge.measures.scoring import score
+from ragauge.measures.names import Measure, make_measure
+from ragauge.measures.registry import MEASURE_REGISTRY
+from ragauge.measures.scoring import score_judged_ranks
 from ragauge.output.numbers import format_percent
 
-LEVEL = 0.05
-FEW = 5
+SIGNIFICANCE_LEVEL = 0.05
+MIN_QUERIES_TESTED = 5
 """Minimum number of queries for a test against chance."""
-EASY = 0.9
+UNINFORMATIVE_CHANCE_SHARE = 0.9
 """Minimum share of the oracle's score at which a chance score makes a measure uninformative."""
 
 
-def first_relevant(inside: Ints, size: Ints, k: int) -> Floats:
+def expected_reciprocal_rank(inside: Ints, size: Ints, k: int) -> Floats:
     """Return the expected reciprocal rank of the first relevant document.
 
     The documents are in random order. `inside` of `size` documents are relevant; only the first k ranks count.
@@ -44,7 +44,7 @@ def first_relevant(inside: Ints, size: Ints, k: int) -> Floats:
     Formula: sum over positions i < k of P(first at i) / (i + 1), P = inside / (size - i) prod over j < i of (size -
     inside - j) / (size - j).
 
-    >>> first_relevant(np.array([1]), np.array([2]), 2).tolist()
+    >>> expected_reciprocal_rank(np.array([1]), np.array([2]), 2).tolist()
     [0.75]
     """
     values, going = np.zeros(len(inside)), np.ones(len(inside))
@@ -56,14 +56,14 @@ def first_relevant(inside: Ints, size: Ints, k: int) -> Floats:
     return values
 
 
-def precisions(inside: Ints, size: Ints, k: int) -> Floats:
+def expected_precision_sum(inside: Ints, size: Ints, k: int) -> Floats:
     """Return the expected sum of precisions at the relevant ranks of a random order.
 
     `inside` of `size` documents are relevant; only the first k ranks count.
 
     Formula: R/N (H + (k - H) (R - 1)/(N - 1)) with H = 1 + 1/2 + … 1/k.
 
-    >>> precisions(np.array([1]), np.array([2]), 2).tolist()
+    >>> expected_precision_sum(np.array([1]), np.array([2]), 2).tolist()
     [0.75]
     """
     upto = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, k + 1))])
@@ -73,21 +73,21 @@ def precisions(inside: Ints, size: Ints, k: int) -> Floats:
     return found
 
 
-def guess(judged: JudgedRanks, measure: Measure, rules: Convention, depth: int) -> Guess:
+def compute_random_order_mean(judged: JudgedRanks, measure: Measure, rules: Convention, depth: int) -> RandomOrderMean:
     """Compute the mean of a measure over random orders of `depth` documents per query.
 
     In `judged`, each query must be one tie that starts at the first rank.
     """
-    wanted = to_depth(measure, depth)
+    wanted = limit_measure_depth(measure, depth)
     of = dict(wanted.options).get("of")
     if wanted.spec.name == "mrr" or (wanted.spec.name == "map" and of in ("relevant", "capped")):
-        return _by_formula(judged, wanted, rules, depth)
+        return _closed_form_mean(judged, wanted, rules, depth)
     if wanted.spec.averages_ties and (wanted.cutoff is None or wanted.cutoff <= depth) and of != "found":
-        return expected(judged, [wanted], rules)[0]
-    return drawn(judged, [wanted], rules)[0][0]
+        return compute_expected_means(judged, [wanted], rules)[0]
+    return sample_random_orders(judged, [wanted], rules)[0][0]
 
 
-def _by_formula(judged: JudgedRanks, measure: Measure, rules: Convention, depth: int) -> Guess:
+def _closed_form_mean(judged: JudgedRanks, measure: Measure, rules: Convention, depth: int) -> RandomOrderMean:
     """Compute the mean for all queries at once by a closed formula.
 
     The general algorithm would visit every rank of the whole corpus.
@@ -97,20 +97,24 @@ def _by_formula(judged: JudgedRanks, measure: Measure, rules: Convention, depth:
     inside, size = relevant.found, judged.retrieved.copy()
     if judged.tie_last is not None:
         size[judged.query] = judged.tie_last
-    values = (first_relevant if measure.spec.name == "mrr" else precisions)(inside, size, min(cutoff, depth))
+    values = (expected_reciprocal_rank if measure.spec.name == "mrr" else expected_precision_sum)(
+        inside, size, min(cutoff, depth)
+    )
     if measure.spec.name == "map":
         whole = relevant.total if options["of"] == "relevant" else np.minimum(relevant.total, cutoff)
         values = values / np.maximum(whole, 1)
-    odd = next(iter(score(judged, [_hit(measure)], rules).values.values()))  # NaN or 1 if the convention says so
+    odd = next(
+        iter(score_judged_ranks(judged, [_hit_rate_measure(measure)], rules).values.values())
+    )  # NaN or 1 if the convention says so
     values = np.where(np.isnan(odd), math.nan, np.where((inside == 0) & (odd == 1), 1.0, values))
-    return Guess(values, math.nan if np.isnan(values).all() else float(np.nanmean(values)), True)
+    return RandomOrderMean(values, math.nan if np.isnan(values).all() else float(np.nanmean(values)), True)
 
 
-def _hit(measure: Measure) -> Measure:
-    return make(TABLE["hit_rate"], None, {"rel": dict(measure.options)["rel"]}, Convention())
+def _hit_rate_measure(measure: Measure) -> Measure:
+    return make_measure(MEASURE_REGISTRY["hit_rate"], None, {"rel": dict(measure.options)["rel"]}, Convention())
 
 
-def chance(evidence: Evidence) -> Iterator[Finding]:
+def check_chance_level(evidence: AuditInput) -> Iterator[Finding]:
     """Compare each measure of a run with its value by chance and with the oracle's.
 
     Chance has two variants: documents drawn at random from the corpus, and the documents of the run shuffled. If the
@@ -119,26 +123,26 @@ def chance(evidence: Evidence) -> Iterator[Finding]:
     199 random orders decide, since scores that are mostly 0 are not normally distributed. Fewer than 5 queries are
     not tested.
     """
-    measures = [one for one in evidence.measures if is_ordered(one)]
+    measures = [one for one in evidence.measures if has_exact_bounds(one)]
     if not measures:
         return
-    documents = _documents(evidence)
+    documents = _corpus_size(evidence)
     counting = evidence.rules.but(missing="zero")
-    oracle = means(score(ideal(evidence.judgments), measures, counting))
-    at_random: dict[int, list[Guess]] = {}
+    oracle = list_means(score_judged_ranks(ideal_ranks(evidence.judgments), measures, counting))
+    at_random: dict[int, list[RandomOrderMean]] = {}
     for run in evidence.runs:
         judged = evidence.judged(run)
         depth = int(judged.retrieved.max(initial=0))
         if not depth:
             continue
         if depth not in at_random:
-            base = anywhere(evidence.judgments, documents, np.full(judged.n, depth))
-            at_random[depth] = [guess(base, one, counting, depth) for one in measures]
-        own = [guess(within(judged), one, counting, depth) for one in measures]
-        yield _finding(evidence, run, measures, (documents, depth, at_random[depth], own, oracle))
+            base = tie_whole_corpus(evidence.judgments, documents, np.full(judged.n, depth))
+            at_random[depth] = [compute_random_order_mean(base, one, counting, depth) for one in measures]
+        own = [compute_random_order_mean(tie_all_documents(judged), one, counting, depth) for one in measures]
+        yield _chance_finding(evidence, run, measures, (documents, depth, at_random[depth], own, oracle))
 
 
-def _documents(evidence: Evidence) -> int:
+def _corpus_size(evidence: AuditInput) -> int:
     """Return the number of documents to draw from."""
     import polars as pl
 
@@ -148,11 +152,11 @@ def _documents(evidence: Evidence) -> int:
     return pl.concat([one.unique() for one in named]).n_unique()
 
 
-def _finding(
-    evidence: Evidence,
+def _chance_finding(
+    evidence: AuditInput,
     run: str,
     measures: Sequence[Measure],
-    found: tuple[int, int, Sequence[Guess], Sequence[Guess], Sequence[float]],
+    found: tuple[int, int, Sequence[RandomOrderMean], Sequence[RandomOrderMean], Sequence[float]],
 ) -> Finding:
     documents, depth, at_random, own, oracle = found
     scores = evidence.scores(run, measures=measures)
@@ -166,7 +170,7 @@ def _finding(
             (mean - at_random[i].mean) / (oracle[i] - at_random[i].mean) if oracle[i] > at_random[i].mean else math.nan
         )
         mark = "" if at_random[i].exact and own[i].exact else "~"
-        if at_random[i].mean >= EASY * oracle[i]:
+        if at_random[i].mean >= UNINFORMATIVE_CHANCE_SHARE * oracle[i]:
             blunt.append(name)
         rows.append(
             [
@@ -178,19 +182,19 @@ def _finding(
                 "-" if math.isnan(share) else format_percent(share),
             ]
         )
-        base = anywhere(evidence.judgments, documents, np.full(len(values), depth))
+        base = tie_whole_corpus(evidence.judgments, documents, np.full(len(values), depth))
         for what, one, ranked in (
             ("documents drawn at random", at_random[i], base),
-            ("its own documents shuffled", own[i], within(evidence.judged(run))),
+            ("its own documents shuffled", own[i], tie_all_documents(evidence.judged(run))),
         ):
             if name in blunt:
                 continue
-            p = _p(evidence, values, mean, one, ranked, to_depth(measure, depth))
-            if p >= LEVEL:
+            p = _chance_p_value(evidence, values, mean, one, ranked, limit_measure_depth(measure, depth))
+            if p >= SIGNIFICANCE_LEVEL:
                 bad.append(f"{name} {mean:.4f} is no better than {what}, {one.mean:.4f} (p={p:.2f})")
     known = "the collection" if evidence.documents is not None else "all that runs and judgments name"
     exact = all(a.exact and b.exact for a, b in zip(at_random, own, strict=True))
-    drawing = "" if exact else f"; ~ from {ROUNDS} random orders"
+    drawing = "" if exact else f"; ~ from {RANDOM_ORDERS} random orders"
     told = "; ".join(bad) or f"{measures[0]} {rows[0][3]:.4f} is {rows[0][5]} of the way from chance to the oracle"
     nothing = f"; {', '.join(blunt)} cannot tell a run from chance here" if blunt else ""
     return Finding(
@@ -199,11 +203,13 @@ def _finding(
         bool(bad),
         len(bad),
         f"{told} (drawing {depth} of {documents:,} documents, {known}{drawing}){nothing}",
-        grid=Grid(["measure", "chance", "shuffled", "run", "oracle", "of the way"], rows),
+        grid=FindingTable(["measure", "chance", "shuffled", "run", "oracle", "of the way"], rows),
     )
 
 
-def _p(evidence: Evidence, values: Floats, mean: float, one: Guess, ranked: JudgedRanks, measure: Measure) -> float:
+def _chance_p_value(
+    evidence: AuditInput, values: Floats, mean: float, one: RandomOrderMean, ranked: JudgedRanks, measure: Measure
+) -> float:
     """Return the p-value of a run against chance.
 
     0 if shuffling changes nothing or there are too few queries for a test.
@@ -211,13 +217,13 @@ def _p(evidence: Evidence, values: Floats, mean: float, one: Guess, ranked: Judg
     from scipy.special import stdtr
 
     gap = (values - one.values)[~(np.isnan(values) | np.isnan(one.values))]
-    if len(gap) < FEW or (np.abs(gap) < 1e-12).all():
+    if len(gap) < MIN_QUERIES_TESTED or (np.abs(gap) < 1e-12).all():
         return 0.0
     spread = float(gap.std(ddof=1))
     if gap.mean() > 0 and spread == 0:
         return 0.0
     p = float(stdtr(len(gap) - 1, -gap.mean() / (spread / math.sqrt(len(gap))))) if spread else 1.0
-    if p < LEVEL or gap.mean() <= 0:
+    if p < SIGNIFICANCE_LEVEL or gap.mean() <= 0:
         return p
-    each = drawn(ranked, [measure], evidence.rules.but(missing="zero"))[0][1]
+    each = sample_random_orders(ranked, [measure], evidence.rules.but(missing="zero"))[0][1]
     return min(p, (1 + int((each >= mean - 1e-12).sum())) / (1 + len(each)))

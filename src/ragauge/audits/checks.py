@@ -19,9 +19,9 @@ from ragauge.audits import (
     suspicious_scores,
     ties,
 )
-from ragauge.audits.evidence import Evidence
+from ragauge.audits.evidence import AuditInput
 from ragauge.core.errors import MissingEvidence, MissingExtra, UnknownName
-from ragauge.core.findings import LEAKS, Audit, Finding
+from ragauge.core.findings import LEAK_FINDINGS, Audit, Finding
 
 REMEDIES: Mapping[str, str] = {
     "expected": "ask for the run file and the judgments behind the number, and count them here",
@@ -60,7 +60,7 @@ REMEDIES: Mapping[str, str] = {
     "leaking score": "find out what the score is made of: it must not come from the judgments or from their making",
 }
 """Remedies by the name of the finding."""
-LEAKING: Mapping[str, str] = {
+REMEDIES_IF_LEAKING: Mapping[str, str] = {
     "chance": "mend the leak first: judgments that follow a leaking field do not follow the text, and a search by text "
     "can then be no better than chance",
 }
@@ -72,14 +72,14 @@ def with_remedy(one: Finding, *, leaking: bool = False) -> Finding:
 
     Other findings lose their remedy, except one that explains an expected score.
     """
-    if one.problem and leaking and one.what in LEAKING:
-        return replace(one, remedy=LEAKING[one.what])
+    if one.problem and leaking and one.what in REMEDIES_IF_LEAKING:
+        return replace(one, remedy=REMEDIES_IF_LEAKING[one.what])
     if one.problem:
         return one if one.remedy else replace(one, remedy=REMEDIES[one.what])
     return one if one.what == "expected" else replace(one, remedy="")
 
 
-NEEDS: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
+REQUIREMENTS: Mapping[str, tuple[Callable[[AuditInput], bool], str]] = {
     "a run": (lambda found: bool(found.runs), "no run is given"),
     "documents": (
         lambda found: found.documents is not None,
@@ -99,49 +99,76 @@ NEEDS: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
 
 
 @dataclass(frozen=True)
-class Check:
+class AuditCheck:
     """An audit check: name, description, function and required inputs."""
 
     name: str
     about: str
-    look: Callable[[Evidence], Iterator[Finding]]
+    look: Callable[[AuditInput], Iterator[Finding]]
     """Function that yields the findings; its docstring says when a finding is a problem."""
     needs: tuple[str, ...] = ()
 
 
-CHECKS: Mapping[str, Check] = {
+CHECKS: Mapping[str, AuditCheck] = {
     check.name: check
     for check in (
-        Check("expect", "the way of counting that explains a number", score_explanation.expect, ("a run", "a number")),
-        Check("conventions", "a run under every preset, side by side", comparability.conventions, ("a run",)),
-        Check("repetitions", "documents that stand twice in a ranking", suspicious_scores.repetitions, ("a run",)),
-        Check("ties", "best, worst, expected score over tie orders", ties.ties, ("a run",)),
-        Check(
-            "survivorship",
-            "queries that are missing or failed",
-            suspicious_scores.survivorship,
+        AuditCheck(
+            "expect",
+            "the way of counting that explains a number",
+            score_explanation.check_published_scores,
+            ("a run", "a number"),
+        ),
+        AuditCheck(
+            "conventions", "a run under every preset, side by side", comparability.check_conventions, ("a run",)
+        ),
+        AuditCheck(
+            "repetitions",
+            "documents that stand twice in a ranking",
+            suspicious_scores.check_repeated_documents,
             ("a run",),
         ),
-        Check("truth", "truth that was cut off, ceilings below 1", judgment_coverage.truth),
-        Check("depth", "runs that end before a measure's cutoff", judgment_coverage.depth, ("a run",)),
-        Check("unjudged", "unjudged documents, what they leave open", judgment_coverage.unjudged, ("a run",)),
-        Check("chance", "scores no better than chance; the oracle", chance_level.chance, ("a run",)),
-        Check("perfection", "scores that are too good", suspicious_scores.perfection, ("a run",)),
-        Check("sameness", "runs or measures of which two are one", suspicious_scores.sameness, ("a run",)),
-        Check("footing", "runs that had not the same to work with", comparability.footing, ("a run",)),
-        Check("repeats", "rankings that change from time to time", stability.repeats, ("a run", "repeats")),
-        Check("enough", "too few queries, also for a difference", stability.enough),
-        Check("orphans", "judgments of what is not there", corpus.orphans),
-        Check("duplicates", "documents with the same text", corpus.duplicates, ("documents",)),
-        Check("near-duplicates", "documents with nearly the same text", corpus.near_duplicates, ("documents",)),
-        Check("own-documents", "queries that are documents", leakage.own_documents, ("documents", "queries")),
-        Check("verbatim", "queries that stand in their answers", leakage.verbatim, ("documents", "queries")),
-        Check("predictors", "fields that tell answers better than text", leakage.predictors, ("documents", "queries")),
+        AuditCheck("ties", "best, worst, expected score over tie orders", ties.check_ties, ("a run",)),
+        AuditCheck(
+            "survivorship",
+            "queries that are missing or failed",
+            suspicious_scores.check_missing_queries,
+            ("a run",),
+        ),
+        AuditCheck("truth", "truth that was cut off, ceilings below 1", judgment_coverage.check_truncated_judgments),
+        AuditCheck("depth", "runs that end before a measure's cutoff", judgment_coverage.check_depth, ("a run",)),
+        AuditCheck(
+            "unjudged", "unjudged documents, what they leave open", judgment_coverage.check_unjudged, ("a run",)
+        ),
+        AuditCheck("chance", "scores no better than chance; the oracle", chance_level.check_chance_level, ("a run",)),
+        AuditCheck("perfection", "scores that are too good", suspicious_scores.check_perfect_scores, ("a run",)),
+        AuditCheck(
+            "sameness", "runs or measures of which two are one", suspicious_scores.check_identical_runs, ("a run",)
+        ),
+        AuditCheck("footing", "runs that had not the same to work with", comparability.check_comparability, ("a run",)),
+        AuditCheck("repeats", "rankings that change from time to time", stability.check_repeats, ("a run", "repeats")),
+        AuditCheck("enough", "too few queries, also for a difference", stability.check_query_count),
+        AuditCheck("orphans", "judgments of what is not there", corpus.check_orphans),
+        AuditCheck("duplicates", "documents with the same text", corpus.check_duplicates, ("documents",)),
+        AuditCheck(
+            "near-duplicates", "documents with nearly the same text", corpus.check_near_duplicates, ("documents",)
+        ),
+        AuditCheck(
+            "own-documents", "queries that are documents", leakage.check_own_documents, ("documents", "queries")
+        ),
+        AuditCheck(
+            "verbatim", "queries that stand in their answers", leakage.check_verbatim_queries, ("documents", "queries")
+        ),
+        AuditCheck(
+            "predictors",
+            "fields that tell answers better than text",
+            leakage.check_predictors,
+            ("documents", "queries"),
+        ),
     )
 }
 
 
-def find(names: Iterable[str] | None) -> list[Check]:
+def select_checks(names: Iterable[str] | None) -> list[AuditCheck]:
     """Return the checks with the given names, in registry order.
 
     All of them if no name is given. Raises UnknownName for a name that is not registered.
@@ -153,7 +180,7 @@ def find(names: Iterable[str] | None) -> list[Check]:
     return [check for name, check in CHECKS.items() if name in wanted]
 
 
-def look(evidence: Evidence, checks: Iterable[Check], absent: Mapping[str, str] | None = None) -> Audit:
+def run_checks(evidence: AuditInput, checks: Iterable[AuditCheck], absent: Mapping[str, str] | None = None) -> Audit:
     """Run checks and return their findings, leaks first, then in registry order.
 
     A check without its required inputs is skipped, and the reason is recorded. `absent` maps inputs to more specific
@@ -162,14 +189,16 @@ def look(evidence: Evidence, checks: Iterable[Check], absent: Mapping[str, str] 
     findings: list[Finding] = []
     skipped: dict[str, str] = {}
     for check in checks:
-        lacking = [one for one in check.needs if not NEEDS[one][0](evidence)]
+        lacking = [one for one in check.needs if not REQUIREMENTS[one][0](evidence)]
         if lacking:
-            skipped[check.name] = "; ".join(dict.fromkeys((absent or {}).get(one) or NEEDS[one][1] for one in lacking))
+            skipped[check.name] = "; ".join(
+                dict.fromkeys((absent or {}).get(one) or REQUIREMENTS[one][1] for one in lacking)
+            )
             continue
         try:
             findings.extend(check.look(evidence))
         except (MissingEvidence, MissingExtra) as error:
             skipped[check.name] = error.message + (f": {error.hint}" if error.hint else "")
-    leaking = any(one.what in LEAKS for one in findings)
+    leaking = any(one.what in LEAK_FINDINGS for one in findings)
     told = [with_remedy(one, leaking=leaking) for one in findings]
-    return Audit(sorted(told, key=lambda one: one.what not in LEAKS), skipped)
+    return Audit(sorted(told, key=lambda one: one.what not in LEAK_FINDINGS), skipped)

@@ -7,56 +7,58 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragauge.audits.evidence import Evidence
+from ragauge.audits.evidence import AuditInput
 from ragauge.core.errors import MissingEvidence, RagaugeError
-from ragauge.core.findings import Finding, Grid
+from ragauge.core.findings import Finding, FindingTable
 from ragauge.measures.conventions import PRESETS, Convention
-from ragauge.measures.names import Measure, make
-from ragauge.output.numbers import change, listed, pluralise
-from ragauge.runs.results import every_part
+from ragauge.measures.names import Measure, make_measure
+from ragauge.output.numbers import format_change, join_names, pluralise
+from ragauge.runs.results import iterate_parts
 
-WHAT = "conventions"
-REFUSED = "refused"
+CONVENTIONS_FINDING = "conventions"
+REFUSED_CELL = "refused"
 
 
-def restated(measure: Measure, rules: Convention, other: Convention) -> Measure:
+def restate_measure(measure: Measure, rules: Convention, other: Convention) -> Measure:
     """Translate a measure from one convention to another.
 
     Options set by the first convention become those of the other. Options chosen for this measure are kept.
 
-    >>> from ragauge.measures.names import parse
-    >>> str(restated(parse("ndcg@10"), PRESETS["default"], PRESETS["rig"]))
+    >>> from ragauge.measures.names import parse_measure as parse
+    >>> str(restate_measure(parse("ndcg@10"), PRESETS["default"], PRESETS["rig"]))
     'ndcg(gain=exp)@10'
     """
     cutoff = measure.cutoff
     if measure.spec.name == "mrr" and cutoff == rules.mrr_depth:
         cutoff = None
-    usual = dict(make(measure.spec, measure.cutoff, {}, rules).options)
+    usual = dict(make_measure(measure.spec, measure.cutoff, {}, rules).options)
     chosen = {name: value for name, value in measure.options if value != usual[name]}
-    return make(measure.spec, cutoff, chosen, other)
+    return make_measure(measure.spec, cutoff, chosen, other)
 
 
 @dataclass(frozen=True)
-class Row:
+class PresetScores:
     """Means of a run under one preset, by measure, or the reasons for missing ones."""
 
     values: tuple[float | None, ...]
     reasons: tuple[str, ...]
 
-    def agrees(self, other: Row) -> bool:
+    def agrees(self, other: PresetScores) -> bool:
         """Return whether two presets give the same scores to four decimals.
 
         The reasons for missing scores must be equal too.
         """
         pairs = zip(self.values, other.values, strict=True)
-        return self.reasons == other.reasons and all(_shown(a) == _shown(b) for a, b in pairs)
+        return self.reasons == other.reasons and all(
+            _format_preset_score(a) == _format_preset_score(b) for a, b in pairs
+        )
 
 
-def _shown(value: float | None) -> str:
-    return REFUSED if value is None else f"{value:.4f}"
+def _format_preset_score(value: float | None) -> str:
+    return REFUSED_CELL if value is None else f"{value:.4f}"
 
 
-def under_preset(evidence: Evidence, run: str, preset: Convention, measures: Sequence[Measure]) -> Row:
+def score_under_preset(evidence: AuditInput, run: str, preset: Convention, measures: Sequence[Measure]) -> PresetScores:
     """Score a run under a preset.
 
     A measure that the preset rejects gets its reason instead.
@@ -65,60 +67,62 @@ def under_preset(evidence: Evidence, run: str, preset: Convention, measures: Seq
     reasons: list[str] = []
     for measure in measures:
         try:
-            wanted = restated(measure, evidence.rules, preset)
+            wanted = restate_measure(measure, evidence.rules, preset)
             mean = next(iter(evidence.scores(run, rules=preset, measures=[wanted]).means.values()))
             values.append(None if math.isnan(mean) else mean)
             reasons.append("no query is scored" if math.isnan(mean) else "")
         except RagaugeError as error:
             values.append(None)
             reasons.append(error.message)
-    return Row(tuple(values), tuple(reasons))
+    return PresetScores(tuple(values), tuple(reasons))
 
 
-def conventions(evidence: Evidence) -> Iterator[Finding]:
+def check_conventions(evidence: AuditInput) -> Iterator[Finding]:
     """Score every run under every preset; presets with equal scores share a row.
 
     With several runs, only the first measure is scored. If the judgments have several relevant grades, a row uses
     the second of them as the minimum relevant grade. Never a problem.
     """
     measures = list(evidence.measures if len(evidence.runs) == 1 else evidence.measures[:1])
-    higher = _higher_rel(evidence, measures)
+    higher = _higher_rel_convention(evidence, measures)
     presets = {**PRESETS, **higher}
     found = {
-        run: {name: under_preset(evidence, run, rules, measures) for name, rules in presets.items()}
+        run: {name: score_under_preset(evidence, run, rules, measures) for name, rules in presets.items()}
         for run in evidence.runs
     }
     for name in higher:
         if all(rows[name].agrees(rows["default"]) for rows in found.values()):
             del presets[name]
             found = {run: {one: row for one, row in rows.items() if one != name} for run, rows in found.items()}
-    groups = _groups(list(found.values()))
+    groups = _group_equal_presets(list(found.values()))
     heads = [group[0] for group in groups]
     if len(found) == 1:
         rows = next(iter(found.values()))
-        table = [[", ".join(group), *_cells(rows[group[0]])] for group in groups]
-        grid = Grid(["convention", *map(str, measures)], table)
+        table = [[", ".join(group), *_preset_cells(rows[group[0]])] for group in groups]
+        grid = FindingTable(["convention", *map(str, measures)], table)
         subject = next(iter(found))
     else:
-        table = [[run, *(_cells(rows[head])[0] for head in heads)] for run, rows in found.items()]
-        grid = Grid([f"{measures[0]} of", *heads], table)
+        table = [[run, *(_preset_cells(rows[head])[0] for head in heads)] for run, rows in found.items()]
+        grid = FindingTable([f"{measures[0]} of", *heads], table)
         subject = "all runs"
     alike = [" = ".join(group) for group in groups if len(group) > 1]
     same = f": {', '.join(alike)}" if alike and len(found) > 1 else ""
     first = [row.values[0] for rows in found.values() for row in rows.values()]
     yield Finding(
         subject,
-        WHAT,
+        CONVENTIONS_FINDING,
         False,
         len(groups),
-        f"{len(presets)} conventions give {pluralise(len(groups), 'set')} of figures{same}{_refusals(found)}",
+        f"{len(presets)} conventions give {pluralise(len(groups), 'set')} of figures{same}{_refusal_text(found)}",
         (),
-        _effect(str(measures[0]), [value for value in first if value is not None]) if len(found) == 1 else "",
+        _convention_effect(str(measures[0]), [value for value in first if value is not None])
+        if len(found) == 1
+        else "",
         grid,
     )
 
 
-def _higher_rel(evidence: Evidence, measures: Sequence[Measure]) -> dict[str, Convention]:
+def _higher_rel_convention(evidence: AuditInput, measures: Sequence[Measure]) -> dict[str, Convention]:
     """Return the default convention with a higher minimum relevant grade, by name.
 
     Empty if that changes no measure.
@@ -130,7 +134,7 @@ def _higher_rel(evidence: Evidence, measures: Sequence[Measure]) -> dict[str, Co
     return {f"default, rel={grades[1]:g}": higher}
 
 
-def _groups(runs: Sequence[Mapping[str, Row]]) -> list[list[str]]:
+def _group_equal_presets(runs: Sequence[Mapping[str, PresetScores]]) -> list[list[str]]:
     """Group the presets that agree on every run, in their given order."""
     groups: list[list[str]] = []
     for name in runs[0]:
@@ -143,11 +147,11 @@ def _groups(runs: Sequence[Mapping[str, Row]]) -> list[list[str]]:
     return groups
 
 
-def _cells(row: Row) -> list[str | float | None]:
-    return [REFUSED if value is None else value for value in row.values]
+def _preset_cells(row: PresetScores) -> list[str | float | None]:
+    return [REFUSED_CELL if value is None else value for value in row.values]
 
 
-def _refusals(found: Mapping[str, Mapping[str, Row]]) -> str:
+def _refusal_text(found: Mapping[str, Mapping[str, PresetScores]]) -> str:
     """Describe which presets reject the run, with each reason given once."""
     why: dict[str, list[str]] = {}
     for rows in found.values():
@@ -161,24 +165,24 @@ def _refusals(found: Mapping[str, Mapping[str, Row]]) -> str:
     return "; refused: " + "; ".join(f"{', '.join(names)} ({reason})" for reason, names in why.items())
 
 
-def _effect(measure: str, values: Sequence[float]) -> str:
-    return change(measure, min(values), max(values)) if values else ""
+def _convention_effect(measure: str, values: Sequence[float]) -> str:
+    return format_change(measure, min(values), max(values)) if values else ""
 
 
-Facts = Mapping[str, str]
-DATA = ("documents", "queries")
-SOME = {"seeds": "seeds", "links of a node": "most_links"}
+RunFacts = Mapping[str, str]
+DATA_FACTS = ("documents", "queries")
+OPTIONAL_FACTS = {"seeds": "seeds", "links of a node": "most_links"}
 """Facts that only some graph walkers have, with their keys in the run's evidence.
 
 A walker without such a fact does not count as different.
 """
-SEEN = ("embedder", "graph", "prior", *SOME)
+WALKER_FACTS = ("embedder", "graph", "prior", *OPTIONAL_FACTS)
 """Facts that determine what a graph walker sees: embedder, graph, preferred metadata field, and limits on them."""
-FACTS = (*DATA, "depth", "repeats", *SEEN, "budget")
+COMPARED_FACTS = (*DATA_FACTS, "depth", "repeats", *WALKER_FACTS, "budget")
 """All compared facts, in the order in which they are reported."""
 
 
-def footing(evidence: Evidence) -> Iterator[Finding]:
+def check_comparability(evidence: AuditInput) -> Iterator[Finding]:
     """Check that runs used the same data, depth, repeats, budget and resources.
 
     A problem if documents or queries differ. Also a problem if runs that walk a graph differ in what they see: the
@@ -186,68 +190,70 @@ def footing(evidence: Evidence) -> Iterator[Finding]:
     links per node. Other differences are reported but are not problems: BM25 has no embedder, and a deeper run is
     legitimate. Only facts in the manifests are compared. A single run gives no finding.
     """
-    known = {name: facts(run.manifest) for name, run in evidence.runs.items() if run.manifest.get("plan")}
+    known = {name: facts_from_manifest(run.manifest) for name, run in evidence.runs.items() if run.manifest.get("plan")}
     if len(evidence.runs) < 2:
         return
     if len(known) < 2:
         raise MissingEvidence("how the runs were made is not known", hint="folders that `ragauge run` wrote know it")
-    others = differing(known, DATA)
+    others = differing_facts(known, DATA_FACTS)
     if others:
         text = f"the runs were not made on the same {' and '.join(others)}"
-        yield Finding("all runs", "other data", True, len(known), text, grid=_grid(known, others))
+        yield Finding("all runs", "other data", True, len(known), text, grid=_facts_grid(known, others))
     walkers = {name: mine for name, mine in known.items() if mine["graph"]}
-    unlike = differing(walkers, SEEN)
+    unlike = differing_facts(walkers, WALKER_FACTS)
     if unlike:
-        text = f"{listed(list(walkers))} walk a graph, and do not see the same: {_and(unlike)}"
-        grid = _grid(walkers, unlike)
-        yield Finding("all runs", "footing", True, len(walkers), text, grid=grid, remedy=_remedy(unlike))
-    rest = [name for name in differing(known, FACTS) if name not in (*others, *unlike)]
+        text = f"{join_names(list(walkers))} walk a graph, and do not see the same: {_join_with_and(unlike)}"
+        grid = _facts_grid(walkers, unlike)
+        yield Finding("all runs", "footing", True, len(walkers), text, grid=grid, remedy=_comparability_remedy(unlike))
+    rest = [name for name in differing_facts(known, COMPARED_FACTS) if name not in (*others, *unlike)]
     if rest:
         even = len(walkers) > 1 and not unlike
         text = f"all {pluralise(len(walkers), 'run')} that walk a graph see the same; " * even
-        text += f"the runs differ in {_and(rest)}, so a difference is one of all that together"
-        yield Finding("all runs", "footing", False, len(known), text, grid=_grid(known, rest))
+        text += f"the runs differ in {_join_with_and(rest)}, so a difference is one of all that together"
+        yield Finding("all runs", "footing", False, len(known), text, grid=_facts_grid(known, rest))
     if not (others or unlike or rest):
-        same = [name for name in FACTS if next(iter(known.values()))[name]]
-        yield Finding("all runs", "footing", False, 0, f"all {pluralise(len(known), 'run')} have the same {_and(same)}")
+        same = [name for name in COMPARED_FACTS if next(iter(known.values()))[name]]
+        yield Finding(
+            "all runs", "footing", False, 0, f"all {pluralise(len(known), 'run')} have the same {_join_with_and(same)}"
+        )
 
 
-def facts(manifest: Mapping[str, Any]) -> dict[str, str]:
+def facts_from_manifest(manifest: Mapping[str, Any]) -> dict[str, str]:
     """Extract the compared facts from a manifest as comparable texts.
 
     Empty if a fact is missing.
     """
     plan, data = manifest.get("plan") or {}, manifest.get("dataset") or {}
-    parts = list(every_part(manifest.get("evidence") or {}))
+    parts = list(iterate_parts(manifest.get("evidence") or {}))
     graphs = [part["graph"] for part in parts if isinstance(part.get("graph"), Mapping)]
     steps = [int(part["steps"]) for part in parts if isinstance(part.get("steps"), int)]
     return {
-        "documents": _hashed(data, "documents"),
-        "queries": _hashed(data, "queries"),
+        "documents": _count_with_hash(data, "documents"),
+        "queries": _count_with_hash(data, "queries"),
         "depth": str(plan.get("k") or ""),
         "repeats": str(plan.get("repeats") or ""),
-        "embedder": _joined(str(part.get("embedder") or "") for part in parts),
-        "graph": _joined(
+        "embedder": _join_unique(str(part.get("embedder") or "") for part in parts),
+        "graph": _join_unique(
             f"{pluralise(int(one.get('links') or 0), 'link')} ({one.get('fingerprint')})" for one in graphs
         ),
-        "prior": _joined(priors(manifest)),
-        **{name: _joined(str(part.get(key) or "") for part in parts) for name, key in SOME.items()},
+        "prior": _join_unique(metadata_priors(manifest)),
+        **{name: _join_unique(str(part.get(key) or "") for part in parts) for name, key in OPTIONAL_FACTS.items()},
         "budget": f"{sum(steps):,}" if steps else "",
     }
 
 
-def differing(known: Mapping[str, Facts], names: Sequence[str]) -> list[str]:
+def differing_facts(known: Mapping[str, RunFacts], names: Sequence[str]) -> list[str]:
     """Return the names of the facts in which some runs differ."""
     found = {name: {mine[name] for mine in known.values()} for name in names}
-    return [name for name, values in found.items() if len(values - {""} if name in SOME else values) > 1]
+    return [name for name, values in found.items() if len(values - {""} if name in OPTIONAL_FACTS else values) > 1]
 
 
-def priors(manifest: Mapping[str, Any]) -> set[str]:
+def metadata_priors(manifest: Mapping[str, Any]) -> set[str]:
     """Return the metadata fields by which a run preferred documents."""
-    return {str(part["prior"]) for part in every_part(manifest.get("evidence") or {}) if part.get("prior")}
+    return {str(part["prior"]) for part in iterate_parts(manifest.get("evidence") or {}) if part.get("prior")}
 
 
-def _remedy(unlike: Sequence[str]) -> str:
+def _comparability_remedy(unlike: Sequence[str]) -> str:
     """Return the remedy if walkers differ in a preferred field, else an empty text.
 
     A shared prior is only fair if the field does not leak.
@@ -255,24 +261,26 @@ def _remedy(unlike: Sequence[str]) -> str:
     if "prior" not in unlike:
         return ""
     same = [name for name in unlike if name != "prior"]
-    also = f"give all walkers the same {_and(same)}, and " if same else ""
+    also = f"give all walkers the same {_join_with_and(same)}, and " if same else ""
     return (
         f"{also}run all of them without a prior (the same one for all is fair only if the check `predictors` calls it "
         "no leak), or call it a comparison of whole systems"
     )
 
 
-def _hashed(data: Mapping[str, Any], what: str) -> str:
+def _count_with_hash(data: Mapping[str, Any], what: str) -> str:
     return f"{data.get(what)} ({str(data[f'{what}_hash'])[:10]})" if data.get(f"{what}_hash") else ""
 
 
-def _joined(texts: Iterable[str]) -> str:
+def _join_unique(texts: Iterable[str]) -> str:
     return " + ".join(sorted(set(filter(None, texts))))
 
 
-def _and(names: Sequence[str]) -> str:
+def _join_with_and(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _grid(known: Mapping[str, Facts], names: Sequence[str]) -> Grid:
-    return Grid(["run", *names], [[run, *(mine[name] or None for name in names)] for run, mine in known.items()])
+def _facts_grid(known: Mapping[str, RunFacts], names: Sequence[str]) -> FindingTable:
+    return FindingTable(
+        ["run", *names], [[run, *(mine[name] or None for name in names)] for run, mine in known.items()]
+    )

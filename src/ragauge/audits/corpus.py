@@ -7,44 +7,44 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ragauge.audits.evidence import (
-    VISIBLE,
-    Evidence,
-    Mended,
-    effect,
-    largest_move,
-    regraded,
-    renamed,
+    VISIBLE_CHANGE,
+    AuditInput,
+    FixScorers,
+    describe_effect,
+    largest_change,
+    rename_documents,
+    replace_grades,
     without_documents,
     without_queries,
 )
 from ragauge.core.documents import Document
 from ragauge.core.errors import MissingEvidence
-from ragauge.core.findings import Finding, Grid
+from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.records import Judgments, Run
 from ragauge.datasets import corpus_checks
-from ragauge.datasets.corpus_checks import REPAIRS, Repair, repairs
-from ragauge.output.numbers import pluralise, some
+from ragauge.datasets.corpus_checks import ID_NORMALISERS, Repair, find_id_repairs
+from ragauge.output.numbers import first_few, pluralise
 
-Group = Sequence[str]
+DocumentGroup = Sequence[str]
 """Ids of duplicate documents, in corpus order."""
 
 
-class Alike(NamedTuple):
+class DuplicateIds(NamedTuple):
     """Ids of a group of near-duplicate documents, with their similarity."""
 
-    group: Group
+    group: DocumentGroup
     part: float
     """Lowest share of shingles that a document of the group shares with the first one."""
 
 
-class Split(NamedTuple):
+class InconsistentGroup(NamedTuple):
     """Query with inconsistent judgments of a duplicate group.
 
     One document is relevant, another is less relevant or unjudged.
     """
 
     query: str
-    group: Group
+    group: DocumentGroup
     grades: dict[str, float]
     """Grades of the documents of the group that are judged for the query."""
 
@@ -54,25 +54,27 @@ class Split(NamedTuple):
         return len(set(self.grades.values())) > 1
 
 
-def same(documents: Sequence[Document]) -> tuple[list[Group], list[str]]:
+def find_duplicate_documents(documents: Sequence[Document]) -> tuple[list[DocumentGroup], list[str]]:
     """Return groups of documents with equal texts, and ids of empty documents.
 
     Title and text are compared after normalisation.
     """
-    groups, empty = corpus_checks.same([document.whole for document in documents])
+    groups, empty = corpus_checks.find_exact_duplicates([document.whole for document in documents])
     return [[documents[place].id for place in group] for group in groups], [documents[place].id for place in empty]
 
 
-def alike(documents: Sequence[Document]) -> list[Alike]:
+def find_near_duplicate_documents(documents: Sequence[Document]) -> list[DuplicateIds]:
     """Return groups of near-duplicate documents.
 
     Each shares at least `NEAR` of its shingles with the first one of the group.
     """
-    found = corpus_checks.alike([document.whole for document in documents])
-    return [Alike([documents[place].id for place in one.group], one.part) for one in found]
+    found = corpus_checks.find_near_duplicates([document.whole for document in documents])
+    return [DuplicateIds([documents[place].id for place in one.group], one.part) for one in found]
 
 
-def splits(judgments: Judgments, groups: Sequence[Group], rel: float) -> Iterator[Split]:
+def find_inconsistent_groups(
+    judgments: Judgments, groups: Sequence[DocumentGroup], rel: float
+) -> Iterator[InconsistentGroup]:
     """Find queries with inconsistent judgments of a group.
 
     One document is relevant; others are graded differently or unjudged.
@@ -83,25 +85,27 @@ def splits(judgments: Judgments, groups: Sequence[Group], rel: float) -> Iterato
         for group in seen.values():
             grades = {doc: docs[doc] for doc in group if doc in docs}
             if len(grades) < len(group) or len(set(grades.values())) > 1:
-                yield Split(query, group, grades)
+                yield InconsistentGroup(query, group, grades)
 
 
-def shared(judgments: Judgments, found: Sequence[Split], *, judged_only: bool = False) -> Judgments:
+def share_best_grade(
+    judgments: Judgments, found: Sequence[InconsistentGroup], *, judged_only: bool = False
+) -> Judgments:
     """Give all documents of each group its best grade, or only the judged ones."""
     grades = {query: dict(docs) for query, docs in judgments.nested.items()}
     for one in found:
         best = max(one.grades.values())
         for doc in one.grades if judged_only else one.group:
             grades[one.query][doc] = best
-    return regraded(judgments, grades)
+    return replace_grades(judgments, grades)
 
 
-def collapsed(judgments: Judgments, groups: Sequence[Group]) -> Judgments:
+def collapse_judgments(judgments: Judgments, groups: Sequence[DocumentGroup]) -> Judgments:
     """Replace each group by its first document, with the best grade of the group."""
-    return renamed(judgments, {doc: group[0] for group in groups for doc in group})
+    return rename_documents(judgments, {doc: group[0] for group in groups for doc in group})
 
 
-def collapsed_run(run: Run, groups: Sequence[Group]) -> Run:
+def collapse_run(run: Run, groups: Sequence[DocumentGroup]) -> Run:
     """Replace each group in a run by its first document, at its best position."""
     import polars as pl
 
@@ -111,23 +115,23 @@ def collapsed_run(run: Run, groups: Sequence[Group]) -> Run:
     return replace(run, table=best.unique(["query", "doc"], keep="first", maintain_order=True))
 
 
-MANY = 0.05
+MIN_DUPLICATE_SHARE = 0.05
 """Minimum share of the corpus at which exact duplicates are a problem even if their judgments agree."""
-VERY_MANY = 0.2
+MIN_NEAR_DUPLICATE_SHARE = 0.2
 """Minimum share of the corpus at which near-duplicates are a problem.
 
 Higher than the share for exact duplicates, because near-duplicates still differ.
 """
-CLOSE = 0.95
+MIN_CLOSE_JACCARD = 0.95
 """Minimum Jaccard similarity at which near-duplicates differ in a word or two only."""
 
-PAIRS = 3
+MAX_GROUPS_SHOWN = 3
 """Maximum number of duplicate groups shown as examples."""
-MOST = 200_000
+MAX_DOCUMENTS_COMPARED = 200_000
 """Maximum number of documents compared for near-duplicates; this many take some minutes."""
 
 
-def duplicates(evidence: Evidence) -> Iterator[Finding]:
+def check_duplicates(evidence: AuditInput) -> Iterator[Finding]:
     """Find documents with the same title and text, and empty documents.
 
     Case, compatibility forms and white space are ignored. Duplicates are a problem if a query has a relevant
@@ -135,76 +139,83 @@ def duplicates(evidence: Evidence) -> Iterator[Finding]:
     problem if they make up `MIN_DUPLICATE_SHARE` of the corpus. Empty documents are a problem if they are relevant,
     since no text search finds them, and leaving them out changes a mean by 0.001 or more, or no run is given.
     """
-    documents = _documents(evidence)
-    groups, empty = same(documents)
-    yield from _empty(evidence, empty, len(documents))
+    documents = _require_documents(evidence)
+    groups, empty = find_duplicate_documents(documents)
+    yield from _empty_document_findings(evidence, empty, len(documents))
     if not groups:
         yield Finding(
             "corpus", "duplicates", False, 0, f"no two of {pluralise(len(documents), 'document')} have the same text"
         )
         return
-    split = list(splits(evidence.judgments, groups, evidence.rules.rel))
+    split = list(find_inconsistent_groups(evidence.judgments, groups, evidence.rules.rel))
     size = sum(map(len, groups))
     message = (
         f"{size:,} of {pluralise(len(documents), 'document')} have the text of another (case and white space aside), "
-        f"in {pluralise(len(groups), 'group')}; {_judged(evidence, [doc for group in groups for doc in group])}"
+        f"in {pluralise(len(groups), 'group')}; "
+        f"{_judged_counts_text(evidence, [doc for group in groups for doc in group])}"
     )
     if split:
-        message += f"; {pluralise(_queries(split), 'query')} with a relevant document whose twin is not as relevant"
-    words, grid = effect(evidence, _one_by_one(evidence, groups, split, "twins"))
+        message += (
+            f"; {pluralise(_count_queries(split), 'query')} with a relevant document whose twin is not as relevant"
+        )
+    words, grid = describe_effect(evidence, _duplicate_fixes(evidence, groups, split, "twins"))
     yield Finding(
         "corpus",
         "duplicates",
-        bool(split) or size >= MANY * len(documents),
+        bool(split) or size >= MIN_DUPLICATE_SHARE * len(documents),
         size,
         message,
-        some([" = ".join(group[:3]) + (" = …" if len(group) > 3 else "") for group in groups], PAIRS),
+        first_few([" = ".join(group[:3]) + (" = …" if len(group) > 3 else "") for group in groups], MAX_GROUPS_SHOWN),
         words,
         grid,
     )
-    yield from _contradictions(evidence, [one for one in split if one.contradicts])
+    yield from _contradiction_findings(evidence, [one for one in split if one.contradicts])
 
 
-def _empty(evidence: Evidence, empty: Sequence[str], total: int) -> Iterator[Finding]:
+def _empty_document_findings(evidence: AuditInput, empty: Sequence[str], total: int) -> Iterator[Finding]:
     if not empty:
         return
-    relevant = _relevant(evidence, empty)
+    relevant = _count_relevant(evidence, empty)
     left = without_documents(evidence.judgments, set(empty)) if relevant else None
-    ways: Mended = {} if left is None else {"they are left out": lambda run: evidence.scores(run, judgments=left)}
-    words, grid = effect(evidence, ways)
+    ways: FixScorers = {} if left is None else {"they are left out": lambda run: evidence.scores(run, judgments=left)}
+    words, grid = describe_effect(evidence, ways)
     yield Finding(
         "corpus",
         "empty documents",
-        bool(relevant) and all(not largest_move(evidence, count) < VISIBLE for count in ways.values()),
+        bool(relevant) and all(not largest_change(evidence, count) < VISIBLE_CHANGE for count in ways.values()),
         len(empty),
-        f"{len(empty):,} of {pluralise(total, 'document')} have no text; {_judged(evidence, empty)}",
-        some(empty),
+        f"{len(empty):,} of {pluralise(total, 'document')} have no text; {_judged_counts_text(evidence, empty)}",
+        first_few(empty),
         words,
         grid,
     )
 
 
-def _one_by_one(evidence: Evidence, groups: Sequence[Group], split: Sequence[Split], name: str) -> Mended:
-    best, fewer = shared(evidence.judgments, split), collapsed(evidence.judgments, groups)
+def _duplicate_fixes(
+    evidence: AuditInput, groups: Sequence[DocumentGroup], split: Sequence[InconsistentGroup], name: str
+) -> FixScorers:
+    best, fewer = share_best_grade(evidence.judgments, split), collapse_judgments(evidence.judgments, groups)
     return {
         f"{name} share judgments": lambda run: evidence.scores(run, judgments=best),
-        f"{name} are one": lambda run: evidence.scores(collapsed_run(evidence.runs[run], groups), judgments=fewer),
+        f"{name} are one": lambda run: evidence.scores(collapse_run(evidence.runs[run], groups), judgments=fewer),
     }
 
 
-def _contradictions(evidence: Evidence, clashes: Sequence[Split]) -> Iterator[Finding]:
+def _contradiction_findings(evidence: AuditInput, clashes: Sequence[InconsistentGroup]) -> Iterator[Finding]:
     if not clashes:
         return
-    best = shared(evidence.judgments, clashes, judged_only=True)
-    words, grid = effect(evidence, {"the better grade counts": lambda run: evidence.scores(run, judgments=best)})
+    best = share_best_grade(evidence.judgments, clashes, judged_only=True)
+    words, grid = describe_effect(
+        evidence, {"the better grade counts": lambda run: evidence.scores(run, judgments=best)}
+    )
     yield Finding(
         evidence.judgments.source,
         "contradictions",
         True,
         len(clashes),
         f"the same text is judged differently for the same query {pluralise(len(clashes), 'time')}, "
-        f"in {pluralise(_queries(clashes), 'query')}",
-        some(
+        f"in {pluralise(_count_queries(clashes), 'query')}",
+        first_few(
             [
                 f"query {one.query}: " + ", ".join(f"{doc} is {grade:g}" for doc, grade in list(one.grades.items())[:3])
                 for one in clashes
@@ -215,52 +226,60 @@ def _contradictions(evidence: Evidence, clashes: Sequence[Split]) -> Iterator[Fi
     )
 
 
-def near_duplicates(evidence: Evidence) -> Iterator[Finding]:
+def check_near_duplicates(evidence: AuditInput) -> Iterator[Finding]:
     """Find documents that share 0.8 or more of their 3-word shingles with another.
 
     Exact duplicates are not reported again. A problem if near-duplicates make up `MIN_NEAR_DUPLICATE_SHARE` of the
     corpus. Also a problem if, for `MIN_DUPLICATE_SHARE` of the queries, a relevant document has a near-duplicate of
     at least `MIN_CLOSE_JACCARD` that is less relevant.
     """
-    documents = _documents(evidence)
-    if len(documents) > MOST:
-        raise MissingEvidence(f"near-duplicates are looked for among {MOST:,} documents at most")
-    exact, empty = same(documents)
+    documents = _require_documents(evidence)
+    if len(documents) > MAX_DOCUMENTS_COMPARED:
+        raise MissingEvidence(f"near-duplicates are looked for among {MAX_DOCUMENTS_COMPARED:,} documents at most")
+    exact, empty = find_duplicate_documents(documents)
     left_out = {doc for group in exact for doc in group[1:]} | set(empty)
-    found = alike([document for document in documents if document.id not in left_out])
-    rule = f"Jaccard {corpus_checks.NEAR:g} or more of three-word stretches"
+    found = find_near_duplicate_documents([document for document in documents if document.id not in left_out])
+    rule = f"Jaccard {corpus_checks.NEAR_DUPLICATE_JACCARD:g} or more of three-word stretches"
     if not found:
         message = f"no two of {pluralise(len(documents), 'document')} are nearly the same ({rule})"
         yield Finding("corpus", "near duplicates", False, 0, message)
         return
     groups = [one.group for one in found]
-    split = list(splits(evidence.judgments, groups, evidence.rules.rel))
-    close = list(splits(evidence.judgments, [one.group for one in found if one.part >= CLOSE], evidence.rules.rel))
+    split = list(find_inconsistent_groups(evidence.judgments, groups, evidence.rules.rel))
+    close = list(
+        find_inconsistent_groups(
+            evidence.judgments, [one.group for one in found if one.part >= MIN_CLOSE_JACCARD], evidence.rules.rel
+        )
+    )
     size = sum(map(len, groups))
     message = (
         f"{size:,} of {pluralise(len(documents), 'document')} are nearly another ({rule}), "
         f"in {pluralise(len(groups), 'group')}; "
-        f"{_judged(evidence, [doc for group in groups for doc in group])}"
+        f"{_judged_counts_text(evidence, [doc for group in groups for doc in group])}"
     )
     if split:
         message += (
-            f"; {pluralise(_queries(split), 'query')} with a relevant document whose near-twin is not as relevant, "
-            f"{_queries(close):,} of them at {CLOSE:g} or more"
+            f"; {pluralise(_count_queries(split), 'query')} with a relevant document whose near-twin is not as "
+            f"relevant, "
+            f"{_count_queries(close):,} of them at {MIN_CLOSE_JACCARD:g} or more"
         )
-    words, grid = effect(evidence, _one_by_one(evidence, groups, split, "near-twins"))
+    words, grid = describe_effect(evidence, _duplicate_fixes(evidence, groups, split, "near-twins"))
     yield Finding(
         "corpus",
         "near duplicates",
-        size >= VERY_MANY * len(documents) or _queries(close) >= MANY * len(evidence.judgments),
+        size >= MIN_NEAR_DUPLICATE_SHARE * len(documents)
+        or _count_queries(close) >= MIN_DUPLICATE_SHARE * len(evidence.judgments),
         size,
         message,
-        some([" ~ ".join(one.group[:3]) + (" ~ …" if len(one.group) > 3 else "") for one in found], PAIRS),
+        first_few(
+            [" ~ ".join(one.group[:3]) + (" ~ …" if len(one.group) > 3 else "") for one in found], MAX_GROUPS_SHOWN
+        ),
         words,
         grid,
     )
 
 
-def orphans(evidence: Evidence) -> Iterator[Finding]:
+def check_orphans(evidence: AuditInput) -> Iterator[Finding]:
     """Find judgments of documents or queries that are missing from the dataset.
 
     Orphan documents are a problem if a relevant one is among them: it cannot be retrieved, but still counts in the
@@ -269,12 +288,12 @@ def orphans(evidence: Evidence) -> Iterator[Finding]:
     if evidence.documents is None and evidence.queries is None:
         raise MissingEvidence("orphan judgments need the documents or the queries", hint="give the corpus")
     if evidence.documents is not None:
-        yield from _orphan_documents(evidence, evidence.documents)
+        yield from _orphan_document_findings(evidence, evidence.documents)
     if evidence.queries is not None:
-        yield from _orphan_queries(evidence, evidence.queries)
+        yield from _orphan_query_findings(evidence, evidence.queries)
 
 
-def _orphan_documents(evidence: Evidence, documents: Sequence[Document]) -> Iterator[Finding]:
+def _orphan_document_findings(evidence: AuditInput, documents: Sequence[Document]) -> Iterator[Finding]:
     known = {document.id for document in documents}
     grades = evidence.judgments.nested
     lost = [(query, doc) for query, docs in grades.items() for doc in docs if doc not in known]
@@ -283,88 +302,93 @@ def _orphan_documents(evidence: Evidence, documents: Sequence[Document]) -> Iter
         yield Finding(evidence.judgments.source, "orphan documents", False, 0, message)
         return
     relevant = sum(grades[query][doc] >= evidence.rules.rel for query, doc in lost)
-    found = repairs((doc for _, doc in lost), known)
+    found = find_id_repairs((doc for _, doc in lost), known)
     left = without_documents(evidence.judgments, {doc for _, doc in lost})
-    ways: Mended = {} if left is None else {"orphans are left out": lambda run: evidence.scores(run, judgments=left)}
+    ways: FixScorers = (
+        {} if left is None else {"orphans are left out": lambda run: evidence.scores(run, judgments=left)}
+    )
     if found:
-        mended = renamed(evidence.judgments, found[0].matches)
+        mended = rename_documents(evidence.judgments, found[0].matches)
         ways = {**ways, "ids are repaired": lambda run: evidence.scores(run, judgments=mended)}
-    words, grid = effect(evidence, ways)
+    words, grid = describe_effect(evidence, ways)
     yield Finding(
         evidence.judgments.source,
         "orphan documents",
         relevant > 0,
         len(lost),
         f"{pluralise(len(lost), 'judgment')}, {relevant:,} of them relevant, of documents that are not in the corpus, "
-        f"in {pluralise(len({query for query, _ in lost}), 'query')}; {_said(found, len({doc for _, doc in lost}))}",
-        _examples([doc for _, doc in lost], found),
+        f"in {pluralise(len({query for query, _ in lost}), 'query')}; "
+        f"{_repair_text(found, len({doc for _, doc in lost}))}",
+        _orphan_examples([doc for _, doc in lost], found),
         words,
-        grid or _as_grid(found),
+        grid or _repair_grid(found),
     )
 
 
-def _orphan_queries(evidence: Evidence, queries: Mapping[str, str]) -> Iterator[Finding]:
+def _orphan_query_findings(evidence: AuditInput, queries: Mapping[str, str]) -> Iterator[Finding]:
     lost = [query for query in evidence.judgments.nested if query not in queries]
     if not lost:
         message = f"the text of every judged query is known ({len(evidence.judgments):,})"
         yield Finding(evidence.judgments.source, "orphan queries", False, 0, message)
         return
-    found = repairs(lost, queries)
+    found = find_id_repairs(lost, queries)
     left = without_queries(evidence.judgments, set(lost))
-    ways: Mended = {} if left is None else {"orphans are left out": lambda run: evidence.scores(run, judgments=left)}
+    ways: FixScorers = (
+        {} if left is None else {"orphans are left out": lambda run: evidence.scores(run, judgments=left)}
+    )
     if found:
         names = {old: new for old, new in found[0].matches.items() if new not in evidence.judgments.nested}
         grades = {names.get(query, query): docs for query, docs in evidence.judgments.nested.items()}
-        mended = regraded(evidence.judgments, grades)
+        mended = replace_grades(evidence.judgments, grades)
         ways = {**ways, "ids are repaired": lambda run: evidence.scores(run, judgments=mended)}
-    words, grid = effect(evidence, ways)
+    words, grid = describe_effect(evidence, ways)
     yield Finding(
         evidence.judgments.source,
         "orphan queries",
         True,
         len(lost),
         f"{len(lost):,} of {len(evidence.judgments):,} judged queries are not among the queries; "
-        f"{_said(found, len(lost))}",
-        _examples(lost, found),
+        f"{_repair_text(found, len(lost))}",
+        _orphan_examples(lost, found),
         words,
-        grid or _as_grid(found),
+        grid or _repair_grid(found),
     )
 
 
-def _said(found: Sequence[Repair], total: int) -> str:
+def _repair_text(found: Sequence[Repair], total: int) -> str:
     if not found:
-        return f"no other writing ({', '.join(REPAIRS)}) makes any match"
+        return f"no other writing ({', '.join(ID_NORMALISERS)}) makes any match"
     first, *others = found
     more = "".join(f", {len(one.matches):,} without regard to {one.name}" for one in others)
     return f"{len(first.matches):,} of {pluralise(total, 'id')} would match without regard to {first.name}{more}"
 
 
-def _examples(lost: Sequence[str], found: Sequence[Repair]) -> Sequence[str]:
+def _orphan_examples(lost: Sequence[str], found: Sequence[Repair]) -> Sequence[str]:
     names = found[0].matches if found else {}
-    return some([f"{name} -> {names[name]}" if name in names else name for name in dict.fromkeys(lost)])
+    return first_few([f"{name} -> {names[name]}" if name in names else name for name in dict.fromkeys(lost)])
 
 
-def _as_grid(found: Sequence[Repair]) -> Grid | None:
-    return Grid(["repair", "matches"], [[one.name, len(one.matches)] for one in found]) if found else None
+def _repair_grid(found: Sequence[Repair]) -> FindingTable | None:
+    return FindingTable(["repair", "matches"], [[one.name, len(one.matches)] for one in found]) if found else None
 
 
-def _documents(evidence: Evidence) -> Sequence[Document]:
+def _require_documents(evidence: AuditInput) -> Sequence[Document]:
     if evidence.documents is None:
         raise MissingEvidence("duplicates are looked for in the documents", hint="give the corpus")
     return evidence.documents
 
 
-def _relevant(evidence: Evidence, documents: Sequence[str]) -> int:
+def _count_relevant(evidence: AuditInput, documents: Sequence[str]) -> int:
     wanted = set(documents)
     graded = evidence.judgments.nested.values()
     return len({doc for docs in graded for doc in docs.keys() & wanted if docs[doc] >= evidence.rules.rel})
 
 
-def _judged(evidence: Evidence, documents: Sequence[str]) -> str:
+def _judged_counts_text(evidence: AuditInput, documents: Sequence[str]) -> str:
     wanted = set(documents)
     judged = {doc for docs in evidence.judgments.nested.values() for doc in docs.keys() & wanted}
-    return f"{len(judged):,} judged, {_relevant(evidence, documents):,} relevant"
+    return f"{len(judged):,} judged, {_count_relevant(evidence, documents):,} relevant"
 
 
-def _queries(split: Sequence[Split]) -> int:
+def _count_queries(split: Sequence[InconsistentGroup]) -> int:
     return len({one.query for one in split})

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 
 from ragauge.core.documents import Document
-from ragauge.core.findings import Grid
-from ragauge.core.records import ByMeasure, Judgments, Nested, Retrieved, Run, Scores
+from ragauge.core.findings import FindingTable
+from ragauge.core.records import Judgments, MeasureDict, Run, RunFrames, Scores, ScoresByQuery
 from ragauge.measures.conventions import Convention
 from ragauge.measures.judged_ranks import JudgedRanks
-from ragauge.measures.judged_ranks_from_frames import judged_ranks
+from ragauge.measures.judged_ranks_from_frames import compute_ranks_from_frames
 from ragauge.measures.names import Measure
-from ragauge.measures.scoring import score
+from ragauge.measures.scoring import score_judged_ranks
 
-EVERYTHING = 1 << 31
+UNLIMITED_DEPTH = 1 << 31
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class AuditInput:
     """Input of the audit checks.
 
     A check that requires a field that is None is skipped with a reason.
@@ -50,7 +50,7 @@ class Evidence:
 
     def judged(
         self,
-        run: str | Retrieved,
+        run: str | RunFrames,
         *,
         rules: Convention | None = None,
         judgments: Judgments | None = None,
@@ -63,16 +63,16 @@ class Evidence:
         """
         chosen = rules or self.rules
         if not isinstance(run, str) or judgments is not None:
-            return self._count(self.runs[run] if isinstance(run, str) else run, chosen, judgments, top, run)
-        key = (run, top, *ranking_rules(chosen))
+            return self._judge_ranks(self.runs[run] if isinstance(run, str) else run, chosen, judgments, top, run)
+        key = (run, top, *ranking_options(chosen))
         if key not in self._kept:
-            self._kept[key] = self._count(self.runs[run], chosen, None, top, run)
+            self._kept[key] = self._judge_ranks(self.runs[run], chosen, None, top, run)
         return self._kept[key]
 
-    def _count(
-        self, run: Retrieved, rules: Convention, judgments: Judgments | None, top: int, name: str | Retrieved
+    def _judge_ranks(
+        self, run: RunFrames, rules: Convention, judgments: Judgments | None, top: int, name: str | RunFrames
     ) -> JudgedRanks:
-        found = judged_ranks(judgments or self.judgments, run, rules, top=top)
+        found = compute_ranks_from_frames(judgments or self.judgments, run, rules, top=top)
         timings = getattr(run, "timings", None)
         if timings is not None:  # Empty and failed results are results too, and must stay in the mean.
             asked = set(timings["query"].to_list())
@@ -82,7 +82,7 @@ class Evidence:
 
     def scores(
         self,
-        run: str | Retrieved,
+        run: str | RunFrames,
         *,
         rules: Convention | None = None,
         judgments: Judgments | None = None,
@@ -90,7 +90,9 @@ class Evidence:
     ) -> Scores:
         """Score a run, optionally by another convention, judgments or measures."""
         chosen, wanted = rules or self.rules, measures or self.measures
-        return score(self.judged(run, rules=chosen, judgments=judgments, top=top_needed(wanted)), wanted, chosen)
+        return score_judged_ranks(
+            self.judged(run, rules=chosen, judgments=judgments, top=top_documents_needed(wanted)), wanted, chosen
+        )
 
     def averages(self, run: str) -> Scores:
         """Return the scores of a run averaged over its repeats.
@@ -109,20 +111,20 @@ class Evidence:
             reasons = {name: {q: w for one in times for q, w in one.unscored[name].items()} for name in first.measures}
             self._averages[run] = replace(
                 first,
-                values=ByMeasure(values, named),
-                means=ByMeasure(means, named),
-                unscored=ByMeasure(reasons, named),
+                values=MeasureDict(values, named),
+                means=MeasureDict(means, named),
+                unscored=MeasureDict(reasons, named),
                 judged=None,
             )
         return self._averages[run]
 
 
-def ranking_rules(rules: Convention) -> tuple[Any, ...]:
+def ranking_options(rules: Convention) -> tuple[Any, ...]:
     """Return the options of a convention that affect the rank of a document."""
     return (rules.ties, rules.width, rules.own, rules.unjudged, rules.depth, rules.duplicates)
 
 
-def top_needed(measures: Sequence[Measure]) -> int:
+def top_documents_needed(measures: Sequence[Measure]) -> int:
     """Return how many top documents per query the measures need.
 
     0 if judged ranks are enough.
@@ -134,18 +136,18 @@ def top_needed(measures: Sequence[Measure]) -> int:
         if one.spec.needs_top or chosen.get("of") == "eps"
     ]
     # If duplicates are removed before the cutoff, documents far below it can move above it.
-    return 0 if not deep else EVERYTHING if any(one.get("dedupe") == "before" for one in options) else max(deep)
+    return 0 if not deep else UNLIMITED_DEPTH if any(one.get("dedupe") == "before" for one in options) else max(deep)
 
 
-Mended = Mapping[str, Callable[[str], Scores]]
+FixScorers = Mapping[str, Callable[[str], Scores]]
 """Functions that score a run, given its name, with a flaw fixed; keys complete a sentence after "when"."""
-VISIBLE = 0.001
+VISIBLE_CHANGE = 0.001
 """Smallest change of a mean that counts as visible: the third decimal."""
-NAMED = 4
+MAX_RUNS_NAMED = 4
 """Maximum number of runs named in a sentence; the grid lists all of them."""
 
 
-def effect(evidence: Evidence, mended: Mended) -> tuple[str, Grid | None]:
+def describe_effect(evidence: AuditInput, mended: FixScorers) -> tuple[str, FindingTable | None]:
     """Describe the effect of fixes on the scores.
 
     Returns a sentence on the first measure and a grid of all measures. Without runs or fixes, the sentence is empty
@@ -158,12 +160,15 @@ def effect(evidence: Evidence, mended: Mended) -> tuple[str, Grid | None]:
     measure = str(evidence.first)
     parts = []
     for way, scores in after.items():
-        if _still(before, scores):
+        if _is_unchanged(before, scores):
             parts.append(f"no score changes when {way}")
             continue
-        moves = [f"of {run} {_move(before[run], scores[run], measure)}" for run in list(evidence.runs)[:NAMED]]
-        parts.append(f"{measure} {', '.join(moves)}{', …' if len(evidence.runs) > NAMED else ''} when {way}")
-    if all(_still(before, scores) for scores in after.values()):
+        moves = [
+            f"of {run} {_change_text(before[run], scores[run], measure)}"
+            for run in list(evidence.runs)[:MAX_RUNS_NAMED]
+        ]
+        parts.append(f"{measure} {', '.join(moves)}{', …' if len(evidence.runs) > MAX_RUNS_NAMED else ''} when {way}")
+    if all(_is_unchanged(before, scores) for scores in after.values()):
         return "; ".join(parts), None
     same = all(scores[run].n == before[run].n for scores in after.values() for run in evidence.runs)
     header, rows = ["run", "measure", "as it is"], []
@@ -171,36 +176,41 @@ def effect(evidence: Evidence, mended: Mended) -> tuple[str, Grid | None]:
         header += [way] if same else ["n", way]
     for run in evidence.runs:
         for name in before[run].measures:
-            cells: list[str | float | None] = [run, name, number(before[run].means[name])]
+            cells: list[str | float | None] = [run, name, none_if_nan(before[run].means[name])]
             was = before[run]
             for scores in after.values():
                 cells += [] if same else [was.n[name]]
-                cells.append(number(scores[run].means[name]))
+                cells.append(none_if_nan(scores[run].means[name]))
                 was = scores[run]
             rows.append(cells if same else [*cells, was.n[name]])
-    return "; ".join(parts), Grid(header if same else [*header, "n"], rows)
+    return "; ".join(parts), FindingTable(header if same else [*header, "n"], rows)
 
 
-def _move(before: Scores, after: Scores, measure: str) -> str:
+def _change_text(before: Scores, after: Scores, measure: str) -> str:
     """Describe a change of a mean, with the numbers of queries if they differ."""
     old, new = before.means[measure], after.means[measure]
     if before.n[measure] == after.n[measure]:
-        return f"stays {_shown(old)}" if _shown(old) == _shown(new) else f"{_shown(old)} to {_shown(new)}"
-    return f"{_shown(old)} (n={before.n[measure]}) to {_shown(new)} (n={after.n[measure]})"
+        return (
+            f"stays {_format_mean(old)}"
+            if _format_mean(old) == _format_mean(new)
+            else f"{_format_mean(old)} to {_format_mean(new)}"
+        )
+    return f"{_format_mean(old)} (n={before.n[measure]}) to {_format_mean(new)} (n={after.n[measure]})"
 
 
-def _still(before: Mapping[str, Scores], after: Mapping[str, Scores]) -> bool:
+def _is_unchanged(before: Mapping[str, Scores], after: Mapping[str, Scores]) -> bool:
     """Return whether all means and numbers of queries are unchanged.
 
     Means are compared to four decimals.
     """
     return all(
-        one.n == after[run].n and all(_shown(one.means[m]) == _shown(after[run].means[m]) for m in one.measures)
+        one.n == after[run].n
+        and all(_format_mean(one.means[m]) == _format_mean(after[run].means[m]) for m in one.measures)
         for run, one in before.items()
     )
 
 
-def largest_move(evidence: Evidence, count: Callable[[str], Scores]) -> float:
+def largest_change(evidence: AuditInput, count: Callable[[str], Scores]) -> float:
     """Return the largest absolute change of any mean of any run; NaN if there is none."""
     moves = [math.nan]
     for run in evidence.runs:
@@ -209,28 +219,30 @@ def largest_move(evidence: Evidence, count: Callable[[str], Scores]) -> float:
     return max((one for one in moves if not math.isnan(one)), default=math.nan)
 
 
-def unless_still(grid: Grid, columns: slice) -> Grid | None:
+def drop_if_unchanged(grid: FindingTable, columns: slice) -> FindingTable | None:
     """Return a grid, or None if the given columns are equal in every row.
 
     Numbers are compared to four decimals.
 
-    >>> unless_still(Grid(["measure", "first", "every"], [["map", 0.5, 0.50001]]), slice(1, 3)) is None
+    >>> drop_if_unchanged(FindingTable(["measure", "first", "every"], [["map", 0.5, 0.50001]]), slice(1, 3)) is None
     True
     """
-    figures = [{cell if isinstance(cell, str | None) else _shown(cell) for cell in row[columns]} for row in grid.rows]
+    figures = [
+        {cell if isinstance(cell, str | None) else _format_mean(cell) for cell in row[columns]} for row in grid.rows
+    ]
     return None if all(len(one) < 2 for one in figures) else grid
 
 
-def _shown(value: float) -> str:
+def _format_mean(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.4f}"
 
 
-def number(value: float) -> float | None:
+def none_if_nan(value: float) -> float | None:
     """Return the number, or None for NaN."""
     return None if math.isnan(value) else value
 
 
-def regraded(judgments: Judgments, grades: Nested) -> Judgments:
+def replace_grades(judgments: Judgments, grades: ScoresByQuery) -> Judgments:
     """Replace the grades of judgments; target maps and subtopics are kept."""
     return Judgments(
         grades,
@@ -241,7 +253,7 @@ def regraded(judgments: Judgments, grades: Nested) -> Judgments:
     )
 
 
-def renamed(judgments: Judgments, names: Mapping[str, str]) -> Judgments:
+def rename_documents(judgments: Judgments, names: Mapping[str, str]) -> Judgments:
     """Rename judged documents.
 
     If two documents of a query become one, the better grade is kept.
@@ -252,7 +264,7 @@ def renamed(judgments: Judgments, names: Mapping[str, str]) -> Judgments:
         for doc, grade in docs.items():
             name = names.get(doc, doc)
             mine[name] = max(grade, mine.get(name, grade))
-    return regraded(judgments, grades)
+    return replace_grades(judgments, grades)
 
 
 def without_documents(judgments: Judgments, documents: Set[str]) -> Judgments | None:
@@ -265,13 +277,13 @@ def without_documents(judgments: Judgments, documents: Set[str]) -> Judgments | 
         for query, docs in judgments.nested.items()
     }
     kept = {query: docs for query, docs in grades.items() if docs or not judgments.nested[query]}
-    return regraded(judgments, kept) if kept else None
+    return replace_grades(judgments, kept) if kept else None
 
 
 def without_queries(judgments: Judgments, queries: Set[str]) -> Judgments | None:
     """Remove queries from the judgments; None if no query is left."""
     kept = {query: docs for query, docs in judgments.nested.items() if query not in queries}
-    return regraded(judgments, kept) if kept else None
+    return replace_grades(judgments, kept) if kept else None
 
 
 def without_pairs(run: Run, pairs: Mapping[str, Set[str]]) -> Run:

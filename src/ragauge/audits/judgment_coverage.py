@@ -7,52 +7,52 @@ from dataclasses import replace
 
 import numpy as np
 
-from ragauge.audits.evidence import Evidence
-from ragauge.audits.tie_orders import ideal, is_ordered, means
-from ragauge.core.findings import Finding, Grid
+from ragauge.audits.evidence import AuditInput
+from ragauge.audits.tie_orders import has_exact_bounds, ideal_ranks, list_means
+from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.records import Ints, Judgments
 from ragauge.measures.conventions import Convention
 from ragauge.measures.judged_ranks import JudgedRanks, defined_depth
 from ragauge.measures.names import Measure
-from ragauge.measures.scoring import score
-from ragauge.output.numbers import change, format_percent, pluralise, some
+from ragauge.measures.scoring import score_judged_ranks
+from ragauge.output.numbers import first_few, format_change, format_percent, pluralise
 
-LOW = 0.9
+MIN_RECALL_CEILING = 0.9
 """Ceiling of recall below which a recall score is misleading."""
-NEARLY_ALL = 0.9
-PILE = 0.1
-SURE = 0.001
+FIXED_COUNT_SHARE = 0.9
+MIN_CAPPED_SHARE = 0.1
+CAP_SIGNIFICANCE_LEVEL = 0.001
 """Significance level of a peak at the maximum number of relevant documents, which indicates a cap.
 
 Without a cap, high counts become rarer towards the maximum.
 """
-ENOUGH_QUERIES = 10
-CUT = 0.5
-MANY = 10
+MIN_QUERIES_FOR_CAP = 10
+MIN_TRUNCATED_SHARE = 0.5
+MIN_CAP = 10
 """Minimum number of relevant documents for a cap; smaller numbers are naturally common."""
-SOME = 4
+MIN_SMALL_CAP = 4
 """Minimum number of relevant documents for a cap if `MIN_SMALL_CAP_SHARE` of the queries have exactly the maximum."""
-MOST = 0.4
+MIN_SMALL_CAP_SHARE = 0.4
 
 
-def truth(evidence: Evidence) -> Iterator[Finding]:
+def check_truncated_judgments(evidence: AuditInput) -> Iterator[Finding]:
     """Check for truncated judgments and for recall ceilings below 1.
 
     A recall with a ceiling below 0.9 is a problem. So is a cap on the number of relevant documents, tested with at
     least 10 queries. A maximum of 10 or more counts as a cap if more than 10% of the queries have exactly that
     number; a maximum of 4 or more if at least 40% do. In both cases the peak must be significant at the 0.001 level.
     """
-    found = list(_ceilings(evidence))
-    yield from _counts(evidence, capped=any(one.problem for one in found))
+    found = list(_recall_ceiling_findings(evidence))
+    yield from _relevant_count_findings(evidence, capped=any(one.problem for one in found))
     yield from found
 
 
-def _relevant(judgments: Judgments, rel: float) -> Ints:
+def _relevant_counts(judgments: Judgments, rel: float) -> Ints:
     pool = judgments.pool
     return np.bincount(pool.owner[pool.grades >= rel], minlength=len(pool.queries))
 
 
-def _least(evidence: Evidence) -> float:
+def _min_relevant_grade(evidence: AuditInput) -> float:
     """Return the minimum relevant grade, but never 0.
 
     Documents of grade 0 say nothing about a cap.
@@ -60,8 +60,8 @@ def _least(evidence: Evidence) -> float:
     return max(evidence.rules.rel, 1e-9)
 
 
-def _counts(evidence: Evidence, *, capped: bool) -> Iterator[Finding]:
-    relevant = _relevant(evidence.judgments, _least(evidence))
+def _relevant_count_findings(evidence: AuditInput, *, capped: bool) -> Iterator[Finding]:
+    relevant = _relevant_counts(evidence.judgments, _min_relevant_grade(evidence))
     relevant = relevant[relevant > 0]
     subject = evidence.judgments.source
     if not len(relevant):
@@ -73,22 +73,28 @@ def _counts(evidence: Evidence, *, capped: bool) -> Iterator[Finding]:
     usual, share = int(values[often.argmax()]), float(often.max() / len(relevant))
     most, at_most = int(values[-1]), int(often[-1])
     spread = f"{values[0]} to {most}, median {np.median(relevant):g}"
-    if len(relevant) >= ENOUGH_QUERIES and usual >= MANY and share >= NEARLY_ALL:
+    if len(relevant) >= MIN_QUERIES_FOR_CAP and usual >= MIN_CAP and share >= FIXED_COUNT_SHARE:
         yield Finding(
             subject,
             "ground truth",
             capped,
             int(often.max()),
-            f"{format_percent(share)} of the queries have exactly {usual} relevant documents: the truth is a list cut at "
+            f"{format_percent(share)} of the queries have exactly {usual} relevant documents: the truth is a list "
+            f"cut at "
             f"{usual}, such as nearest neighbours, and not all that is relevant",
         )
-    elif len(relevant) >= ENOUGH_QUERIES and _is_capped(most, at_most / len(relevant)) and _is_heap(relevant):
+    elif (
+        len(relevant) >= MIN_QUERIES_FOR_CAP
+        and _is_capped(most, at_most / len(relevant))
+        and _has_peak_at_maximum(relevant)
+    ):
         yield Finding(
             subject,
             "ground truth",
             True,
             at_most,
-            f"{at_most} of {pluralise(len(relevant), 'query')} have exactly {most} relevant documents and none has more: "
+            f"{at_most} of {pluralise(len(relevant), 'query')} have exactly {most} relevant documents and none has "
+            f"more: "
             "the truth seems to be capped there, so that precision is too low and recall too high",
         )
     else:
@@ -96,10 +102,12 @@ def _counts(evidence: Evidence, *, capped: bool) -> Iterator[Finding]:
 
 
 def _is_capped(most: int, share: float) -> bool:
-    return (most >= MANY and share > PILE) or (most >= SOME and MOST <= share < NEARLY_ALL)
+    return (most >= MIN_CAP and share > MIN_CAPPED_SHARE) or (
+        most >= MIN_SMALL_CAP and MIN_SMALL_CAP_SHARE <= share < FIXED_COUNT_SHARE
+    )
 
 
-def _is_heap(relevant: Ints) -> bool:
+def _has_peak_at_maximum(relevant: Ints) -> bool:
     """Return whether the maximum count is unusually frequent.
 
     Compared with equal frequencies of all counts in the upper half.
@@ -108,18 +116,18 @@ def _is_heap(relevant: Ints) -> bool:
 
     most = int(relevant.max())
     upper = int((relevant > most // 2).sum())
-    return bool(bdtrc(int((relevant == most).sum()) - 1, upper, 1 / (most - most // 2)) < SURE)
+    return bool(bdtrc(int((relevant == most).sum()) - 1, upper, 1 / (most - most // 2)) < CAP_SIGNIFICANCE_LEVEL)
 
 
-def _ceilings(evidence: Evidence) -> Iterator[Finding]:
+def _recall_ceiling_findings(evidence: AuditInput) -> Iterator[Finding]:
     """Yield the ceiling of each recall measure that cannot reach 1."""
-    perfect = ideal(evidence.judgments)
+    perfect = ideal_ranks(evidence.judgments)
     for measure in evidence.measures:
         options = dict(measure.options)
         if measure.spec.name != "recall" or measure.cutoff is None or options.get("of") == "eps":
             continue
-        ceiling = means(score(perfect, [measure], evidence.rules.but(ties="trec", missing="zero")))[0]
-        relevant = _relevant(evidence.judgments, float(options["rel"]))
+        ceiling = list_means(score_judged_ranks(perfect, [measure], evidence.rules.but(ties="trec", missing="zero")))[0]
+        relevant = _relevant_counts(evidence.judgments, float(options["rel"]))
         more = np.flatnonzero(relevant > measure.cutoff)
         if not len(more) or ceiling > 1 - 1e-9 or np.isnan(ceiling):
             continue
@@ -127,22 +135,22 @@ def _ceilings(evidence: Evidence) -> Iterator[Finding]:
         reached: list[list[str | float | None]] = [
             [run, value, format_percent(value / ceiling)]
             for run in evidence.runs
-            for value in means(evidence.scores(run, measures=[measure]))
+            for value in list_means(evidence.scores(run, measures=[measure]))
         ]
         yield Finding(
             evidence.judgments.source,
             "ceiling",
-            ceiling < LOW,
+            ceiling < MIN_RECALL_CEILING,
             len(more),
             f"{len(more)} of {pluralise(len(relevant), 'query')} with more than {measure.cutoff:g} relevant documents: "
             f"{measure} cannot pass {ceiling:.4f}, where recall(of=capped)@{measure.cutoff:g} can reach 1",
-            some([names[i] for i in more.tolist()]),
-            grid=Grid(["run", str(measure), "of the ceiling"], reached),
+            first_few([names[i] for i in more.tolist()]),
+            grid=FindingTable(["run", str(measure), "of the ceiling"], reached),
             remedy=f"report recall(of=capped)@{measure.cutoff:g} or a deeper cutoff beside it",
         )
 
 
-def depth(evidence: Evidence) -> Iterator[Finding]:
+def check_depth(evidence: AuditInput) -> Iterator[Finding]:
     """Check for runs that end before the cutoff of a measure.
 
     A problem if no query reaches the cutoff and at least half of them end at the same depth. This indicates
@@ -151,11 +159,11 @@ def depth(evidence: Evidence) -> Iterator[Finding]:
     known = None if evidence.documents is None else len(evidence.documents)
     for run in evidence.runs:
         k = defined_depth(evidence.runs[run])
-        beyond = [one for one in evidence.undefined if k is not None and _reaches(one) > k]
+        beyond = [one for one in evidence.undefined if k is not None and _rank_cutoff(one) > k]
         if beyond:
             names = ", ".join(map(str, beyond))
             message = f"{names} {'is' if len(beyond) == 1 else 'are'} undefined: the run was made with k={k:g}"
-            remedy = f"run again with -k {max(map(_reaches, beyond))}, or use a cutoff of at most {k:g}"
+            remedy = f"run again with -k {max(map(_rank_cutoff, beyond))}, or use a cutoff of at most {k:g}"
             yield Finding(run, "depth", True, len(beyond), message, remedy=remedy)
             continue
         judged = evidence.judged(run)
@@ -170,11 +178,11 @@ def depth(evidence: Evidence) -> Iterator[Finding]:
             message = "the run returned no document for any query"
             yield Finding(run, "depth", True, len(got), message, remedy="see why the system fails: its timings say")
             continue
-        short = [one for one in evidence.measures if _reaches(one) > deepest and (known is None or deepest < known)]
-        if short and evidence.rules.depth is None and (got == deepest).mean() >= CUT:
-            yield _shallow(evidence, run, deepest, short)
+        short = [one for one in evidence.measures if _rank_cutoff(one) > deepest and (known is None or deepest < known)]
+        if short and evidence.rules.depth is None and (got == deepest).mean() >= MIN_TRUNCATED_SHARE:
+            yield _shallow_run_finding(evidence, run, deepest, short)
             continue
-        last = max((_reaches(one) for one in evidence.measures if _reaches(one) <= deepest), default=0)
+        last = max((_rank_cutoff(one) for one in evidence.measures if _rank_cutoff(one) <= deepest), default=0)
         few = int((got < last).sum())
         some_short = f"; {pluralise(few, 'query')} of {len(got)} got fewer than {last}" if few else ""
         yield Finding(
@@ -186,13 +194,13 @@ def depth(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _reaches(measure: Measure) -> int:
+def _rank_cutoff(measure: Measure) -> int:
     return int(measure.cutoff or 0) if measure.spec.cutoff in ("rank", "rank?") else 0
 
 
-def _shallow(evidence: Evidence, run: str, deepest: int, short: list[Measure]) -> Finding:
+def _shallow_run_finding(evidence: AuditInput, run: str, deepest: int, short: list[Measure]) -> Finding:
     cut = [Measure(one.spec, deepest, one.options) for one in short]
-    now, then = ([means(evidence.scores(run, measures=[one]))[0] for one in each] for each in (short, cut))
+    now, then = ([list_means(evidence.scores(run, measures=[one]))[0] for one in each] for each in (short, cut))
     rows = zip(map(str, short), now, map(str, cut), then, strict=True)
     return Finding(
         run,
@@ -201,24 +209,24 @@ def _shallow(evidence: Evidence, run: str, deepest: int, short: list[Measure]) -
         len(short),
         f"no query has more than {pluralise(deepest, 'document')}, so {', '.join(map(str, short))} cannot be told from "
         f"this run: what comes out is counted at {deepest}",
-        grid=Grid(["asked for", "score", "at its depth", "score"], [list(row) for row in rows]),
-        remedy=f"make the run again, {max(map(_reaches, short))} deep, or report {', '.join(map(str, cut))}",
+        grid=FindingTable(["asked for", "score", "at its depth", "score"], [list(row) for row in rows]),
+        remedy=f"make the run again, {max(map(_rank_cutoff, short))} deep, or report {', '.join(map(str, cut))}",
     )
 
 
-TOP = 10
+DEFAULT_TOP = 10
 """Number of top documents checked for measures without a cutoff."""
-SHALLOW = 20
+MAX_POOL_DEPTH = 20
 """Maximum depth at which unjudged documents count as a flaw of a run: pools are shallow."""
-MUCH = 0.2
-APART = 0.1
-QUERIES, LONG = 10, 20
+HIGH_UNJUDGED_SHARE = 0.2
+MIN_UNJUDGED_DIFFERENCE = 0.1
+MIN_FILTERED_QUERIES, MIN_FILTERED_DEPTH = 10, 20
 """Minimum numbers of queries and of documents per query that cannot all be judged by chance."""
-POOLED = 0.2
+MIN_NONRELEVANT_SHARE = 0.2
 """Minimum share of non-relevant judgments in a judged pool."""
 
 
-def unjudged(evidence: Evidence) -> Iterator[Finding]:
+def check_unjudged(evidence: AuditInput) -> Iterator[Finding]:
     """Check the share of unjudged documents at the top, and its effect on scores.
 
     For each measure: the score, the score of judged documents only, and the score if all unjudged documents in its
@@ -229,30 +237,33 @@ def unjudged(evidence: Evidence) -> Iterator[Finding]:
     documents only, 20 or more per query for at least 10 queries, is a problem too: it was filtered by the judgments,
     or its candidates come from them.
     """
-    shares = {run: share(_ranked(evidence, run), TOP) for run in evidence.runs}
+    shares = {run: unjudged_share(_settled_judged_ranks(evidence, run), DEFAULT_TOP) for run in evidence.runs}
     grades = evidence.judgments.pool.grades
     negatives = float(((grades >= 0) & (grades < max(evidence.rules.rel, 1e-9))).sum()) / max(1, len(grades))
     for run in evidence.runs:
-        yield _one(evidence, run, negatives)
-        yield from _filtered(evidence, run)
+        yield _unjudged_finding(evidence, run, negatives)
+        yield from _judged_only_findings(evidence, run)
     low, high = (min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)) if shares else ("", "")
-    if negatives >= POOLED and len(shares) > 1 and shares[high] - shares[low] >= APART:
+    if negatives >= MIN_NONRELEVANT_SHARE and len(shares) > 1 and shares[high] - shares[low] >= MIN_UNJUDGED_DIFFERENCE:
         yield Finding(
             high,
             "pool bias",
             True,
             len(shares),
-            f"{format_percent(shares[high])} of its first {TOP} documents are unjudged, but {format_percent(shares[low])} of "
+            f"{format_percent(shares[high])} of its first {DEFAULT_TOP} documents are unjudged, but "
+            f"{format_percent(shares[low])} of "
             f"{low}'s: the pool does not know both alike, and unjudged counts as not relevant",
-            grid=Grid(["run", f"unjudged in {TOP}"], [[run, format_percent(one)] for run, one in shares.items()]),
+            grid=FindingTable(
+                ["run", f"unjudged in {DEFAULT_TOP}"], [[run, format_percent(one)] for run, one in shares.items()]
+            ),
         )
 
 
-def _filtered(evidence: Evidence, run: str) -> Iterator[Finding]:
-    judged = _ranked(evidence, run)
+def _judged_only_findings(evidence: AuditInput, run: str) -> Iterator[Finding]:
+    judged = _settled_judged_ranks(evidence, run)
     returned, queries = int(judged.retrieved.sum()), int((judged.retrieved > 0).sum())
     known = int((judged.grade >= 0).sum())
-    if known < returned or queries < QUERIES or returned < LONG * queries:
+    if known < returned or queries < MIN_FILTERED_QUERIES or returned < MIN_FILTERED_DEPTH * queries:
         return
     if evidence.documents is not None and int(np.diff(judged.pool.starts).min()) >= len(evidence.documents):
         return  # Every document is judged for every query.
@@ -266,7 +277,7 @@ def _filtered(evidence: Evidence, run: str) -> Iterator[Finding]:
     )
 
 
-def _rules(evidence: Evidence) -> Convention:
+def _convention_with_settled_ties(evidence: AuditInput) -> Convention:
     """Return the convention with decided ties.
 
     An undecided rank is neither judged nor unjudged.
@@ -274,18 +285,18 @@ def _rules(evidence: Evidence) -> Convention:
     return evidence.rules.but(ties="trec") if evidence.rules.ties == "expected" else evidence.rules
 
 
-def _ranked(evidence: Evidence, run: str) -> JudgedRanks:
-    return evidence.judged(run, rules=_rules(evidence))
+def _settled_judged_ranks(evidence: AuditInput, run: str) -> JudgedRanks:
+    return evidence.judged(run, rules=_convention_with_settled_ties(evidence))
 
 
-def share(judged: JudgedRanks, k: int) -> float:
+def unjudged_share(judged: JudgedRanks, k: int) -> float:
     """Return the share of unjudged documents in the first k of all queries."""
     known = int(((judged.rank <= k) & (judged.grade >= 0)).sum())
     places = int(np.minimum(judged.retrieved, k).sum())
     return 1 - known / places if places else 0.0
 
 
-def filled(judged: JudgedRanks, k: int, grade: float) -> JudgedRanks:
+def fill_unjudged(judged: JudgedRanks, k: int, grade: float) -> JudgedRanks:
     """Treat every unjudged document in the first k as judged with the given grade."""
     n, pool = judged.n, judged.pool
     known = (judged.rank <= k) & (judged.grade >= 0)
@@ -325,38 +336,41 @@ def filled(judged: JudgedRanks, k: int, grade: float) -> JudgedRanks:
     )
 
 
-def _one(evidence: Evidence, run: str, negatives: float) -> Finding:
-    rules = _rules(evidence)
-    judged = _ranked(evidence, run)
-    measures = [one for one in evidence.measures if is_ordered(one)]
+def _unjudged_finding(evidence: AuditInput, run: str, negatives: float) -> Finding:
+    rules = _convention_with_settled_ties(evidence)
+    judged = _settled_judged_ranks(evidence, run)
+    measures = [one for one in evidence.measures if has_exact_bounds(one)]
     grades = evidence.judgments.pool.grades
     good = grades[grades > 0]
     median = float(np.quantile(good, 0.5, method="lower")) if len(good) else 1.0
     rows: list[list[str | float | None]] = []
     worst, effect = 0.0, ""
     for measure in measures:
-        k = int(measure.cutoff) if measure.cutoff and measure.spec.cutoff in ("rank", "rank?") else TOP
-        part = share(judged, k)
+        k = int(measure.cutoff) if measure.cutoff and measure.spec.cutoff in ("rank", "rank?") else DEFAULT_TOP
+        part = unjudged_share(judged, k)
         least = float(dict(measure.options).get("rel", 0))
-        now = means(score(judged, [measure], rules))[0]
-        alone = means(evidence.scores(run, rules=rules.but(unjudged="condensed"), measures=[measure]))[0]
-        good_all = means(score(filled(judged, k, max(median, least)), [measure], rules))[0]
+        now = list_means(score_judged_ranks(judged, [measure], rules))[0]
+        alone = list_means(evidence.scores(run, rules=rules.but(unjudged="condensed"), measures=[measure]))[0]
+        good_all = list_means(score_judged_ranks(fill_unjudged(judged, k, max(median, least)), [measure], rules))[0]
         rows.append([str(measure), str(k), format_percent(part), now, alone, good_all])
-        if k <= SHALLOW:
+        if k <= MAX_POOL_DEPTH:
             worst = max(worst, part)
-        effect = effect or f"{change(str(measure), now, good_all)} if the unjudged in its first {k} were relevant"
+        effect = (
+            effect or f"{format_change(str(measure), now, good_all)} if the unjudged in its first {k} were relevant"
+        )
     message = (
-        f"{format_percent(share(judged, TOP))} of the first {TOP} documents are unjudged and count as not relevant"
+        f"{format_percent(unjudged_share(judged, DEFAULT_TOP))} of the first {DEFAULT_TOP} documents are "
+        f"unjudged and count as not relevant"
     )
-    if negatives < POOLED:
+    if negatives < MIN_NONRELEVANT_SHARE:
         only = f"{format_percent(negatives)} of the judgments say `not relevant`: they list answers"
         message += f"; {only}, and nobody knows how many of these are relevant too"
     return Finding(
         run,
         "unjudged",
-        negatives >= POOLED and worst >= MUCH,
-        round(share(judged, TOP) * float(np.minimum(judged.retrieved, TOP).sum())),
+        negatives >= MIN_NONRELEVANT_SHARE and worst >= HIGH_UNJUDGED_SHARE,
+        round(unjudged_share(judged, DEFAULT_TOP) * float(np.minimum(judged.retrieved, DEFAULT_TOP).sum())),
         message,
         effect=f"{effect} (grade {median:g})" if effect else "",
-        grid=Grid(["measure", "top", "unjudged", "as it is", "judged only", "if relevant"], rows),
+        grid=FindingTable(["measure", "top", "unjudged", "as it is", "judged only", "if relevant"], rows),
     )

@@ -8,43 +8,54 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ragauge.audits.evidence import Evidence, Mended, effect, without_pairs, without_queries
-from ragauge.audits.leakage_fields import Corpus, fields, namings
-from ragauge.audits.leakage_findings import all_predictors, leaking_field, naming_field, right_names
-from ragauge.audits.leakage_predictors import by_run, draw, mark_auc, predictions, text_auc
+from ragauge.audits.evidence import AuditInput, FixScorers, describe_effect, without_pairs, without_queries
+from ragauge.audits.leakage_fields import WeightedCorpus, find_candidate_fields, find_query_naming_fields
+from ragauge.audits.leakage_findings import (
+    leaking_field_finding,
+    naming_field_finding,
+    naming_precision,
+    predictors_finding,
+)
+from ragauge.audits.leakage_predictors import (
+    draw_pairs,
+    evaluate_predictors,
+    evaluate_run_scores,
+    relevance_mark_auc,
+    text_auc,
+)
 from ragauge.core.documents import Document
 from ragauge.core.errors import MissingEvidence
 from ragauge.core.findings import Finding
-from ragauge.core.text import normalised, words
-from ragauge.output.numbers import format_percent, pluralise, some
+from ragauge.core.text import normalise, words
+from ragauge.output.numbers import first_few, format_percent, pluralise
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-LEAST_WORDS = 4
+MIN_QUERY_WORDS = 4
 """Minimum length of a query in words; a shorter one can occur in a document by chance."""
-FIRST, DRAWN = 10, 50
+TOP_DOCUMENTS_COMPARED, RANDOM_DOCUMENTS_COMPARED = 10, 50
 """Documents to compare with: top non-relevant documents per run, and random documents of the corpus."""
-LEVEL = 0.01
+SIGNIFICANCE_LEVEL = 0.01
 """Significance level of the tests."""
-SOME = 0.05
+MIN_VERBATIM_SHARE = 0.05
 """Minimum share of the queries at which verbatim queries are a problem."""
-BETTER = 0.05
+MIN_AUC_GAIN = 0.05
 """Minimum difference of AUC by which a field is better than text."""
-KNOWS, AT_LEAST = 0.9, 0.65
+MIN_MARK_SHARE, MIN_LEAK_AUC = 0.9, 0.65
 """Share of the way from an AUC of 0.5 to that of a mark on every relevant document, and minimum AUC of a leak."""
-RIGHT = 0.5
+MIN_NAMING_PRECISION = 0.5
 """Minimum share of relevant documents among those that name a query at which a name is a leak."""
-PERFECT = 0.995
+PERFECT_AUC = 0.995
 """Minimum AUC at which the scores of a run are suspicious if text predicts little."""
-NO_TEXT = 0.6
+MAX_UNINFORMATIVE_TEXT_AUC = 0.6
 """AUC of text up to which it predicts almost nothing."""
-PREDICTS = 0.55
+MIN_PREDICTOR_AUC = 0.55
 """Minimum AUC at which a field is reported."""
 
 
-def own_documents(evidence: Evidence) -> Iterator[Finding]:
+def check_own_documents(evidence: AuditInput) -> Iterator[Finding]:
     """Check for queries that are documents of the corpus.
 
     A query is a document if their texts are equal (case and white space ignored), or if their ids are equal and they
@@ -52,41 +63,41 @@ def own_documents(evidence: Evidence) -> Iterator[Finding]:
     relevant document of its own query. An equal id with another text is a note, unless own=dropped removes that
     document.
     """
-    documents, queries = _texts(evidence, "queries that are documents")
+    documents, queries = _require_texts(evidence, "queries that are documents")
     by_text: dict[str, set[str]] = {}
     for document in documents:
-        for text in {normalised(document.text), normalised(document.whole)} - {""}:
+        for text in {normalise(document.text), normalise(document.whole)} - {""}:
             by_text.setdefault(text, set()).add(document.id)
-    own = {query: set(by_text.get(normalised(text), ())) for query, text in queries.items()}
+    own = {query: set(by_text.get(normalise(text), ())) for query, text in queries.items()}
     same_id = [document for document in documents if document.id in queries]
     strangers: list[str] = []
     for document in same_id:
-        if _alike(queries[document.id], document.whole):
+        if _has_similar_words(queries[document.id], document.whole):
             own[document.id].add(document.id)
         elif document.id not in own[document.id]:
             strangers.append(document.id)
     own = {query: docs for query, docs in own.items() if docs}
     if own:
-        yield _own(evidence, own, len(queries))
+        yield _own_document_finding(evidence, own, len(queries))
     if strangers:
-        yield _strangers(evidence, strangers)
+        yield _shared_id_finding(evidence, strangers)
     if not own and not strangers:
         yield Finding("queries", "own documents", False, 0, f"none of {pluralise(len(queries), 'query')} is a document")
 
 
-def _alike(query: str, text: str) -> bool:
+def _has_similar_words(query: str, text: str) -> bool:
     asked, told = set(words(query)), set(words(text))
     return 2 * len(asked & told) >= len(asked | told) > 0
 
 
-def _own(evidence: Evidence, own: Mapping[str, set[str]], total: int) -> Finding:
+def _own_document_finding(evidence: AuditInput, own: Mapping[str, set[str]], total: int) -> Finding:
     grades, rules = evidence.judgments.nested, evidence.rules
     right = sum(any(grades.get(query, {}).get(doc, 0) >= rules.rel for doc in docs) for query, docs in own.items())
     counting = {query: docs - ({query} if rules.own == "dropped" else set()) for query, docs in own.items()}
-    returned = {name: _rows(run.table, counting) for name, run in evidence.runs.items()}
+    returned = {name: _count_pairs(run.table, counting) for name, run in evidence.runs.items()}
     told = "".join(f"; {name} returned {rows:,} to their own query" for name, rows in returned.items() if rows)
-    ways: Mended = {"they are dropped": lambda run: evidence.scores(without_pairs(evidence.runs[run], own))}
-    changed, grid = effect(evidence, ways if any(returned.values()) else {})
+    ways: FixScorers = {"they are dropped": lambda run: evidence.scores(without_pairs(evidence.runs[run], own))}
+    changed, grid = describe_effect(evidence, ways if any(returned.values()) else {})
     by_id = sum(query in docs for query, docs in own.items())
     return Finding(
         "queries",
@@ -95,37 +106,39 @@ def _own(evidence: Evidence, own: Mapping[str, set[str]], total: int) -> Finding
         len(own),
         f"{len(own):,} of {pluralise(total, 'query')} are documents of the corpus: {by_id:,} by their id, "
         f"{len(own) - by_id:,} under another id; {right:,} of them have themselves for an answer{told}",
-        some([f"{query} = {min(docs - {query}, default=query)}" for query, docs in own.items() if query not in docs], 3)
-        or some(list(own)),
+        first_few(
+            [f"{query} = {min(docs - {query}, default=query)}" for query, docs in own.items() if query not in docs], 3
+        )
+        or first_few(list(own)),
         changed,
         grid,
-        _drop(evidence, counting)
+        _drop_remedy(evidence, counting)
         if any(returned.values())
         else "take these documents out of their own queries' answers",
     )
 
 
-def _drop(evidence: Evidence, own: Mapping[str, set[str]]) -> str:
+def _drop_remedy(evidence: AuditInput, own: Mapping[str, set[str]]) -> str:
     """Describe what to do about own documents of queries in the runs."""
     named = {query: docs & {query} for query, docs in own.items()}
     renamed = [query for query, docs in own.items() if docs - {query}]
     ways = []
-    if any(_rows(run.table, named) for run in evidence.runs.values()):
+    if any(_count_pairs(run.table, named) for run in evidence.runs.values()):
         ways.append("score with `evaluate --set own=dropped`")
     if renamed:
         ways.append(f"{len(renamed):,} under another id must be dropped from the rankings")
     return "; ".join(ways)
 
 
-def _strangers(evidence: Evidence, queries: Sequence[str]) -> Finding:
+def _shared_id_finding(evidence: AuditInput, queries: Sequence[str]) -> Finding:
     dropped, kept = (evidence.rules.but(own=own) for own in ("dropped", "kept"))
     wrong = evidence.rules.own == "dropped"
-    ways: Mended = (
+    ways: FixScorers = (
         {"own=kept": lambda run: evidence.scores(run, rules=kept)}
         if wrong
         else {"own=dropped": lambda run: evidence.scores(run, rules=dropped)}
     )
-    changed, grid = effect(evidence, ways)
+    changed, grid = describe_effect(evidence, ways)
     return Finding(
         "queries",
         "shared ids",
@@ -133,13 +146,13 @@ def _strangers(evidence: Evidence, queries: Sequence[str]) -> Finding:
         len(queries),
         f"{pluralise(len(queries), 'query')} have the id of a document with another text: own=dropped (as in BEIR) "
         "takes documents away that are not the query",
-        some(queries),
+        first_few(queries),
         changed,
         grid,
     )
 
 
-def verbatim(evidence: Evidence) -> Iterator[Finding]:
+def check_verbatim_queries(evidence: AuditInput) -> Iterator[Finding]:
     """Check for queries that occur word for word in a relevant document.
 
     Only queries of at least 4 words are checked; case and punctuation are ignored. Non-relevant documents serve as
@@ -149,12 +162,12 @@ def verbatim(evidence: Evidence) -> Iterator[Finding]:
     """
     from scipy.stats import fisher_exact
 
-    documents, queries = _texts(evidence, "queries inside documents")
+    documents, queries = _require_texts(evidence, "queries inside documents")
     asked = {query: words(text) for query, text in queries.items() if query in evidence.judgments.nested}
-    asked = {query: mine for query, mine in asked.items() if len(mine) >= LEAST_WORDS}
+    asked = {query: mine for query, mine in asked.items() if len(mine) >= MIN_QUERY_WORDS}
     place = {document.id: i for i, document in enumerate(documents)}
     texts: dict[int, str] = {}
-    first = _first(evidence)
+    first = _top_documents(evidence)
     rng = np.random.default_rng(0)
     inside: dict[str, str] = {}
     table = np.zeros((2, 2), np.int64)
@@ -162,7 +175,7 @@ def verbatim(evidence: Evidence) -> Iterator[Finding]:
         wanted = f" {' '.join(mine)} "
         grades = evidence.judgments.nested[query]
         good = {place[doc] for doc, grade in grades.items() if grade >= evidence.rules.rel and doc in place}
-        drawn = rng.permutation(len(documents))[:DRAWN].tolist()
+        drawn = rng.permutation(len(documents))[:RANDOM_DOCUMENTS_COMPARED].tolist()
         others = {place[doc] for doc in (*grades, *first.get(query, ())) if doc in place} | set(drawn)
         for row, group in enumerate((good, others - good - {place.get(query)})):
             for doc in sorted(group):
@@ -174,31 +187,32 @@ def verbatim(evidence: Evidence) -> Iterator[Finding]:
                     inside.setdefault(query, documents[doc].id)
     if not inside:
         message = (
-            f"none of {pluralise(len(asked), 'query')} of {LEAST_WORDS} words or more stands in a relevant document"
+            f"none of {pluralise(len(asked), 'query')} of {MIN_QUERY_WORDS} words or more stands in a relevant document"
         )
         yield Finding("queries", "verbatim answers", False, 0, message)
         return
     p = float(fisher_exact(table, alternative="greater").pvalue)
     rates = [float(row[0] / row.sum()) if row.sum() else 0.0 for row in table]
-    left, only = (without_queries(evidence.judgments, out) for out in (set(inside), _others(evidence, inside)))
-    ways: Mended = {} if left is None else {"they are left out": lambda run: evidence.scores(run, judgments=left)}
+    left, only = (without_queries(evidence.judgments, out) for out in (set(inside), _other_queries(evidence, inside)))
+    ways: FixScorers = {} if left is None else {"they are left out": lambda run: evidence.scores(run, judgments=left)}
     ways = {**ways, "they alone count": lambda run: evidence.scores(run, judgments=only)}
-    changed, grid = effect(evidence, ways)
+    changed, grid = describe_effect(evidence, ways)
     yield Finding(
         "queries",
         "verbatim answers",
-        p < LEVEL and len(inside) >= max(3, SOME * len(asked)),
+        p < SIGNIFICANCE_LEVEL and len(inside) >= max(3, MIN_VERBATIM_SHARE * len(asked)),
         len(inside),
-        f"{len(inside):,} of {pluralise(len(asked), 'query')} of {LEAST_WORDS} words or more stand word for word in a "
+        f"{len(inside):,} of {pluralise(len(asked), 'query')} of {MIN_QUERY_WORDS} words or more stand word for word "
+        f"in a "
         f"relevant document: in {format_percent(rates[0])} of {pluralise(int(table[0].sum()), 'relevant document')}, "
         f"in {format_percent(rates[1])} of {pluralise(int(table[1].sum()), 'other')} (p {p:.2g})",
-        some([f"{query} in {doc}" for query, doc in inside.items()]),
+        first_few([f"{query} in {doc}" for query, doc in inside.items()]),
         changed,
         grid,
     )
 
 
-def predictors(evidence: Evidence) -> Iterator[Finding]:
+def check_predictors(evidence: AuditInput) -> Iterator[Finding]:
     """Check for fields and run scores that leak relevance.
 
     Fields are metadata, length, position and id. A field is a problem if it predicts relevance (p < 0.01,
@@ -214,35 +228,50 @@ def predictors(evidence: Evidence) -> Iterator[Finding]:
     The scores of a run are a problem if their AUC is 0.995 or more while that of text is at most 0.6. This is not
     checked if most words of the queries do not occur in the corpus.
     """
-    documents, queries = _texts(evidence, "fields that predict relevance")
+    documents, queries = _require_texts(evidence, "fields that predict relevance")
     place = {document.id: i for i, document in enumerate(documents)}
-    pairs = draw(evidence.judgments.nested, place, evidence.rules.rel)
+    pairs = draw_pairs(evidence.judgments.nested, place, evidence.rules.rel)
     if pairs is None or len(pairs.queries) < 2:
         raise MissingEvidence("fields that predict relevance need two queries with relevant documents in the corpus")
-    corpus = Corpus.of(documents)
+    corpus = WeightedCorpus.of(documents)
     text = text_auc(pairs, corpus, queries)
-    known, unread = fields(documents, corpus)
-    candidates, naming = {one.name: one for one in known}, namings(documents, evidence.judgments.nested)
-    every = predictions(pairs, known, text, naming)
+    known, unread = find_candidate_fields(documents, corpus)
+    candidates, naming = (
+        {one.name: one for one in known},
+        find_query_naming_fields(documents, evidence.judgments.nested),
+    )
+    every = evaluate_predictors(pairs, known, text, naming)
     found, named = every[: len(known)], every[len(known) :]
-    mark = mark_auc(pairs, evidence.judgments.nested, place, evidence.rules.rel)
-    telling = [one for one in found if one.p < LEVEL and one.auc >= PREDICTS]
+    mark = relevance_mark_auc(pairs, evidence.judgments.nested, place, evidence.rules.rel)
+    telling = [one for one in found if one.p < SIGNIFICANCE_LEVEL and one.auc >= MIN_PREDICTOR_AUC]
     leaks = []
     for one in telling:
-        better = one.p_text < LEVEL and one.auc >= float(text.mean()) + BETTER
-        if better or one.auc >= max(AT_LEAST, 0.5 + KNOWS * (mark - 0.5)):
+        better = one.p_text < SIGNIFICANCE_LEVEL and one.auc >= float(text.mean()) + MIN_AUC_GAIN
+        if better or one.auc >= max(MIN_LEAK_AUC, 0.5 + MIN_MARK_SHARE * (mark - 0.5)):
             leaks.append(one.name)
-            yield leaking_field(evidence, candidates[one.name], one, text, mark)
-    names = [(field, one) for field, one in zip(naming, named, strict=True) if one.p < LEVEL and one.auc >= PREDICTS]
+            yield leaking_field_finding(evidence, candidates[one.name], one, text, mark)
+    names = [
+        (field, one)
+        for field, one in zip(naming, named, strict=True)
+        if one.p < SIGNIFICANCE_LEVEL and one.auc >= MIN_PREDICTOR_AUC
+    ]
     for field, one in names:
-        better = one.p_text < LEVEL and one.auc >= float(text.mean()) + BETTER
-        if better or one.auc >= 0.5 + KNOWS / 2 or right_names(evidence, field) >= RIGHT:
-            yield naming_field(evidence, field, one, text)
-    runs = [by_run(pairs, name, _scores(run.table, place, pairs.queries), text) for name, run in evidence.runs.items()]
+        better = one.p_text < SIGNIFICANCE_LEVEL and one.auc >= float(text.mean()) + MIN_AUC_GAIN
+        if better or one.auc >= 0.5 + MIN_MARK_SHARE / 2 or naming_precision(evidence, field) >= MIN_NAMING_PRECISION:
+            yield naming_field_finding(evidence, field, one, text)
+    runs = [
+        evaluate_run_scores(pairs, name, _run_scores_by_position(run.table, place, pairs.queries), text)
+        for name, run in evidence.runs.items()
+    ]
     asked = {word for query in pairs.queries for word in words(queries.get(query, ""))}
     alike = sum(word in corpus.vocabulary for word in asked) >= len(asked) / 2
     for one in runs:
-        if alike and one.auc >= PERFECT and float(text.mean()) <= NO_TEXT and one.p_text < LEVEL:
+        if (
+            alike
+            and one.auc >= PERFECT_AUC
+            and float(text.mean()) <= MAX_UNINFORMATIVE_TEXT_AUC
+            and one.p_text < SIGNIFICANCE_LEVEL
+        ):
             yield Finding(
                 one.name,
                 "leaking score",
@@ -252,36 +281,38 @@ def predictors(evidence: Evidence) -> Iterator[Finding]:
                 f"{pluralise(len(one.each), 'query')}) where text tells next to nothing (AUC {text.mean():.4f})",
             )
     rows = [*found, *(replace(one, name=f"query in {one.name}") for one in named), *runs]
-    yield all_predictors(rows, telling, leaks, text, mark, [one for _, one in names], unread)
+    yield predictors_finding(rows, telling, leaks, text, mark, [one for _, one in names], unread)
 
 
-def _texts(evidence: Evidence, what: str) -> tuple[Sequence[Document], Mapping[str, str]]:
+def _require_texts(evidence: AuditInput, what: str) -> tuple[Sequence[Document], Mapping[str, str]]:
     if evidence.documents is None or evidence.queries is None:
         raise MissingEvidence(f"{what} need the documents and the queries", hint="give the corpus and the queries")
     return evidence.documents, evidence.queries
 
 
-def _rows(table: pl.DataFrame, pairs: Mapping[str, set[str]]) -> int:
+def _count_pairs(table: pl.DataFrame, pairs: Mapping[str, set[str]]) -> int:
     """Count the rows of a run that are among the given pairs of query and document."""
     rows = table.select("query", "doc").iter_rows()
     return sum(doc in pairs[query] for query, doc in rows if query in pairs)
 
 
-def _first(evidence: Evidence) -> dict[str, list[str]]:
+def _top_documents(evidence: AuditInput) -> dict[str, list[str]]:
     """Return the top documents of each query from all runs."""
     found: dict[str, list[str]] = {}
     for run in evidence.runs.values():
         best = run.table.sort("score", descending=True, maintain_order=True).group_by("query", maintain_order=True)
-        for query, doc in best.head(FIRST).select("query", "doc").iter_rows():
+        for query, doc in best.head(TOP_DOCUMENTS_COMPARED).select("query", "doc").iter_rows():
             found.setdefault(query, []).append(doc)
     return found
 
 
-def _others(evidence: Evidence, queries: Mapping[str, str]) -> set[str]:
+def _other_queries(evidence: AuditInput, queries: Mapping[str, str]) -> set[str]:
     return set(evidence.judgments.nested) - set(queries)
 
 
-def _scores(table: pl.DataFrame, place: Mapping[str, int], queries: Sequence[str]) -> dict[str, dict[int, float]]:
+def _run_scores_by_position(
+    table: pl.DataFrame, place: Mapping[str, int], queries: Sequence[str]
+) -> dict[str, dict[int, float]]:
     import polars as pl
 
     found: dict[str, dict[int, float]] = {}

@@ -14,12 +14,12 @@ from ragauge.core.documents import Document
 from ragauge.core.records import Floats, Ints
 from ragauge.core.text import words
 
-K1, B = 0.9, 0.4
+BM25_K1, BM25_B = 0.9, 0.4
 """BM25 parameters, as in Anserini."""
 
 
 @dataclass(frozen=True, eq=False)
-class Corpus:
+class WeightedCorpus:
     """Words of all documents as flat arrays.
 
     Document `i` is at `starts[i]:starts[i + 1]`.
@@ -35,7 +35,7 @@ class Corpus:
     """Number of words per document, repetitions included."""
 
     @classmethod
-    def of(cls, documents: Sequence[Document]) -> Corpus:
+    def of(cls, documents: Sequence[Document]) -> WeightedCorpus:
         """Build the arrays from the titles and texts of documents."""
         vocabulary: dict[str, int] = {}
         columns: list[Ints] = []
@@ -53,13 +53,13 @@ class Corpus:
         n, has = len(documents), np.bincount(word, minlength=len(vocabulary))
         rarity = np.log1p((n - has + 0.5) / (has + 0.5))
         relative = np.repeat(lengths / max(float(lengths.mean()), 1.0) if n else lengths, sizes)
-        weight = rarity[word] * often / (often + K1 * (1 - B + B * relative))
+        weight = rarity[word] * often / (often + BM25_K1 * (1 - BM25_B + BM25_B * relative))
         return cls(vocabulary, np.concatenate([[0], np.cumsum(sizes)]), word, weight, lengths)
 
     def scores(self, query: str, documents: Ints) -> Floats:
         """Compute the BM25 scores of documents, given by position, for a query.
 
-        >>> one = Corpus.of([Document("a", "red fox"), Document("b", "red dog"), Document("c", "a cat")])
+        >>> one = WeightedCorpus.of([Document("a", "red fox"), Document("b", "red dog"), Document("c", "a cat")])
         >>> one.scores("the fox is red", np.array([0, 1, 2])).argsort().tolist()
         [2, 1, 0]
         """
@@ -74,27 +74,27 @@ class Corpus:
         return np.bincount(owner, found, len(documents)).astype(np.float64, copy=False)
 
 
-MOST_KINDS = 50
+MAX_CATEGORIES = 50
 """Maximum number of distinct values of a categorical field."""
-LEAST_EACH = 5
+MIN_DOCUMENTS_PER_CATEGORY = 5
 """Minimum mean number of documents per value of a categorical field; an id or name has one."""
-FEW_NUMBERS = 10
+MAX_NUMERIC_CODES = 10
 """Maximum number of distinct numbers that are treated as codes, whose order has no meaning."""
-MOST_FIELDS = 40
+MAX_FIELDS = 40
 """Maximum number of fields tested: each further field needs more permutations for a small p-value."""
-NESTED = 4
+MAX_NESTING_DEPTH = 4
 """Maximum depth of nested mappings that are flattened."""
-NAMED = 3
+MIN_QUERIES_NAMED = 3
 """Minimum number of queries that a field must name; fewer can be accidental."""
-BOUNDS = re.compile(r"[\s,;|\"'\[\](){}]+")
+ID_SEPARATORS = re.compile(r"[\s,;|\"'\[\](){}]+")
 """Separators between ids in a text."""
-JOINTS = re.compile(r"[-_/:#=?&.]")
+ID_PART_SEPARATORS = re.compile(r"[-_/:#=?&.]")
 """Separators between the parts of an id."""
-MOST_JOINTS = 20
-DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([ T].*)?)?")
+MAX_ID_PARTS = 20
+DATE_PATTERN = re.compile(r"\d{4}-\d{2}(-\d{2}([ T].*)?)?")
 
 
-class Field(NamedTuple):
+class CandidateField(NamedTuple):
     """A field with one value per document of the corpus."""
 
     name: str
@@ -104,7 +104,7 @@ class Field(NamedTuple):
     """Number of categories, including the missing value; 0 for numbers."""
 
 
-class Naming(NamedTuple):
+class QueryNamingField(NamedTuple):
     """A field in which documents name queries by id."""
 
     name: str
@@ -112,168 +112,173 @@ class Naming(NamedTuple):
     """Positions in the corpus of the documents that name each query, by query id."""
 
 
-def fields(documents: Sequence[Document], corpus: Corpus) -> tuple[list[Field], list[str]]:
+def find_candidate_fields(
+    documents: Sequence[Document], corpus: WeightedCorpus
+) -> tuple[list[CandidateField], list[str]]:
     """Return ordered and categorical fields, and the names of untested fields.
 
     Fields are text length, position, id and metadata, including nested mappings. A text or list that differs in
     every document still gives derived fields: whether it is present, its prefix, and the length of the list.
     """
-    found = [Field("length", corpus.lengths.astype(np.float64))]
+    found = [CandidateField("length", corpus.lengths.astype(np.float64))]
     place = np.arange(len(documents), dtype=np.float64)
-    found.append(Field("place in the corpus", place))
-    order = _ranked([natural(document.id) for document in documents])
+    found.append(CandidateField("place in the corpus", place))
+    order = _dense_ranks([natural_sort_key(document.id) for document in documents])
     if not (np.array_equal(order, place) or np.array_equal(order, place[::-1])):
-        found.append(Field("order of the id", order))
-    derived = [*_beginning("the id", [document.id for document in documents])]
+        found.append(CandidateField("order of the id", order))
+    derived = [*_prefix_fields("the id", [document.id for document in documents])]
     unread = {}
-    for path, sparse in columns(documents).items():
+    for path, sparse in metadata_columns(documents).items():
         name, values = f"metadata `{path}`", [sparse.get(i) for i in range(len(documents))]
-        whole = _whole(name, values)
+        whole = _value_field(name, values)
         if whole is not None:
             found.append(whole)
-        elif len({_text(value) for value in values}) > 1:
+        elif len({_value_text(value) for value in values}) > 1:
             unread[name] = path
-        derived += _derived(name, values, told=whole is not None)
-    left = [one.name for one in (*found, *derived)[MOST_FIELDS:]]
-    return [*found, *derived][:MOST_FIELDS], [*(f"`{path}`" for path in unread.values()), *left]
+        derived += _derived_fields(name, values, told=whole is not None)
+    left = [one.name for one in (*found, *derived)[MAX_FIELDS:]]
+    return [*found, *derived][:MAX_FIELDS], [*(f"`{path}`" for path in unread.values()), *left]
 
 
-def columns(documents: Sequence[Document]) -> dict[str, dict[int, Any]]:
+def metadata_columns(documents: Sequence[Document]) -> dict[str, dict[int, Any]]:
     """Return the values of each metadata field by position in the corpus.
 
     Nested fields come last.
 
-    >>> columns([Document("a", "", metadata={"m": {"x": 1}, "n": 2})])
+    >>> metadata_columns([Document("a", "", metadata={"m": {"x": 1}, "n": 2})])
     {'m': {0: ['x']}, 'n': {0: 2}, 'm.x': {0: 1}}
     """
     found: dict[tuple[int, str], dict[int, Any]] = {}
     for i, document in enumerate(documents):
         if isinstance(document.metadata, Mapping):
-            for depth, path, value in _flat(document.metadata):
+            for depth, path, value in _flatten_metadata(document.metadata):
                 found.setdefault((depth, path), {})[i] = value
     return {path: found[depth, path] for depth, path in sorted(found, key=lambda one: one[0])}
 
 
-def _flat(metadata: Mapping[str, Any], before: str = "", depth: int = 0) -> Iterator[tuple[int, str, Any]]:
+def _flatten_metadata(metadata: Mapping[str, Any], before: str = "", depth: int = 0) -> Iterator[tuple[int, str, Any]]:
     for name, value in metadata.items():
         nested = isinstance(value, Mapping)
         yield depth, f"{before}{name}", [str(key) for key in value] if nested else value
-        if nested and depth < NESTED:
-            yield from _flat(value, f"{before}{name}.", depth + 1)
+        if nested and depth < MAX_NESTING_DEPTH:
+            yield from _flatten_metadata(value, f"{before}{name}.", depth + 1)
 
 
-def _whole(name: str, values: Sequence[Any]) -> Field | None:
+def _value_field(name: str, values: Sequence[Any]) -> CandidateField | None:
     """Return a field of the values themselves, or None.
 
     Lists must have few distinct values.
     """
     lists = any(map(_is_list, values))
-    plain = [value if isinstance(value, str | int | float) or value is None else _text(value) for value in values]
-    found = metadata_field(name, plain)
+    plain = [value if isinstance(value, str | int | float) or value is None else _value_text(value) for value in values]
+    found = build_metadata_field(name, plain)
     return None if found is None or (lists and not found.kinds) else found
 
 
-def _derived(name: str, values: Sequence[Any], *, told: bool) -> Iterator[Field]:
+def _derived_fields(name: str, values: Sequence[Any], *, told: bool) -> Iterator[CandidateField]:
     """Yield fields derived from the values: list length, presence and prefix.
 
     `told` says that the values are already a field themselves; only the list length is derived then.
     """
     if any(map(_is_list, values)):
-        sizes = [len(value) if _is_list(value) else int(not _missing(value)) for value in values]
-        found = metadata_field(f"how many {name} has", sizes)
+        sizes = [len(value) if _is_list(value) else int(not _is_missing(value)) for value in values]
+        found = build_metadata_field(f"how many {name} has", sizes)
         yield from () if found is None else (found,)
         return
     if told:
         return
-    there = np.array([not _missing(value) for value in values], np.float64)
+    there = np.array([not _is_missing(value) for value in values], np.float64)
     if 0 < there.sum() < len(there):
-        yield Field(f"{name} being there", there, 2)
-    yield from _beginning(name, values)
+        yield CandidateField(f"{name} being there", there, 2)
+    yield from _prefix_fields(name, values)
 
 
-def _beginning(name: str, values: Sequence[Any]) -> Iterator[Field]:
-    stems = [beginning(value) if isinstance(value, str) else "" for value in values]
-    found = metadata_field(f"beginning of {name}", stems)
+def _prefix_fields(name: str, values: Sequence[Any]) -> Iterator[CandidateField]:
+    stems = [text_prefix(value) if isinstance(value, str) else "" for value in values]
+    found = build_metadata_field(f"beginning of {name}", stems)
     if found is not None and found.kinds and len(set(stems) - {""}) > 1:
         yield found
 
 
-def beginning(text: str) -> str:
+def text_prefix(text: str) -> str:
     """Return a text up to its first digit, slash or colon; of a URL the host.
 
-    >>> beginning("gold-17"), beginning("https://gold.example/17"), beginning("web/a/b")
+    >>> text_prefix("gold-17"), text_prefix("https://gold.example/17"), text_prefix("web/a/b")
     ('gold-', 'gold.example', 'web')
     """
     return re.split(r"[0-9/:]", re.sub(r"^[a-z+]+://", "", text), maxsplit=1)[0]
 
 
-def namings(documents: Sequence[Document], queries: Container[str]) -> list[Naming]:
+def find_query_naming_fields(documents: Sequence[Document], queries: Container[str]) -> list[QueryNamingField]:
     """Return the metadata fields, or the id, in which documents name queries."""
     found = []
-    for path, sparse in {"": {i: document.id for i, document in enumerate(documents)}, **columns(documents)}.items():
+    for path, sparse in {
+        "": {i: document.id for i, document in enumerate(documents)},
+        **metadata_columns(documents),
+    }.items():
         named: dict[str, set[int]] = {}
         for i, value in sparse.items():
-            for part in _parts(value):
+            for part in _possible_ids(value):
                 if part in queries:
                     named.setdefault(part, set()).add(i)
-        if len(named) >= NAMED:
-            found.append(Naming(f"metadata `{path}`" if path else "the id", named))
+        if len(named) >= MIN_QUERIES_NAMED:
+            found.append(QueryNamingField(f"metadata `{path}`" if path else "the id", named))
     return found
 
 
-def _parts(value: Any) -> Iterator[str]:
+def _possible_ids(value: Any) -> Iterator[str]:
     """Yield every part of a value that could be an id.
 
-    >>> sorted(set(_parts("gold-q-1, q2")))
+    >>> sorted(set(_possible_ids("gold-q-1, q2")))
     ['1', 'gold', 'gold-q', 'gold-q-1', 'gold-q-1, q2', 'q', 'q-1', 'q2']
     """
     for one in value if _is_list(value) else (value,):
         text = str(one)
         yield text
-        for part in BOUNDS.split(text) if isinstance(one, str) else ():
+        for part in ID_SEPARATORS.split(text) if isinstance(one, str) else ():
             yield part
-            yield from JOINTS.split(part, MOST_JOINTS)
-            for joint, _ in zip(JOINTS.finditer(part), range(MOST_JOINTS), strict=False):
+            yield from ID_PART_SEPARATORS.split(part, MAX_ID_PARTS)
+            for joint, _ in zip(ID_PART_SEPARATORS.finditer(part), range(MAX_ID_PARTS), strict=False):
                 yield part[: joint.start()]
                 yield part[joint.end() :]
 
 
-def metadata_field(name: str, values: Sequence[Any]) -> Field | None:
+def build_metadata_field(name: str, values: Sequence[Any]) -> CandidateField | None:
     """Build a field from metadata values.
 
     None if the values are neither ordered nor few, or are all equal.
 
-    >>> metadata_field("year", ["1999", None, 2005]).values.tolist()
+    >>> build_metadata_field("year", ["1999", None, 2005]).values.tolist()
     [1.0, 0.0, 2.0]
-    >>> metadata_field("title", ["one", "two", "three"]) is None
+    >>> build_metadata_field("title", ["one", "two", "three"]) is None
     True
-    >>> metadata_field("kind", ["a", "b"] * 5).kinds
+    >>> build_metadata_field("kind", ["a", "b"] * 5).kinds
     3
     """
-    known = [value for value in values if not _missing(value)]
+    known = [value for value in values if not _is_missing(value)]
     if any(not isinstance(value, str | int | float) for value in known) or not known:
         return None
-    numbers = _numbers(known)
+    numbers = _to_floats(known)
     distinct = set(numbers if numbers is not None else known)
     if len(distinct) + (len(known) < len(values)) < 2:
         return None
-    often = len(known) / len(distinct) >= LEAST_EACH
-    if often and len(distinct) <= (MOST_KINDS if numbers is None else FEW_NUMBERS):
+    often = len(known) / len(distinct) >= MIN_DOCUMENTS_PER_CATEGORY
+    if often and len(distinct) <= (MAX_CATEGORIES if numbers is None else MAX_NUMERIC_CODES):
         codes = {value: code for code, value in enumerate(dict.fromkeys(map(str, known)), 1)}
-        coded = np.array([0 if _missing(value) else codes[str(value)] for value in values], np.float64)
-        return Field(name, coded, len(codes) + 1)
+        coded = np.array([0 if _is_missing(value) else codes[str(value)] for value in values], np.float64)
+        return CandidateField(name, coded, len(codes) + 1)
     if numbers is None:
-        if not all(isinstance(value, str) and DATE.fullmatch(value) for value in known):
+        if not all(isinstance(value, str) and DATE_PATTERN.fullmatch(value) for value in known):
             return None
-        numbers = _ranked(known).tolist()
-    ordered = iter(_ranked(numbers) + 1)
-    return Field(name, np.array([0.0 if _missing(value) else next(ordered) for value in values]))
+        numbers = _dense_ranks(known).tolist()
+    ordered = iter(_dense_ranks(numbers) + 1)
+    return CandidateField(name, np.array([0.0 if _is_missing(value) else next(ordered) for value in values]))
 
 
-def natural(name: str) -> tuple[tuple[str, int], ...]:
+def natural_sort_key(name: str) -> tuple[tuple[str, int], ...]:
     """Return a sort key that orders numbers inside ids by value.
 
-    >>> sorted(["d10", "d9", "c1"], key=natural)
+    >>> sorted(["d10", "d9", "c1"], key=natural_sort_key)
     ['c1', 'd9', 'd10']
     """
     return tuple((text, int(number or -1)) for text, number in re.findall(r"([^0-9]*)([0-9]*)", name) if text or number)
@@ -283,17 +288,17 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple | set | frozenset | np.ndarray)
 
 
-def _text(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return ", ".join(sorted(map(str, value))) if _is_list(value) else "" if value is None else str(value)
 
 
-def _missing(value: Any) -> bool:
+def _is_missing(value: Any) -> bool:
     if _is_list(value):
         return len(value) == 0
     return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
 
 
-def _numbers(values: Sequence[Any]) -> list[float] | None:
+def _to_floats(values: Sequence[Any]) -> list[float] | None:
     try:
         found = [float(value) for value in values]
     except (ValueError, OverflowError):
@@ -301,7 +306,7 @@ def _numbers(values: Sequence[Any]) -> list[float] | None:
     return None if any(map(math.isnan, found)) else found
 
 
-def _ranked(keys: Sequence[Any]) -> Floats:
+def _dense_ranks(keys: Sequence[Any]) -> Floats:
     """Return the rank of each key among the distinct keys."""
     places: Mapping[Any, int] = {key: place for place, key in enumerate(sorted(set(keys)))}
     return np.array([places[key] for key in keys], np.float64)

@@ -6,39 +6,49 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ragauge.audits.comparability import priors
-from ragauge.audits.evidence import Evidence, number
-from ragauge.audits.leakage_fields import Field, Naming
-from ragauge.audits.leakage_predictors import Prediction
-from ragauge.core.findings import FOLLOWED, Finding, Grid
+from ragauge.audits.comparability import metadata_priors
+from ragauge.audits.evidence import AuditInput, none_if_nan
+from ragauge.audits.leakage_fields import CandidateField, QueryNamingField
+from ragauge.audits.leakage_predictors import RelevancePrediction
+from ragauge.core.findings import LEAKING_RUNS_PREFIX, Finding, FindingTable
 from ragauge.core.records import Floats, Run
-from ragauge.output.numbers import listed, pluralise, some
+from ragauge.output.numbers import first_few, join_names, pluralise
 
-FOLLOWS = 0.9
+MIN_FOLLOWER_CORRELATION = 0.9
 """Minimum rank correlation at which a run counts as ranking by a field."""
-MEASURES = 3
+MAX_MEASURES_SHOWN = 3
 """Maximum number of measures shown in the grid."""
-DEPTH, ROWS = 1000, 1_000_000
+FIELD_RUN_DEPTH, MAX_FIELD_RUN_ROWS = 1000, 1_000_000
 """Documents per query of a ranking by a field, and the maximum number of its rows over all queries."""
 
 
-def leaking_field(evidence: Evidence, field: Field, one: Prediction, text: Floats, mark: float) -> Finding:
+def leaking_field_finding(
+    evidence: AuditInput, field: CandidateField, one: RelevancePrediction, text: Floats, mark: float
+) -> Finding:
     """Build the finding of a leaking field.
 
     It includes the scores of a ranking by the field and of all runs. A run follows the field if its scores correlate
     with the values, or if its manifest names the field as its prior.
     """
-    alone = by_field(evidence, field, one)
+    alone = build_field_run(evidence, field, one)
     name = f"by {field.name.removeprefix('metadata ')} alone"
     scores = {name: evidence.scores(alone)} | {run: evidence.averages(run) for run in evidence.runs}
-    rho = followers(evidence, field, falling=bool(one.falling))
-    names = [str(measure) for measure in evidence.measures[:MEASURES]]
-    rows = [[one, *(number(found.means[measure]) for measure in names), rho.get(one)] for one, found in scores.items()]
+    rho = field_rank_correlations(evidence, field, falling=bool(one.falling))
+    names = [str(measure) for measure in evidence.measures[:MAX_MEASURES_SHOWN]]
+    rows = [
+        [one, *(none_if_nan(found.means[measure]) for measure in names), rho.get(one)] for one, found in scores.items()
+    ]
     first = names[0]
     others = "".join(f", of {run} {scores[run].means[first]:.4f}" for run in list(evidence.runs)[:4])
-    known = {run for run, found in evidence.runs.items() if field.name in _called(priors(found.manifest))}
-    behind = [run for run, value in rho.items() if run in known or (value is not None and value >= FOLLOWS)]
-    who = f"{FOLLOWED}{', '.join(behind)}" if behind else ""
+    known = {
+        run
+        for run, found in evidence.runs.items()
+        if field.name in _metadata_field_names(metadata_priors(found.manifest))
+    }
+    behind = [
+        run for run, value in rho.items() if run in known or (value is not None and value >= MIN_FOLLOWER_CORRELATION)
+    ]
+    who = f"{LEAKING_RUNS_PREFIX}{', '.join(behind)}" if behind else ""
     return Finding(
         "corpus",
         "leaking field",
@@ -48,25 +58,27 @@ def leaking_field(evidence: Evidence, field: Field, one: Prediction, text: Float
         f"{pluralise(len(one.each), 'query')} (p {one.p:.2g}); a mark on every answer would have {mark:.4f}, the words "
         f"of the query have {text.mean():.4f} (p of the difference {one.p_text:.2g}){who}",
         effect=f"{first} of a ranking {name} {scores[name].means[first]:.4f}{others}",
-        grid=Grid(["ranking", *names, "rank correlation"], rows),
+        grid=FindingTable(["ranking", *names, "rank correlation"], rows),
     )
 
 
-def _called(paths: Iterable[str]) -> set[str]:
+def _metadata_field_names(paths: Iterable[str]) -> set[str]:
     """Return the names that the audit uses for metadata fields."""
     return {f"metadata `{path}`" for path in paths}
 
 
-def naming_field(evidence: Evidence, naming: Naming, one: Prediction, text: Floats) -> Finding:
+def naming_field_finding(
+    evidence: AuditInput, naming: QueryNamingField, one: RelevancePrediction, text: Floats
+) -> Finding:
     """Build the finding of a field that names the queries a document is relevant to.
 
     Includes the scores of a ranking by the field and of all runs.
     """
     name = f"by {naming.name.removeprefix('metadata ')} alone"
-    scores = {name: evidence.scores(by_naming(evidence, naming))} | {
+    scores = {name: evidence.scores(build_naming_run(evidence, naming))} | {
         run: evidence.averages(run) for run in evidence.runs
     }
-    names = [str(measure) for measure in evidence.measures[:MEASURES]]
+    names = [str(measure) for measure in evidence.measures[:MAX_MEASURES_SHOWN]]
     first = names[0]
     others = "".join(f", of {run} {scores[run].means[first]:.4f}" for run in list(evidence.runs)[:4])
     documents = evidence.documents or ()
@@ -78,16 +90,16 @@ def naming_field(evidence: Evidence, naming: Naming, one: Prediction, text: Floa
         len(one.each),
         f"{naming.name} names the query that a document answers by its id: AUC {one.auc:.4f} over "
         f"{pluralise(len(one.each), 'query')} (p {one.p:.2g}); the words of the query have {text.mean():.4f}",
-        some(examples, 3),
+        first_few(examples, 3),
         f"{first} of a ranking {name} {scores[name].means[first]:.4f}{others}",
-        Grid(
+        FindingTable(
             ["ranking", *names],
-            [[run, *(number(found.means[measure]) for measure in names)] for run, found in scores.items()],
+            [[run, *(none_if_nan(found.means[measure]) for measure in names)] for run, found in scores.items()],
         ),
     )
 
 
-def right_names(evidence: Evidence, naming: Naming) -> float:
+def naming_precision(evidence: AuditInput, naming: QueryNamingField) -> float:
     """Return the share of the documents naming a query that are relevant to it.
 
     Mean over the queries that are named; 0 if there is none.
@@ -101,7 +113,7 @@ def right_names(evidence: Evidence, naming: Naming) -> float:
     return float(np.mean(each)) if each else 0.0
 
 
-def by_naming(evidence: Evidence, naming: Naming) -> Run:
+def build_naming_run(evidence: AuditInput, naming: QueryNamingField) -> Run:
     """Build a run that returns the documents naming each query, then one other."""
     import polars as pl
 
@@ -116,13 +128,13 @@ def by_naming(evidence: Evidence, naming: Naming) -> Run:
     return Run(pl.DataFrame(rows, schema=schema, orient="row"), naming.name)
 
 
-def all_predictors(
-    found: Sequence[Prediction],
-    telling: Sequence[Prediction],
+def predictors_finding(
+    found: Sequence[RelevancePrediction],
+    telling: Sequence[RelevancePrediction],
     leaks: Sequence[str],
     text: Floats,
     mark: float,
-    names: Sequence[Prediction] = (),
+    names: Sequence[RelevancePrediction] = (),
     unread: Sequence[str] = (),
 ) -> Finding:
     """Build the finding that lists all candidate fields and which predict relevance.
@@ -133,7 +145,7 @@ def all_predictors(
         ["words of the query", float(text.mean()), None, None],
         ["mark on all answers", mark, None, None],
     ]
-    rows += [[one.name, one.auc, number(one.p), one.p_text] for one in found]
+    rows += [[one.name, one.auc, none_if_nan(one.p), one.p_text] for one in found]
     side = {True: "lower, ", False: "higher, ", None: ""}
     told = ", ".join(f"{one.name} ({side[one.falling]}{one.auc:.2f})" for one in telling)
     if not telling:
@@ -149,18 +161,18 @@ def all_predictors(
         told = ", ".join(f"{one.name} ({one.auc:.2f})" for one in names)
         message += f"; documents name by id the queries that they answer, more than others do: {told}"
     if unread:
-        message += f"; not looked at value by value: {listed(unread)}"
+        message += f"; not looked at value by value: {join_names(unread)}"
     return Finding(
         "corpus",
         "predictors",
         False,
         len(telling),
         message,
-        grid=Grid(["predictor", "AUC", "p", "p against text"], rows),
+        grid=FindingTable(["predictor", "AUC", "p", "p against text"], rows),
     )
 
 
-def by_field(evidence: Evidence, field: Field, found: Prediction) -> Run:
+def build_field_run(evidence: AuditInput, field: CandidateField, found: RelevancePrediction) -> Run:
     """Build a run that ranks all documents by a field.
 
     The document with the id of the query is left out.
@@ -168,8 +180,8 @@ def by_field(evidence: Evidence, field: Field, found: Prediction) -> Run:
     import polars as pl
 
     documents = evidence.documents or ()
-    worth = _worth(evidence, field) if field.kinds else field.values
-    depth = min(DEPTH, max(100, ROWS // len(evidence.judgments)))
+    worth = _category_relevance(evidence, field) if field.kinds else field.values
+    depth = min(FIELD_RUN_DEPTH, max(100, MAX_FIELD_RUN_ROWS // len(evidence.judgments)))
     order = np.argsort(worth if found.falling else -worth, kind="stable")[: depth + 1]
     ids = [documents[place].id for place in order.tolist()]
     scores = (-worth if found.falling else worth)[order]
@@ -180,7 +192,7 @@ def by_field(evidence: Evidence, field: Field, found: Prediction) -> Run:
     return Run(pl.concat(tables), field.name)
 
 
-def _worth(evidence: Evidence, field: Field) -> Floats:
+def _category_relevance(evidence: AuditInput, field: CandidateField) -> Floats:
     """Return for each document how often the documents of its category are relevant."""
     place = {document.id: i for i, document in enumerate(evidence.documents or ())}
     right = np.zeros(len(field.values))
@@ -193,7 +205,7 @@ def _worth(evidence: Evidence, field: Field) -> Floats:
     return np.asarray(each[codes])
 
 
-def followers(evidence: Evidence, field: Field, *, falling: bool) -> dict[str, float | None]:
+def field_rank_correlations(evidence: AuditInput, field: CandidateField, *, falling: bool) -> dict[str, float | None]:
     """Return the mean Spearman correlation of each run's scores with a field.
 
     None if undefined.

@@ -12,21 +12,21 @@ from functools import partial
 
 import numpy as np
 
-from ragauge.audits.leakage_fields import Corpus, Field, Naming
+from ragauge.audits.leakage_fields import CandidateField, QueryNamingField, WeightedCorpus
 from ragauge.core.records import Floats, Ints
-from ragauge.stats.paired_tests import ROUNDS as SIGNS
-from ragauge.stats.paired_tests import corrected, randomisation_test
+from ragauge.stats.paired_tests import RANDOMISATION_ROUNDS as SIGNS
+from ragauge.stats.paired_tests import correct_p_values, randomisation_test
 
-QUERIES, GOOD, JUDGED, DRAWN, PAIRS = 500, 50, 100, 50, 300
+MAX_QUERIES, MAX_RELEVANT, MAX_JUDGED_OTHERS, MAX_RANDOM_OTHERS, MAX_PAIRS_PER_QUERY = 500, 50, 100, 50, 300
 """Maximum numbers of queries, and per query of relevant, judged other, random other documents, and of pairs."""
-ROUNDS = 999
+MIN_PERMUTATIONS = 999
 """Minimum number of permutations; more with many fields, so that corrected p-values can be small."""
-ENOUGH = 20
+MAX_EXCEEDANCES = 20
 """Permutations at least as good as the observed value after which the test stops (Besag and Clifford 1991)."""
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class DocumentPairs:
     """Pairs of a relevant and another document of the same query."""
 
     queries: Sequence[str]
@@ -61,49 +61,49 @@ class Pairs:
         return self.auc(good, other)
 
 
-def draw(
+def draw_pairs(
     grades: Mapping[str, Mapping[str, float]], place: Mapping[str, int], rel: float, *, seed: int = 0
-) -> Pairs | None:
+) -> DocumentPairs | None:
     """Draw pairs of a relevant document and a judged non-relevant or unjudged one.
 
     The document with the id of the query is left out. None if no query has both kinds of documents.
     """
     rng = np.random.default_rng(seed)
     names = [query for query, docs in grades.items() if any(grade >= rel for grade in docs.values())]
-    if len(names) > QUERIES:
-        names = [names[i] for i in sorted(rng.choice(len(names), QUERIES, replace=False).tolist())]
+    if len(names) > MAX_QUERIES:
+        names = [names[i] for i in sorted(rng.choice(len(names), MAX_QUERIES, replace=False).tolist())]
     queries: list[str] = []
     numbers, goods, others = [], [], []
     for query in names:
         known = {place[doc]: grade for doc, grade in grades[query].items() if doc in place and doc != query}
-        good = _some(rng, [doc for doc, grade in known.items() if grade >= rel], GOOD)
+        good = _sample_documents(rng, [doc for doc, grade in known.items() if grade >= rel], MAX_RELEVANT)
         if not len(good):
             continue
-        judged = _some(rng, [doc for doc, grade in known.items() if grade < rel], JUDGED)
-        drawn = rng.choice(len(place), min(DRAWN, len(place)), replace=False)
+        judged = _sample_documents(rng, [doc for doc, grade in known.items() if grade < rel], MAX_JUDGED_OTHERS)
+        drawn = rng.choice(len(place), min(MAX_RANDOM_OTHERS, len(place)), replace=False)
         unknown = [doc for doc in drawn.tolist() if doc not in known and doc != place.get(query)]
         other = np.concatenate([judged, np.array(unknown, np.int64)])
         if not len(other):
             continue
         pairs = np.arange(len(good) * len(other))
-        if len(pairs) > PAIRS:
-            pairs = rng.choice(len(pairs), PAIRS, replace=False)
+        if len(pairs) > MAX_PAIRS_PER_QUERY:
+            pairs = rng.choice(len(pairs), MAX_PAIRS_PER_QUERY, replace=False)
         numbers.append(np.full(len(pairs), len(queries)))
         goods.append(good[pairs // len(other)])
         others.append(other[pairs % len(other)])
         queries.append(query)
     if not queries:
         return None
-    return Pairs(queries, np.concatenate(numbers), np.concatenate(goods), np.concatenate(others))
+    return DocumentPairs(queries, np.concatenate(numbers), np.concatenate(goods), np.concatenate(others))
 
 
-def _some(rng: np.random.Generator, documents: list[int], most: int) -> Ints:
+def _sample_documents(rng: np.random.Generator, documents: list[int], most: int) -> Ints:
     every = np.array(documents, np.int64)
     return every if len(every) <= most else rng.choice(every, most, replace=False)
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction:
+class RelevancePrediction:
     """Relevance prediction by a field or by the scores of a run: AUC and p-values."""
 
     name: str
@@ -122,12 +122,14 @@ class Prediction:
         return float(self.each.mean())
 
 
-def text_auc(pairs: Pairs, corpus: Corpus, queries: Mapping[str, str]) -> Floats:
+def text_auc(pairs: DocumentPairs, corpus: WeightedCorpus, queries: Mapping[str, str]) -> Floats:
     """Compute the AUC per query of BM25 scores."""
     return pairs.of(lambda query, documents: corpus.scores(queries.get(query, ""), documents))
 
 
-def mark_auc(pairs: Pairs, grades: Mapping[str, Mapping[str, float]], place: Mapping[str, int], rel: float) -> float:
+def relevance_mark_auc(
+    pairs: DocumentPairs, grades: Mapping[str, Mapping[str, float]], place: Mapping[str, int], rel: float
+) -> float:
     """Compute the mean AUC of a mark on every document that is relevant to any query.
 
     About the maximum without knowing the query. It is below 1 if the relevant documents of queries differ.
@@ -137,9 +139,14 @@ def mark_auc(pairs: Pairs, grades: Mapping[str, Mapping[str, float]], place: Map
     return float(pairs.auc(marked[pairs.good], marked[pairs.other]).mean())
 
 
-def predictions(
-    pairs: Pairs, found: Sequence[Field], text: Floats, named: Sequence[Naming] = (), *, seed: int = 0
-) -> list[Prediction]:
+def evaluate_predictors(
+    pairs: DocumentPairs,
+    found: Sequence[CandidateField],
+    text: Floats,
+    named: Sequence[QueryNamingField] = (),
+    *,
+    seed: int = 0,
+) -> list[RelevancePrediction]:
     """Test all fields, then the fields that name queries.
 
     P-values are Holm-corrected together. The p-value of a field is the larger one of two tests: a permutation of its
@@ -148,29 +155,31 @@ def predictions(
     all queries have the same relevant documents. Fields that name queries are only tested by the second, since their
     values differ by query.
     """
-    rounds = max(ROUNDS, 200 * (len(found) + len(named)) - 1)
+    rounds = max(MIN_PERMUTATIONS, 200 * (len(found) + len(named)) - 1)
 
     def signs(gaps: Floats) -> float:
         return float(randomisation_test(gaps[:, None], rounds=max(SIGNS, rounds), seed=seed)[0]) if len(gaps) > 1 else 1
 
     every = []
     for field in found:
-        each, falling = _each(pairs, field, field.values)
+        each, falling = _auc_by_query(pairs, field, field.values)
         chance = permutation_test(pairs, field, rounds=rounds, seed=seed)
         p = max(chance, signs(each - 0.5))
-        every.append(Prediction(field.name, each, falling, p, signs(each - text)))
+        every.append(RelevancePrediction(field.name, each, falling, p, signs(each - text)))
     for naming in named:
-        each = pairs.of(partial(_names, naming))
-        every.append(Prediction(naming.name, each, False, signs(each - 0.5), signs(each - text)))
-    both = (corrected(np.array([getattr(one, name) for one in every]), "holm") for name in ("p", "p_text"))
+        each = pairs.of(partial(_naming_values, naming))
+        every.append(RelevancePrediction(naming.name, each, False, signs(each - 0.5), signs(each - text)))
+    both = (correct_p_values(np.array([getattr(one, name) for one in every]), "holm") for name in ("p", "p_text"))
     return [replace(one, p=float(p), p_text=float(against)) for one, p, against in zip(every, *both, strict=True)]
 
 
-def _names(naming: Naming, query: str, documents: Ints) -> Floats:
+def _naming_values(naming: QueryNamingField, query: str, documents: Ints) -> Floats:
     return np.isin(documents, list(naming.documents.get(query, ()))).astype(np.float64)
 
 
-def by_run(pairs: Pairs, name: str, scores: Mapping[str, Mapping[int, float]], text: Floats) -> Prediction:
+def evaluate_run_scores(
+    pairs: DocumentPairs, name: str, scores: Mapping[str, Mapping[int, float]], text: Floats
+) -> RelevancePrediction:
     """Compute the AUC of a run's scores and its p-value against text.
 
     Documents that were not returned rank below all others.
@@ -181,14 +190,14 @@ def by_run(pairs: Pairs, name: str, scores: Mapping[str, Mapping[int, float]], t
         return np.array([mine.get(doc, -np.inf) for doc in documents.tolist()])
 
     each = pairs.of(values)
-    return Prediction(name, each, False, float("nan"), _beats(each, text, 0))
+    return RelevancePrediction(name, each, False, float("nan"), _text_p_value(each, text, 0))
 
 
-def _beats(each: Floats, text: Floats, seed: int) -> float:
+def _text_p_value(each: Floats, text: Floats, seed: int) -> float:
     return float(randomisation_test((each - text)[:, None], seed=seed)[0]) if len(each) > 1 else 1.0
 
 
-def _each(pairs: Pairs, field: Field, values: Floats) -> tuple[Floats, bool | None]:
+def _auc_by_query(pairs: DocumentPairs, field: CandidateField, values: Floats) -> tuple[Floats, bool | None]:
     """Return the AUC per query, and whether lower values are the relevant ones.
 
     The value of a category is its share of relevant documents in all other queries, so that a query does not see its
@@ -205,7 +214,9 @@ def _each(pairs: Pairs, field: Field, values: Floats) -> tuple[Floats, bool | No
     return pairs.auc(worth[good], worth[other]), None
 
 
-def permutation_test(pairs: Pairs, field: Field, *, rounds: int = ROUNDS, seed: int = 0) -> float:
+def permutation_test(
+    pairs: DocumentPairs, field: CandidateField, *, rounds: int = MIN_PERMUTATIONS, seed: int = 0
+) -> float:
     """Return the p-value of a field by permuting its values over the documents.
 
     Never 0.
@@ -213,10 +224,10 @@ def permutation_test(pairs: Pairs, field: Field, *, rounds: int = ROUNDS, seed: 
     Formula: (1 + as good) / (1 + rounds), or as good / rounds so far once `MAX_EXCEEDANCES` were as good.
     """
     rng = np.random.default_rng(seed)
-    seen = float(_each(pairs, field, field.values)[0].mean()) - 1e-12
+    seen = float(_auc_by_query(pairs, field, field.values)[0].mean()) - 1e-12
     as_good = 0
     for done in range(1, rounds + 1):
-        as_good += float(_each(pairs, field, rng.permutation(field.values))[0].mean()) >= seen
-        if as_good == ENOUGH:
+        as_good += float(_auc_by_query(pairs, field, rng.permutation(field.values))[0].mean()) >= seen
+        if as_good == MAX_EXCEEDANCES:
             return as_good / done
     return (1 + as_good) / (1 + rounds)

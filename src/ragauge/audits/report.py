@@ -12,44 +12,46 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ragauge.core.findings import Audit, Finding, Grid
+from ragauge.core.findings import Audit, Finding, FindingTable
 from ragauge.core.text import one_line
-from ragauge.files.serialization import without_nan
-from ragauge.output.markdown import grid as markdown_grid
-from ragauge.output.markdown import safe
-from ragauge.output.tables import cells
+from ragauge.files.serialization import replace_nan
+from ragauge.output.markdown import escape_markdown
+from ragauge.output.markdown import render_markdown_table as markdown_grid
+from ragauge.output.tables import format_grid_cells
 
-ASKED = "expected"
+EXPECTED_FINDING = "expected"
 """Name of findings on expected scores: they come first, problem or not."""
-ALWAYS = ("conventions", ASKED)
+FINDINGS_WITH_TABLE = ("conventions", EXPECTED_FINDING)
 """Findings whose table is shown even without a problem."""
-BELOW = {"conventions": "what the presets are: CONVENTIONS.md"}
+TABLE_FOOTNOTES = {"conventions": "what the presets are: CONVENTIONS.md"}
 """Notes below the table of a finding, by the name of the finding."""
-NAMES = 16
+NAME_COLUMN_CHARS = 16
 """Width of the column of finding names, in characters."""
 
 
-def rendered(audit: Audit, *, full: bool = False) -> list[RenderableType]:
+def render_audit_terminal(audit: Audit, *, full: bool = False) -> list[RenderableType]:
     """Render an audit for a terminal.
 
     Expected scores come first, then problems by subject, other findings and skipped checks.
     """
     out: list[RenderableType] = []
-    asked, problems, quiet = _sorted(audit)
+    asked, problems, quiet = _group_findings(audit)
     if asked:
         out.append(Text("what you asked for", style="bold"))
         for one in asked:
-            out.extend(_entry("!" if one.problem else "·", "bold red" if one.problem else "dim", one, grid=True))
+            out.extend(
+                _render_finding("!" if one.problem else "·", "bold red" if one.problem else "dim", one, grid=True)
+            )
         out.append(Text())
     for subject in dict.fromkeys(one.subject for one in problems):
         out.append(Text(one_line(subject), style="bold", overflow="fold"))
         for one in problems:
             if one.subject == subject:
-                out.extend(_entry("!", "bold red", one, grid=True))
+                out.extend(_render_finding("!", "bold red", one, grid=True))
         out.append(Text())
     if quiet:
         out.append(Text("in order, or only to know", style="bold"))
-        out.extend(_quiet(quiet, audit.runs, full=full))
+        out.extend(_render_minor_findings(quiet, audit.runs, full=full))
         out.append(Text())
     if audit.skipped:
         out.append(Text("not looked at", style="bold"))
@@ -58,25 +60,25 @@ def rendered(audit: Audit, *, full: bool = False) -> list[RenderableType]:
             why.setdefault(reason, []).append(name)
         for reason, names in why.items():
             text = Text(f"{', '.join(names)}: {one_line(reason)}", style="dim", overflow="fold")
-            out.append(_line(("-", "dim"), [text]))
+            out.append(_render_line(("-", "dim"), [text]))
         out.append(Text())
     return out[:-1]
 
 
-def _sorted(audit: Audit) -> tuple[list[Finding], list[Finding], list[Finding]]:
+def _group_findings(audit: Audit) -> tuple[list[Finding], list[Finding], list[Finding]]:
     """Group findings into those on expected scores, problems, and others."""
-    others = [one for one in audit.findings if one.what != ASKED]
+    others = [one for one in audit.findings if one.what != EXPECTED_FINDING]
     return (
-        [one for one in audit.findings if one.what == ASKED],
+        [one for one in audit.findings if one.what == EXPECTED_FINDING],
         [one for one in others if one.problem],
         [one for one in others if not one.problem],
     )
 
 
-def summary(audit: Audit) -> str:
+def summarise_audit(audit: Audit) -> str:
     """Return the numbers of problems and of skipped checks in a sentence.
 
-    >>> summary(Audit([Finding("run", "ties", True, 1, "…")], {"orphans": "no corpus"}))
+    >>> summarise_audit(Audit([Finding("run", "ties", True, 1, "…")], {"orphans": "no corpus"}))
     '1 problem found, 1 check not made'
     """
     found, left = len(audit.problems), len(audit.skipped)
@@ -84,7 +86,7 @@ def summary(audit: Audit) -> str:
     return f"{text}, {left} check{'s' * (left != 1)} not made" if left else text
 
 
-def _quiet(findings: Sequence[Finding], runs: Sequence[str], *, full: bool) -> list[RenderableType]:
+def _render_minor_findings(findings: Sequence[Finding], runs: Sequence[str], *, full: bool) -> list[RenderableType]:
     """Render findings that are not problems, one line each.
 
     Unless `full`, checks without a problem in three or more subjects share a line. Tables are shown only if always
@@ -94,30 +96,30 @@ def _quiet(findings: Sequence[Finding], runs: Sequence[str], *, full: bool) -> l
     shared: dict[tuple[str, ...], list[str]] = {}
     for what in dict.fromkeys(one.what for one in findings):
         mine = [one for one in findings if one.what == what]
-        if not full and len(mine) > 2 and what not in ALWAYS:
+        if not full and len(mine) > 2 and what not in FINDINGS_WITH_TABLE:
             shared.setdefault(tuple(one.subject for one in mine), []).append(what)
             continue
         for one in mine:
             unclear = len({other.subject for other in mine}) > 1 or (one.subject in runs and len(runs) > 1)
             lead = f"{one.subject}: " if unclear and not one.message.startswith(one.subject) else ""
-            out.extend(_entry("·", "dim", one, grid=full or what in ALWAYS, lead=lead))
+            out.extend(_render_finding("·", "dim", one, grid=full or what in FINDINGS_WITH_TABLE, lead=lead))
     for subjects, names in shared.items():
         text = f"nothing to mend in {one_line(', '.join(subjects))}: {', '.join(names)} (--full shows each)"
-        out.append(_line(("·", "dim"), [Text(text, overflow="fold")]))
+        out.append(_render_line(("·", "dim"), [Text(text, overflow="fold")]))
     return out
 
 
-def _line(mark: tuple[str, str], columns: Sequence[RenderableType]) -> Table:
+def _render_line(mark: tuple[str, str], columns: Sequence[RenderableType]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1, 0, 0))
     table.add_column(width=1)
     for _ in columns[:-1]:
-        table.add_column(width=NAMES, overflow="fold")
+        table.add_column(width=NAME_COLUMN_CHARS, overflow="fold")
     table.add_column(overflow="fold")
     table.add_row(Text(*mark), *columns)
     return table
 
 
-def _entry(mark: str, style: str, one: Finding, *, grid: bool, lead: str = "") -> Iterator[RenderableType]:
+def _render_finding(mark: str, style: str, one: Finding, *, grid: bool, lead: str = "") -> Iterator[RenderableType]:
     names = [one_line(example) for example in one.examples]
     more = ", …" if one.count > len(names) else ""
     examples = f" ({', '.join(names)}{more})" if names else ""
@@ -126,18 +128,18 @@ def _entry(mark: str, style: str, one: Finding, *, grid: bool, lead: str = "") -
         text.append(Text(f"effect: {one_line(one.effect)}", style="italic", overflow="fold"))
     if one.remedy:
         text.append(Text(f"do: {one_line(one.remedy)}", overflow="fold"))
-    yield _line((mark, style), [Text(one.what), Group(*text)])
+    yield _render_line((mark, style), [Text(one.what), Group(*text)])
     if grid and one.grid is not None and one.grid.rows:
-        yield Padding(_grid(one.grid), (0, 0, 0, 4))
-        if one.what in BELOW:
-            yield Padding(Text(BELOW[one.what], style="dim"), (0, 0, 0, 4))
+        yield Padding(_render_grid(one.grid), (0, 0, 0, 4))
+        if one.what in TABLE_FOOTNOTES:
+            yield Padding(Text(TABLE_FOOTNOTES[one.what], style="dim"), (0, 0, 0, 4))
 
 
-def _grid(grid: Grid) -> Table:
-    rows = cells(grid)
+def _render_grid(grid: FindingTable) -> Table:
+    rows = format_grid_cells(grid)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for i, title in enumerate(grid.header):
-        numbers = any(not isinstance(row[i], str) for row in grid.rows) or all(_is_figure(row[i]) for row in rows)
+        numbers = any(not isinstance(row[i], str) for row in grid.rows) or all(_is_numeric_cell(row[i]) for row in rows)
         longest = max(len(row[i]) for row in rows)
         table.add_column(
             Text(one_line(title), overflow="fold"),
@@ -151,54 +153,59 @@ def _grid(grid: Grid) -> Table:
     return table
 
 
-def _is_figure(text: str) -> bool:
+def _is_numeric_cell(text: str) -> bool:
     return text in ("-", "refused") or text[:1] in "+-0123456789<" or text.endswith("%")
 
 
-def as_data(audit: Audit) -> dict[str, Any]:
+def audit_to_dict(audit: Audit) -> dict[str, Any]:
     """Convert an audit to JSON data.
 
     `{"problems": n, "findings": […], "skipped": {check: reason}, "notes": […]}`.
     """
     found: dict[str, Any] = {
         "problems": len(audit.problems),
-        "findings": [_data(one) for one in audit.findings],
+        "findings": [_finding_to_dict(one) for one in audit.findings],
         "skipped": dict(audit.skipped),
         "notes": list(audit.notes),
     }
-    return dict(without_nan(found))
+    return dict(replace_nan(found))
 
 
-def as_json(audit: Audit) -> str:
+def audit_to_json(audit: Audit) -> str:
     """Return an audit as JSON text."""
-    return json.dumps(as_data(audit), ensure_ascii=False, indent=2, allow_nan=False)
+    return json.dumps(audit_to_dict(audit), ensure_ascii=False, indent=2, allow_nan=False)
 
 
-def _data(one: Finding) -> dict[str, Any]:
+def _finding_to_dict(one: Finding) -> dict[str, Any]:
     found = {**asdict(one), "examples": list(one.examples)}
     if one.grid is not None:
         found["grid"] = {"header": list(one.grid.header), "rows": [list(row) for row in one.grid.rows]}
     return found
 
 
-def markdown(audit: Audit) -> str:
+def render_audit_markdown(audit: Audit) -> str:
     """Render an audit as a Markdown page."""
-    lines = ["# Audit", "", *(f"{safe(note)}." for note in audit.notes), ""]
-    lines += [f"{summary(audit)}.", ""]
+    lines = ["# Audit", "", *(f"{escape_markdown(note)}." for note in audit.notes), ""]
+    lines += [f"{summarise_audit(audit)}.", ""]
     titles = ("What you asked for", "Problems", "In order, or only to know")
-    for title, findings in zip(titles, _sorted(audit), strict=True):
+    for title, findings in zip(titles, _group_findings(audit), strict=True):
         if findings:
             lines += [f"## {title}", ""]
         for one in findings:
-            examples = f" ({', '.join(map(safe, one.examples))})" if one.examples else ""
-            lines += [f"**{safe(one.subject)}: {one.what}.** {safe(one.message)}{examples}.", ""]
+            examples = f" ({', '.join(map(escape_markdown, one.examples))})" if one.examples else ""
+            lines += [f"**{escape_markdown(one.subject)}: {one.what}.** {escape_markdown(one.message)}{examples}.", ""]
             if one.effect:
-                lines += [f"Effect: {safe(one.effect)}.", ""]
+                lines += [f"Effect: {escape_markdown(one.effect)}.", ""]
             if one.remedy:
-                lines += [f"Do: {safe(one.remedy)}.", ""]
+                lines += [f"Do: {escape_markdown(one.remedy)}.", ""]
             if one.grid is not None and one.grid.rows:
-                lines += [*markdown_grid(one.grid.header, cells(one.grid)), ""]
-                lines += [safe(BELOW[one.what]) + ".", ""] if one.what in BELOW else []
+                lines += [*markdown_grid(one.grid.header, format_grid_cells(one.grid)), ""]
+                lines += [escape_markdown(TABLE_FOOTNOTES[one.what]) + ".", ""] if one.what in TABLE_FOOTNOTES else []
     if audit.skipped:
-        lines += ["## Not looked at", "", *(f"- {name}: {safe(why)}" for name, why in audit.skipped.items()), ""]
+        lines += [
+            "## Not looked at",
+            "",
+            *(f"- {name}: {escape_markdown(why)}" for name, why in audit.skipped.items()),
+            "",
+        ]
     return "\n".join(lines)

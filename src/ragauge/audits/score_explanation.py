@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.audits.comparability import restated
-from ragauge.audits.evidence import Evidence, ranking_rules, top_needed
+from ragauge.audits.comparability import restate_measure
+from ragauge.audits.evidence import AuditInput, ranking_options, top_documents_needed
 from ragauge.core.errors import BadInput, RagaugeError
-from ragauge.core.findings import Finding, Grid
+from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.records import Judgments, Run
-from ragauge.measures.conventions import CHOICES, PRESETS, Convention
+from ragauge.measures.conventions import OPTION_CHOICES, PRESETS, Convention
 from ragauge.measures.judged_ranks import JudgedRanks
-from ragauge.measures.names import Measure, parse
-from ragauge.measures.scoring import score
-from ragauge.output.numbers import change, pluralise
+from ragauge.measures.names import Measure, parse_measure
+from ragauge.measures.scoring import score_judged_ranks
+from ragauge.output.numbers import format_change, pluralise
 
-CUTOFFS = (1, 3, 5, 10, 15, 20, 30, 50, 100, 200, 500, 1000)
-DEPTHS = (10, 20, 50, 100, 1000)
-WORDS = {
+CUTOFFS_TRIED = (1, 3, 5, 10, 15, 20, 30, 50, 100, 200, 500, 1000)
+DEPTHS_TRIED = (10, 20, 50, 100, 1000)
+OPTION_DESCRIPTIONS = {
     ("ties", "trec"): "equal scores by document id, down",
     ("ties", "ranked"): "equal scores in the order given",
     ("ties", "expected"): "the mean over all orders of equal scores",
@@ -43,7 +43,7 @@ WORDS = {
 
 
 @dataclass(frozen=True)
-class Case:
+class ScoringVariant:
     """One way to score: convention, measure, and the names of changed inputs."""
 
     rules: Convention
@@ -53,7 +53,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Departure:
+class ConventionChange:
     """One change relative to the audit's scoring.
 
     Two changes of one kind exclude each other.
@@ -61,68 +61,70 @@ class Departure:
 
     kind: str
     label: str
-    step: Callable[[Case], Case | None]
+    step: Callable[[ScoringVariant], ScoringVariant | None]
     how: str = ""
     """Options of `evaluate` that score this way; empty if the data must be changed instead."""
 
 
 @dataclass(eq=False)
-class Counting:
+class VariantScorer:
     """Scores variants of one measure of one run, and caches judged ranks and scores."""
 
-    evidence: Evidence
+    evidence: AuditInput
     run: str
     measure: Measure
     _judged: dict[tuple[Any, ...], JudgedRanks] = field(default_factory=dict)
     _made: dict[str, Judgments | Run] = field(default_factory=dict)
-    _values: dict[Case, tuple[float, int] | None] = field(default_factory=dict)
+    _values: dict[ScoringVariant, tuple[float, int] | None] = field(default_factory=dict)
 
-    def count(self, case: Case) -> tuple[float, int] | None:
+    def count(self, case: ScoringVariant) -> tuple[float, int] | None:
         """Return the mean and the number of queries of a variant.
 
         None if it cannot be scored.
         """
         if case not in self._values:
-            self._values[case] = self._count(case)
+            self._values[case] = self._score_variant(case)
         return self._values[case]
 
-    def _count(self, case: Case) -> tuple[float, int] | None:
-        evidence, top = self.evidence, top_needed([case.measure])
+    def _score_variant(self, case: ScoringVariant) -> tuple[float, int] | None:
+        evidence, top = self.evidence, top_documents_needed([case.measure])
         try:
-            key = (*ranking_rules(case.rules), case.judgments, case.run, top)
+            key = (*ranking_options(case.rules), case.judgments, case.run, top)
             if key not in self._judged:
                 judgments: Any = self._made[case.judgments] if case.judgments else None
                 run: Any = self._made[case.run] if case.run else self.run
                 self._judged[key] = evidence.judged(run, rules=case.rules, judgments=judgments, top=top)
-            found = score(self._judged[key], [case.measure], case.rules)
+            found = score_judged_ranks(self._judged[key], [case.measure], case.rules)
         except RagaugeError:
             return None
         mean, n = next(iter(found.means.values())), next(iter(found.n.values()))
         return None if math.isnan(mean) else (mean, n)
 
     @property
-    def base(self) -> Case:
+    def base(self) -> ScoringVariant:
         """The variant that the audit itself uses."""
-        return Case(self.evidence.rules, self.measure)
+        return ScoringVariant(self.evidence.rules, self.measure)
 
-    def departures(self) -> list[Departure]:
+    def departures(self) -> list[ConventionChange]:
         """Return every single change that can affect this measure and run."""
         rules, measure = self.evidence.rules, self.measure
         steps = [
-            _option(name, value)
-            for name, values in _choices(self.evidence, measure).items()
+            _option_change(name, value)
+            for name, values in _option_choices(self.evidence, measure).items()
             for value in values
             if value != getattr(rules, name)
         ]
         deepest = int(self.evidence.judged(self.run).retrieved.max(initial=0))
-        steps += [_option("depth", k) for k in DEPTHS if k < deepest]
-        cutoffs = [k for k in CUTOFFS if k <= max(deepest, 10)] if measure.spec.cutoff in ("rank", "rank?") else []
+        steps += [_option_change("depth", k) for k in DEPTHS_TRIED if k < deepest]
+        cutoffs = (
+            [k for k in CUTOFFS_TRIED if k <= max(deepest, 10)] if measure.spec.cutoff in ("rank", "rank?") else []
+        )
         if measure.spec.cutoff == "rank?":
             cutoffs = [*cutoffs, 0]
-        steps += [_cutoff(measure, k or None) for k in cutoffs if (k or None) != measure.cutoff]
-        return [*(one for one in steps if one.step(self.base) is not None), *self._other_data()]
+        steps += [_cutoff_change(measure, k or None) for k in cutoffs if (k or None) != measure.cutoff]
+        return [*(one for one in steps if one.step(self.base) is not None), *self._data_changes()]
 
-    def _other_data(self) -> Iterator[Departure]:
+    def _data_changes(self) -> Iterator[ConventionChange]:
         """Yield changes of the data.
 
         These are: no orphans, low grades as 0, or the rank column instead of the scores.
@@ -134,7 +136,7 @@ class Counting:
             inside = frame["doc"].is_in(list(known))
             if not inside.all():
                 self._made["orphans"] = Judgments(frame.filter(inside))
-                yield _data("judgments", "orphans", "judged documents that are not in the corpus left out")
+                yield _data_change("judgments", "orphans", "judged documents that are not in the corpus left out")
         if "rel" not in self.measure.spec.options:
             import polars as pl
 
@@ -143,7 +145,7 @@ class Counting:
                 name = f"grades below {level:g} count 0"
                 keep = pl.when(pl.col("grade") < level).then(pl.min_horizontal("grade", 0.0)).otherwise(pl.col("grade"))
                 self._made[name] = Judgments(frame.with_columns(keep.cast(pl.Float64).alias("grade")))
-                yield _data("judgments", name, name)
+                yield _data_change("judgments", name, name)
         run = evidence.runs[self.run]
         if "rank" in run.table.columns:
             by_rank = run.table.with_columns((-run.table["rank"].cast(float)).alias("score"))
@@ -154,16 +156,16 @@ class Counting:
             )["rises"].any()
             if changed:
                 self._made["by rank"] = replace(run, table=by_rank)
-                yield _data("run", "by rank", "ordered by the rank column, scores ignored")
+                yield _data_change("run", "by rank", "ordered by the rank column, scores ignored")
 
 
-def _choices(evidence: Evidence, measure: Measure) -> dict[str, Sequence[Any]]:
+def _option_choices(evidence: AuditInput, measure: Measure) -> dict[str, Sequence[Any]]:
     """Return the values to try for each option of a convention.
 
     Options that do not affect the measure are dropped later.
     """
     grades = sorted({float(g) for g in np.unique(evidence.judgments.pool.grades) if g > 0})
-    found: dict[str, Sequence[Any]] = dict(CHOICES)
+    found: dict[str, Sequence[Any]] = dict(OPTION_CHOICES)
     del found["missing"], found["duplicates"]
     found["missing"] = ("zero", "skip")
     if measure.spec.name not in ("recall", "set_recall"):  # For other measures, `recall-one` equals `zero`.
@@ -175,48 +177,48 @@ def _choices(evidence: Evidence, measure: Measure) -> dict[str, Sequence[Any]]:
     return found
 
 
-def _option(name: str, value: Any) -> Departure:
-    def step(case: Case) -> Case | None:
+def _option_change(name: str, value: Any) -> ConventionChange:
+    def step(case: ScoringVariant) -> ScoringVariant | None:
         try:
             other = case.rules.but(**{name: value})
-            measure = restated(case.measure, case.rules, other)
+            measure = restate_measure(case.measure, case.rules, other)
         except RagaugeError:
             return None
-        counts = name in ("missing", "none") or ranking_rules(other) != ranking_rules(case.rules)
+        counts = name in ("missing", "none") or ranking_options(other) != ranking_options(case.rules)
         return replace(case, rules=other, measure=measure) if counts or measure != case.measure else None
 
     shown = f"{value:g}" if isinstance(value, float) else str(value)
-    words = WORDS.get((name, value))
-    return Departure(name, f"{name}={shown}" + (f" ({words})" if words else ""), step, f"--set {name}={shown}")
+    words = OPTION_DESCRIPTIONS.get((name, value))
+    return ConventionChange(name, f"{name}={shown}" + (f" ({words})" if words else ""), step, f"--set {name}={shown}")
 
 
-def _cutoff(measure: Measure, k: int | None) -> Departure:
+def _cutoff_change(measure: Measure, k: int | None) -> ConventionChange:
     other = Measure(measure.spec, k, measure.options)
 
-    def step(case: Case) -> Case | None:
+    def step(case: ScoringVariant) -> ScoringVariant | None:
         return replace(case, measure=Measure(case.measure.spec, k, case.measure.options))
 
-    return Departure("cutoff", f"the measure is {other}", step, f"-m {shlex.quote(str(other))}")
+    return ConventionChange("cutoff", f"the measure is {other}", step, f"-m {shlex.quote(str(other))}")
 
 
-def _data(what: str, name: str, label: str) -> Departure:
-    def step(case: Case) -> Case | None:
+def _data_change(what: str, name: str, label: str) -> ConventionChange:
+    def step(case: ScoringVariant) -> ScoringVariant | None:
         return replace(case, judgments=name) if what == "judgments" else replace(case, run=name)
 
-    return Departure(what, label, step)
+    return ConventionChange(what, label, step)
 
 
-NEAR = 0.02
+MATCH_DENSITY_RADIUS = 0.02
 """Half-width of the interval around a score in which the density of variant scores is estimated."""
-PRESET = "convention "
-DIGITS = ("a whole number", "one digit", "two digits", "three digits")
+PRESET_PREFIX = "convention "
+DIGIT_NAMES = ("a whole number", "one digit", "two digits", "three digits")
 """Names of precisions below the four digits that tools print."""
-LUCK = 0.25
+MAX_CHANCE_MATCHES = 0.25
 """Minimum expected number of chance matches at which a match explains nothing."""
 
 
 @dataclass(frozen=True)
-class Claim:
+class PublishedScore:
     """A published score with the number of digits that it was given with."""
 
     measure: Measure
@@ -225,17 +227,17 @@ class Claim:
     text: str
 
     @classmethod
-    def read(cls, measure: str, text: str, rules: Convention) -> Claim:
+    def read(cls, measure: str, text: str, rules: Convention) -> PublishedScore:
         """Parse a measure and a published score.
 
         A value above 1 of a measure that is at most 1 is read as a percentage. Raises BadInput if it is not a
         number.
 
-        >>> found = Claim.read("nDCG@10", "74.39", PRESETS["default"])
+        >>> found = PublishedScore.read("nDCG@10", "74.39", PRESETS["default"])
         >>> str(found.measure), found.value, found.digits
         ('ndcg@10', 0.7439, 4)
         """
-        wanted = parse(measure, rules)
+        wanted = parse_measure(measure, rules)
         figure = text.strip()
         try:
             value = float(figure.rstrip("%"))
@@ -256,7 +258,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Tried:
+class VariantResult:
     """Score of one variant.
 
     `steps` is the number of changes from the audit's own scoring.
@@ -270,29 +272,29 @@ class Tried:
     """Options of `evaluate` that score this way; empty if the data must be changed instead."""
 
 
-def ways(counting: Counting) -> Iterator[list[Tried]]:
+def iterate_variant_results(counting: VariantScorer) -> Iterator[list[VariantResult]]:
     """Yield the results of variants by number of changes.
 
     First without change, then each preset and single change, then each pair of changes.
     """
 
-    def tried(steps: int, label: str, case: Case, *how: str) -> Iterator[Tried]:
+    def tried(steps: int, label: str, case: ScoringVariant, *how: str) -> Iterator[VariantResult]:
         found = counting.count(case)
         if found is not None:
-            yield Tried(steps, label, *found, _options(counting, how))
+            yield VariantResult(steps, label, *found, _evaluate_options(counting, how))
 
     yield list(tried(0, f"as counted here ({counting.evidence.rules.name})", counting.base))
     singles = counting.departures()
-    found: list[Tried] = []
+    found: list[VariantResult] = []
     for one in singles:
         case = one.step(counting.base)
         if case is not None:
             found.extend(tried(1, one.label, case, one.how))
     for preset in PRESETS.values():
-        case = Case(preset, restated(counting.measure, counting.evidence.rules, preset))
-        found.extend(tried(1, PRESET + preset.name, case, f"-C {preset.name}"))
+        case = ScoringVariant(preset, restate_measure(counting.measure, counting.evidence.rules, preset))
+        found.extend(tried(1, PRESET_PREFIX + preset.name, case, f"-C {preset.name}"))
     yield found
-    pairs: list[Tried] = []
+    pairs: list[VariantResult] = []
     for one, two in itertools.combinations(singles, 2):
         case = one.step(counting.base)
         both = two.step(case) if case is not None and one.kind != two.kind else None
@@ -301,7 +303,7 @@ def ways(counting: Counting) -> Iterator[list[Tried]]:
     yield pairs
 
 
-def _options(counting: Counting, how: Sequence[str]) -> str:
+def _evaluate_options(counting: VariantScorer, how: Sequence[str]) -> str:
     """Return the options with which `evaluate` reproduces a variant of the audit."""
     if not all(how):
         return ""
@@ -315,7 +317,7 @@ def _options(counting: Counting, how: Sequence[str]) -> str:
     return " ".join([*usual, *how])
 
 
-def expect(evidence: Evidence) -> Iterator[Finding]:
+def check_published_scores(evidence: AuditInput) -> Iterator[Finding]:
     """Find the simplest variants that reproduce each published score, to its digits.
 
     The audit's own scoring is tried first, then every preset and every single change. Pairs of changes are tried
@@ -324,10 +326,10 @@ def expect(evidence: Evidence) -> Iterator[Finding]:
     accidental.
     """
     for measure, text in evidence.claims:
-        claim = Claim.read(measure, text, evidence.rules)
-        searches = {run: ways(Counting(evidence, run, claim.measure)) for run in evidence.runs}
-        tried: dict[str, list[Tried]] = {run: [] for run in evidence.runs}
-        hits: dict[str, list[Tried]] = {}
+        claim = PublishedScore.read(measure, text, evidence.rules)
+        searches = {run: iterate_variant_results(VariantScorer(evidence, run, claim.measure)) for run in evidence.runs}
+        tried: dict[str, list[VariantResult]] = {run: [] for run in evidence.runs}
+        hits: dict[str, list[VariantResult]] = {}
         for _ in range(3):
             for run, levels in searches.items():
                 level = next(levels)
@@ -335,24 +337,26 @@ def expect(evidence: Evidence) -> Iterator[Finding]:
                 tried[run] += level
             if any(hits.values()):
                 break
-        yield _finding(claim, tried, {run: found for run, found in hits.items() if found})
+        yield _explanation_finding(claim, tried, {run: found for run, found in hits.items() if found})
 
 
-def _finding(claim: Claim, tried: dict[str, list[Tried]], hits: dict[str, list[Tried]]) -> Finding:
+def _explanation_finding(
+    claim: PublishedScore, tried: dict[str, list[VariantResult]], hits: dict[str, list[VariantResult]]
+) -> Finding:
     several = len(tried) > 1
     values = np.unique(np.round([one.value for every in tried.values() for one in every], 9))
     unit = 10.0**-claim.digits
-    around = max(NEAR, 2 * unit)
+    around = max(MATCH_DENSITY_RADIUS, 2 * unit)
     luck = (int((np.abs(values - claim.value) <= around).sum()) - 1) / (2 * around) * unit
     ways_tried = f"{pluralise(sum(map(len, tried.values())), 'way')} of counting tried"
     subject = next(iter(hits or tried)) if len(hits or tried) == 1 else "all runs"
     if hits:
-        rows = [(run, one) for run, found in hits.items() for one in _merged(found)]
+        rows = [(run, one) for run, found in hits.items() for one in _merge_presets(found)]
         run, best = rows[0]
         here = next((one.value for one in tried[run] if one.steps == 0), math.nan)
-        doubt = luck >= LUCK and best.steps > 0
+        doubt = luck >= MAX_CHANCE_MATCHES and best.steps > 0
         message = f"{claim.text}{f' of {run}' if several else ''} is "
-        message += f"{'' if best.steps == 0 else 'explained by '}{best.label}{_precision(claim)}"
+        message += f"{'' if best.steps == 0 else 'explained by '}{best.label}{_precision_text(claim)}"
         if best.steps > 1:
             number = f"{sum(map(len, tried.values())):,}"
             chances = f", since some {luck:.1g} of them would meet it so" if doubt else ""
@@ -360,26 +364,30 @@ def _finding(claim: Claim, tried: dict[str, list[Tried]], hits: dict[str, list[T
         else:
             chances = f", of which some {luck:.1g} would meet it by chance: this may be one" if doubt else ""
             message += f" ({ways_tried}{chances})"
-        grid = _grid(rows[:12], several) if best.steps else None
-        moved = change(str(claim.measure), here, best.value)
-        return Finding(subject, "expected", doubt, len(rows), message, (), moved, grid, _remedy(best, doubt=doubt))
+        grid = _variant_grid(rows[:12], several) if best.steps else None
+        moved = format_change(str(claim.measure), here, best.value)
+        return Finding(
+            subject, "expected", doubt, len(rows), message, (), moved, grid, _explanation_remedy(best, doubt=doubt)
+        )
     flat = [(run, one) for run, every in tried.items() for one in every]
-    closest: list[tuple[str, Tried]] = []
+    closest: list[tuple[str, VariantResult]] = []
     for run, one in sorted(flat, key=lambda pair: (abs(pair[1].value - claim.value), pair[1].steps)):
         if all(abs(one.value - other.value) > 1e-12 for _, other in closest):
             closest.append((run, one))
     message = f"{claim.text} is not explained by any of {ways_tried.replace(' tried', '')}; it may be of other data"
-    return Finding(subject, "expected", True, len(flat), message, (), "", _grid(closest[:3], several, "nearest"))
+    return Finding(
+        subject, "expected", True, len(flat), message, (), "", _variant_grid(closest[:3], several, "nearest")
+    )
 
 
-def _precision(claim: Claim) -> str:
+def _precision_text(claim: PublishedScore) -> str:
     """Describe the precision of a match if it has fewer digits than tools print."""
-    if claim.digits >= len(DIGITS) or claim.measure.spec.name.startswith("num_"):
+    if claim.digits >= len(DIGIT_NAMES) or claim.measure.spec.name.startswith("num_"):
         return ""
-    return f", to {DIGITS[claim.digits]}"
+    return f", to {DIGIT_NAMES[claim.digits]}"
 
 
-def _remedy(best: Tried, *, doubt: bool) -> str:
+def _explanation_remedy(best: VariantResult, *, doubt: bool) -> str:
     """Describe how to reproduce the score and how to cite it."""
     if best.steps == 0:
         return ""
@@ -393,23 +401,23 @@ def _remedy(best: Tried, *, doubt: bool) -> str:
     return f"{again}; say so when you cite it"
 
 
-def _merged(found: Sequence[Tried]) -> list[Tried]:
+def _merge_presets(found: Sequence[VariantResult]) -> list[VariantResult]:
     """Merge presets with equal scores into one entry."""
-    presets: dict[float, list[Tried]] = {}
+    presets: dict[float, list[VariantResult]] = {}
     for one in found:
-        if one.label.startswith(PRESET):
+        if one.label.startswith(PRESET_PREFIX):
             presets.setdefault(round(one.value, 9), []).append(one)
     together = [
         alike[0]
         if len(alike) == 1
-        else replace(alike[0], label=f"conventions {', '.join(one.label.removeprefix(PRESET) for one in alike)}")
+        else replace(alike[0], label=f"conventions {', '.join(one.label.removeprefix(PRESET_PREFIX) for one in alike)}")
         for alike in presets.values()
     ]
-    return [*(one for one in found if not one.label.startswith(PRESET)), *together]
+    return [*(one for one in found if not one.label.startswith(PRESET_PREFIX)), *together]
 
 
-def _grid(rows: Sequence[tuple[str, Tried]], several: bool, what: str = "explained by") -> Grid:
+def _variant_grid(rows: Sequence[tuple[str, VariantResult]], several: bool, what: str = "explained by") -> FindingTable:
     lines: list[list[str | float | None]] = [
         [*([run] if several else []), one.label, one.value, one.n] for run, one in rows
     ]
-    return Grid([*(["run"] if several else []), what, "value", "n"], lines)
+    return FindingTable([*(["run"] if several else []), what, "value", "n"], lines)

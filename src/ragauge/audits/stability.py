@@ -8,28 +8,28 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ragauge.audits.evidence import VISIBLE, Evidence, unless_still
-from ragauge.audits.tie_orders import means
-from ragauge.core.findings import Finding, Grid
+from ragauge.audits.evidence import VISIBLE_CHANGE, AuditInput, drop_if_unchanged
+from ragauge.audits.tie_orders import list_means
+from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.records import Run, Scores
 from ragauge.measures.conventions import Convention
-from ragauge.output.numbers import change, listed, pluralise, some
-from ragauge.stats.power import detectable, queries_needed
+from ragauge.output.numbers import first_few, format_change, join_names, pluralise
+from ragauge.stats.power import detectable_difference, queries_needed
 
-FEW = 25
+RECOMMENDED_MIN_QUERIES = 25
 """Recommended minimum number of queries.
 
 Buckley and Voorhees (2000), Evaluating Evaluation Measure Stability: at least 25 topics, 50 are better.
 """
-TOO_FEW = 10
-LEVEL = 0.05
-KEPT = 3
+MIN_QUERIES = 10
+SIGNIFICANCE_LEVEL = 0.05
+MIN_TRIALS_AVERAGED = 3
 """Minimum number of trials in a run at which changes between them are averaged over and not a problem."""
-NAMED = 3
+MAX_RUNS_NAMED = 3
 """Maximum number of runs named in a sentence; the grid lists all of them."""
 
 
-def repeats(evidence: Evidence) -> Iterator[Finding]:
+def check_repeats(evidence: AuditInput) -> Iterator[Finding]:
     """Check for rankings that change between repeats, and the effect on the means.
 
     A problem if a mean changes by 0.001 or more between repeats, or the score of a query does on average, since
@@ -41,17 +41,17 @@ def repeats(evidence: Evidence) -> Iterator[Finding]:
             continue
         times = [evidence.runs[run], *again]
         names = evidence.judgments.pool.queries
-        ranked = [_rankings(one, evidence.rules) for one in times]
+        ranked = [_rankings_by_query(one, evidence.rules) for one in times]
         changed: dict[str, int] = {}
         for other in ranked[1:]:
             for query in (one for one in names if one in ranked[0] or one in other):
-                at = _first_difference(ranked[0].get(query, []), other.get(query, []))
+                at = _first_differing_rank(ranked[0].get(query, []), other.get(query, []))
                 if at:
                     changed[query] = min(at, changed.get(query, at))
         scores = [evidence.scores(run), *(evidence.scores(one) for one in again)]
         rows: list[list[str | float | None]] = []
         for i, name in enumerate(scores[0].measures):
-            each = [means(one)[i] for one in scores]
+            each = [list_means(one)[i] for one in scores]
             rows.append([name, *(each if len(each) <= 4 else [min(each), max(each)]), max(each) - min(each)])
         header = [str(time) for time in range(1, len(times) + 1)] if len(times) <= 4 else ["lowest", "highest"]
         if not changed:
@@ -59,8 +59,11 @@ def repeats(evidence: Evidence) -> Iterator[Finding]:
             continue
         top = sum(at <= 10 for at in changed.values())
         first_row = [float(value or 0) for value in rows[0][1:-1]]
-        moves = max(float(row[-1] or 0) for row in rows) >= VISIBLE or _moves(scores) >= VISIBLE
-        kept = len(evidence.runs[run].trials()) >= KEPT
+        moves = (
+            max(float(row[-1] or 0) for row in rows) >= VISIBLE_CHANGE
+            or _largest_query_spread(scores) >= VISIBLE_CHANGE
+        )
+        kept = len(evidence.runs[run].trials()) >= MIN_TRIALS_AVERAGED
         yield Finding(
             run,
             "repeats",
@@ -70,13 +73,13 @@ def repeats(evidence: Evidence) -> Iterator[Finding]:
             f"{len(times)} times, {top} of them within the first 10, from rank {min(changed.values())} on"
             + "; comparisons and reports are over all times"
             * kept,
-            some(sorted(changed, key=lambda query: changed[query])),
-            change(str(rows[0][0]), min(first_row), max(first_row)),
-            unless_still(Grid(["measure", *header, "spread"], rows), slice(1, -1)),
+            first_few(sorted(changed, key=lambda query: changed[query])),
+            format_change(str(rows[0][0]), min(first_row), max(first_row)),
+            drop_if_unchanged(FindingTable(["measure", *header, "spread"], rows), slice(1, -1)),
         )
 
 
-def _moves(scores: Sequence[Scores]) -> float:
+def _largest_query_spread(scores: Sequence[Scores]) -> float:
     """Return the mean range of query scores between repeats, largest over measures."""
     found = [0.0]
     for name in scores[0].measures:
@@ -87,7 +90,7 @@ def _moves(scores: Sequence[Scores]) -> float:
     return max(found)
 
 
-def _rankings(run: Run, rules: Convention) -> dict[str, list[str]]:
+def _rankings_by_query(run: Run, rules: Convention) -> dict[str, list[str]]:
     """Return the documents of each query, best first, by the tie rule."""
     table = run.table
     if rules.ties == "ranked" and "rank" in table.columns:
@@ -100,7 +103,7 @@ def _rankings(run: Run, rules: Convention) -> dict[str, list[str]]:
     return dict(zip(grouped["query"].to_list(), grouped["doc"].to_list(), strict=True))
 
 
-def _first_difference(one: Sequence[str], other: Sequence[str]) -> int:
+def _first_differing_rank(one: Sequence[str], other: Sequence[str]) -> int:
     """Return the first rank at which two rankings differ; 0 if they are equal."""
     for rank, (a, b) in enumerate(zip(one, other, strict=False), 1):
         if a != b:
@@ -108,7 +111,7 @@ def _first_difference(one: Sequence[str], other: Sequence[str]) -> int:
     return 0 if len(one) == len(other) else min(len(one), len(other)) + 1
 
 
-def enough(evidence: Evidence) -> Iterator[Finding]:
+def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
     """Check whether the judged queries are enough to compare the runs.
 
     Fewer than 25 queries are a note, fewer than 10 a problem. The best run by the first measure is compared with
@@ -119,41 +122,42 @@ def enough(evidence: Evidence) -> Iterator[Finding]:
     """
     scores = {run: evidence.averages(run) for run in evidence.runs}
     n = len(evidence.judgments)
-    if n < FEW:
+    if n < RECOMMENDED_MIN_QUERIES:
         yield Finding(
             evidence.judgments.source,
             "few queries",
-            n < TOO_FEW,
+            n < MIN_QUERIES,
             n,
-            f"{pluralise(n, 'judged query')}: fewer than {FEW} seldom tell one system from another",
+            f"{pluralise(n, 'judged query')}: fewer than {RECOMMENDED_MIN_QUERIES} seldom tell one system from another",
         )
     if len(scores) < 2:
         return
     first = str(evidence.first)
     better = -1 if evidence.first.spec.lower_is_better else 1
-    best = max(scores, key=lambda run: better * _or_worst(scores[run].means[first], better))
+    best = max(scores, key=lambda run: better * _nan_as_worst(scores[run].means[first], better))
     others = [run for run in scores if run != best]
     named = next(iter(scores.values())).measures if len(scores) == 2 else [first]
-    rows = [(run, name, _told(scores[best], scores[run], name)) for run in others for name in named]
+    rows = [(run, name, _estimate_power(scores[best], scores[run], name)) for run in others for name in named]
     small = {run: told for run, name, told in rows if name == first and told.is_small}
     unseen = {run: told for run, told in small.items() if not told.is_found}
     seen = {run: told for run, told in small.items() if told.is_found}
     two = len(scores) == 2
     header = ["measure" if two else f"{best} against", "difference", "p", f"{n} queries find", "it needs"]
-    grid = Grid(header, [[name if two else run, *told.shown()] for run, name, told in rows])
+    grid = FindingTable(header, [[name if two else run, *told.shown()] for run, name, told in rows])
     if unseen:
         message = (
-            f"{first} puts {best} before {_whom(unseen)}, but the paired test does not find the difference in "
-            f"{pluralise(n, 'query')} at {LEVEL:g}: the order of the runs is not shown"
+            f"{first} puts {best} before {_runs_text(unseen)}, but the paired test does not find the difference in "
+            f"{pluralise(n, 'query')} at {SIGNIFICANCE_LEVEL:g}: the order of the runs is not shown"
         )
-        yield Finding(best, "enough queries", True, len(unseen), message, grid=grid, remedy=_remedy(unseen))
+        yield Finding(best, "enough queries", True, len(unseen), message, grid=grid, remedy=_power_remedy(unseen))
     if seen:
         least, needed = (
-            _range([getattr(told, name) for told in seen.values()], shown)
+            _range_text([getattr(told, name) for told in seen.values()], shown)
             for name, shown in (("least", "{:.4f}"), ("needed", "{:,}"))
         )
         message = (
-            f"{best} is better than {_whom(seen)} by {first}, but {'the' if len(seen) == 1 else 'each'} difference is "
+            f"{best} is better than {_runs_text(seen)} by {first}, but {'the' if len(seen) == 1 else 'each'} "
+            f"difference is "
             f"smaller than what {pluralise(n, 'query')} find four times in five ({least}): its size is uncertain; "
             f"{needed} queries would find it that often"
         )
@@ -163,12 +167,14 @@ def enough(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(best, "enough queries", False, 0, message, grid=grid)
 
 
-def _whom(others: Mapping[str, Told]) -> str:
+def _runs_text(others: Mapping[str, PowerEstimate]) -> str:
     """List the first few runs, with the difference and its p-value."""
-    return listed([f"{run} ({told.difference:+.4f}, p {told.shown()[1]})" for run, told in others.items()], NAMED)
+    return join_names(
+        [f"{run} ({told.difference:+.4f}, p {told.shown()[1]})" for run, told in others.items()], MAX_RUNS_NAMED
+    )
 
 
-def _range(values: Sequence[float | None], shown: str) -> str:
+def _range_text(values: Sequence[float | None], shown: str) -> str:
     known = [one for one in values if one is not None]
     if not known:
         return "more than ten million"
@@ -176,18 +182,18 @@ def _range(values: Sequence[float | None], shown: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _remedy(unseen: Mapping[str, Told]) -> str:
-    most = _range([told.needed for told in unseen.values()], "{:,}")
+def _power_remedy(unseen: Mapping[str, PowerEstimate]) -> str:
+    most = _range_text([told.needed for told in unseen.values()], "{:,}")
     return (
         f"call {'them' if len(unseen) == 1 else 'these runs'} equal, or judge more: {most} queries find it 4 times in 5"
     )
 
 
-def _or_worst(value: float, better: int) -> float:
+def _nan_as_worst(value: float, better: int) -> float:
     return -math.inf * better if math.isnan(value) else value
 
 
-class Told(NamedTuple):
+class PowerEstimate(NamedTuple):
     """Power of a paired test for one difference."""
 
     difference: float = math.nan
@@ -205,7 +211,7 @@ class Told(NamedTuple):
     @property
     def is_found(self) -> bool:
         """Whether the difference is significant."""
-        return self.p < LEVEL
+        return self.p < SIGNIFICANCE_LEVEL
 
     def shown(self) -> list[str | float | None]:
         """Return the cells of a row: difference, p-value, detectable one, queries needed."""
@@ -215,16 +221,16 @@ class Told(NamedTuple):
         return [f"{self.difference:+.4f}", p, self.least, "-" if self.needed is None else f"{self.needed:,}"]
 
 
-def _told(best: Scores, other: Scores, name: str) -> Told:
+def _estimate_power(best: Scores, other: Scores, name: str) -> PowerEstimate:
     from scipy.special import stdtr
 
     gap = best.values[name] - other.values[name]
     gap = gap[~np.isnan(gap)]
     if len(gap) < 2:
-        return Told()
+        return PowerEstimate()
     mean, spread = float(gap.mean()), float(gap.std(ddof=1))
     if spread < 1e-15:
-        return Told(mean, least=0.0)
+        return PowerEstimate(mean, least=0.0)
     p = float(2 * stdtr(len(gap) - 1, -abs(mean) / (spread / math.sqrt(len(gap)))))
     needed = queries_needed(spread, mean) if abs(mean) > 1e-12 else None
-    return Told(mean, p, detectable(spread, len(gap)), needed)
+    return PowerEstimate(mean, p, detectable_difference(spread, len(gap)), needed)

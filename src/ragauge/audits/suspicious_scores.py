@@ -8,26 +8,26 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ragauge.audits.chance_level import guess
-from ragauge.audits.evidence import VISIBLE, Evidence, unless_still
-from ragauge.audits.tie_orders import BY_RANK, ideal, is_ordered, means, within
-from ragauge.core.findings import Finding, Grid
+from ragauge.audits.chance_level import compute_random_order_mean
+from ragauge.audits.evidence import VISIBLE_CHANGE, AuditInput, drop_if_unchanged
+from ragauge.audits.tie_orders import RANK_MEASURES, has_exact_bounds, ideal_ranks, list_means, tie_all_documents
+from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.records import Run
 from ragauge.measures.judged_ranks import JudgedRanks
 from ragauge.measures.names import Measure
-from ragauge.measures.scoring import score
-from ragauge.output.numbers import change, changes, listed, pluralise, some
+from ragauge.measures.scoring import score_judged_ranks
+from ragauge.output.numbers import first_few, format_change, format_changes, join_names, pluralise
 
-ENOUGH = 10
+MIN_QUERIES = 10
 """Minimum number of queries; fewer can be perfect by chance."""
-PERFECT = 0.999
-EASY = 0.9
+PERFECT_SHARE = 0.999
+MAX_SHUFFLED_SHARE = 0.9
 """Share of the oracle's score above which a shuffled run makes a perfect score unsuspicious."""
-PAIRS = 100
+MIN_ORDERED_PAIRS = 100
 """Minimum number of correctly ordered pairs of judged documents that cannot be due to chance."""
 
 
-def perfection(evidence: Evidence) -> Iterator[Finding]:
+def check_perfect_scores(evidence: AuditInput) -> Iterator[Finding]:
     """Check for runs with perfect or constant scores, or ordered by grade.
 
     Only measures that depend on the order are used, over 10 or more queries. A problem if a mean is at least 0.999
@@ -35,34 +35,34 @@ def perfection(evidence: Evidence) -> Iterator[Finding]:
     document ranks above a better one, in 100 or more pairs of different grades. A problem if a score between 0 and 1
     is the same for every query. Recall and hit rate are left out, because they are often perfect for easy queries.
     """
-    measures = [one for one in evidence.measures if is_ordered(one) and one.spec.name in BY_RANK]
+    measures = [one for one in evidence.measures if has_exact_bounds(one) and one.spec.name in RANK_MEASURES]
     counting = evidence.rules.but(missing="zero")
-    oracle = score(ideal(evidence.judgments), measures, counting)
+    oracle = score_judged_ranks(ideal_ranks(evidence.judgments), measures, counting)
     for run in evidence.runs:
         judged = evidence.judged(run)
         found = [
-            *_as_good_as_the_oracle(evidence, run, measures, means(oracle)),
-            *_by_grade(run, judged),
-            *_all_alike(evidence, run, measures),
+            *_oracle_findings(evidence, run, measures, list_means(oracle)),
+            *_grade_order_findings(run, judged),
+            *_constant_score_findings(evidence, run, measures),
         ]
         yield from found
         if not found:
             yield Finding(run, "perfection", False, 0, "neither perfect, nor ordered by grade, nor the same everywhere")
 
 
-def _as_good_as_the_oracle(
-    evidence: Evidence, run: str, measures: list[Measure], oracle: list[float]
-) -> Iterator[Finding]:
+def _oracle_findings(evidence: AuditInput, run: str, measures: list[Measure], oracle: list[float]) -> Iterator[Finding]:
     scores = evidence.scores(run, measures=measures) if measures else None
     judged = evidence.judged(run)
     depth = int(judged.retrieved.max(initial=0))
     rows: list[list[str | float | None]] = []
     for measure, best in zip(measures, oracle, strict=True):
         name = str(measure)
-        if scores is None or scores.n[name] < ENOUGH or not scores.means[name] >= PERFECT * best > 0:
+        if scores is None or scores.n[name] < MIN_QUERIES or not scores.means[name] >= PERFECT_SHARE * best > 0:
             continue
-        easy = guess(within(judged), measure, evidence.rules.but(missing="zero"), depth).mean
-        if easy <= EASY * best:
+        easy = compute_random_order_mean(
+            tie_all_documents(judged), measure, evidence.rules.but(missing="zero"), depth
+        ).mean
+        if easy <= MAX_SHUFFLED_SHARE * best:
             rows.append([name, scores.means[name], best, easy])
     if rows:
         yield Finding(
@@ -70,13 +70,13 @@ def _as_good_as_the_oracle(
             "perfection",
             True,
             len(rows),
-            f"as good as the oracle by {listed([str(row[0]) for row in rows])}: see whether the run has seen the "
+            f"as good as the oracle by {join_names([str(row[0]) for row in rows])}: see whether the run has seen the "
             "judgments, or the questions are made from their answers",
-            grid=Grid(["measure", "run", "oracle", "its documents shuffled"], rows),
+            grid=FindingTable(["measure", "run", "oracle", "its documents shuffled"], rows),
         )
 
 
-def _by_grade(run: str, judged: JudgedRanks) -> Iterator[Finding]:
+def _grade_order_findings(run: str, judged: JudgedRanks) -> Iterator[Finding]:
     pairs = queries = 0
     bounds = np.searchsorted(judged.query, np.arange(judged.n + 1)).tolist()
     grade = judged.grade
@@ -88,7 +88,7 @@ def _by_grade(run: str, judged: JudgedRanks) -> Iterator[Finding]:
         different = (int(levels.sum()) ** 2 - int((levels**2).sum())) // 2
         pairs += different
         queries += different > 0
-    if pairs >= PAIRS and queries >= ENOUGH:
+    if pairs >= MIN_ORDERED_PAIRS and queries >= MIN_QUERIES:
         yield Finding(
             run,
             "ordered by grade",
@@ -99,13 +99,13 @@ def _by_grade(run: str, judged: JudgedRanks) -> Iterator[Finding]:
         )
 
 
-def _all_alike(evidence: Evidence, run: str, measures: list[Measure]) -> Iterator[Finding]:
+def _constant_score_findings(evidence: AuditInput, run: str, measures: list[Measure]) -> Iterator[Finding]:
     if not measures:
         return
     scores = evidence.scores(run, measures=measures)
     for name, values in scores.values.items():
         known = values[~np.isnan(values)]
-        if len(known) >= ENOUGH and np.ptp(known) < 1e-12 and 0 < known[0] < 1:
+        if len(known) >= MIN_QUERIES and np.ptp(known) < 1e-12 and 0 < known[0] < 1:
             yield Finding(
                 run,
                 "all alike",
@@ -115,14 +115,14 @@ def _all_alike(evidence: Evidence, run: str, measures: list[Measure]) -> Iterato
             )
 
 
-def sameness(evidence: Evidence) -> Iterator[Finding]:
+def check_identical_runs(evidence: AuditInput) -> Iterator[Finding]:
     """Check for runs with identical rankings, and for measures with identical scores.
 
     Identical runs are a problem. Identical measures are a note, since they are correct if each query has one
     relevant document.
     """
     for one, other in itertools.combinations(evidence.runs, 2):
-        if _same(evidence.runs[one], evidence.runs[other]):
+        if _has_same_ranking(evidence.runs[one], evidence.runs[other]):
             yield Finding(
                 f"{one}, {other}", "same run", True, 2, f"{one} and {other} return the same documents in the same order"
             )
@@ -134,7 +134,7 @@ def sameness(evidence: Evidence) -> Iterator[Finding]:
             )
 
 
-def _same(one: Run, other: Run) -> bool:
+def _has_same_ranking(one: Run, other: Run) -> bool:
     columns = ["query", "doc"]
     if one.table.height != other.table.height or not one.table.height:
         return False
@@ -142,7 +142,7 @@ def _same(one: Run, other: Run) -> bool:
     return first.select(columns).equals(second.select(columns))
 
 
-def survivorship(evidence: Evidence) -> Iterator[Finding]:
+def check_missing_queries(evidence: AuditInput) -> Iterator[Finding]:
     """Check for judged queries that are missing from a run or failed.
 
     Compares the mean with these queries at 0 and without them. A problem if the two differ by 0.001 or more in a
@@ -152,7 +152,7 @@ def survivorship(evidence: Evidence) -> Iterator[Finding]:
     measures = [one for one in evidence.measures if not one.spec.keeps_missing]
     for run, record in evidence.runs.items():
         judged = evidence.judged(run)
-        failed = _failed(record)
+        failed = _failed_queries(record)
         lacking = np.array([q in failed for q in names], np.bool_) | ~judged.answered
         absent = [q for q, gone in zip(names, lacking.tolist(), strict=True) if gone]
         empty = int(((judged.retrieved == 0) & ~lacking).sum())
@@ -162,7 +162,7 @@ def survivorship(evidence: Evidence) -> Iterator[Finding]:
                 run, "survivorship", False, 0, f"all {pluralise(len(names), 'judged query')} are answered{nothing}"
             )
             continue
-        full = score(evidence.judged(run), measures, evidence.rules.but(missing="zero"))
+        full = score_judged_ranks(evidence.judged(run), measures, evidence.rules.but(missing="zero"))
         rows: list[tuple[str, float, float, float]] = []
         gap = 0.0
         for measure in measures:
@@ -172,23 +172,23 @@ def survivorship(evidence: Evidence) -> Iterator[Finding]:
             zero = full.means[str(measure)]
             gap = max(gap, abs(without - zero) if len(left) else math.inf)
             rows.append((str(measure), zero, without, without - zero))
-        moved = next((one for name, zero, left, _ in rows if (one := change(str(name), zero, left))), "")
+        moved = next((one for name, zero, left, _ in rows if (one := format_change(str(name), zero, left))), "")
         how = "at 0" if evidence.rules.missing == "zero" else "not at all"
         kinds = f"{len(absent) - len(failed & set(absent))} missing, {len(failed & set(absent))} failed"
         yield Finding(
             run,
             "survivorship",
-            gap >= VISIBLE,
+            gap >= VISIBLE_CHANGE,
             len(absent),
             f"{len(absent)} of {pluralise(len(names), 'judged query')} have no answer ({kinds}), and count {how} under "
             f"{evidence.rules.name}{nothing}",
-            some(absent),
+            first_few(absent),
             f"{moved} without them" if moved else "",
-            unless_still(Grid(["measure", "they count 0", "left out", "difference"], rows), slice(1, 3)),
+            drop_if_unchanged(FindingTable(["measure", "they count 0", "left out", "difference"], rows), slice(1, 3)),
         )
 
 
-def _failed(run: Run) -> set[str]:
+def _failed_queries(run: Run) -> set[str]:
     """Return the queries that failed in the first trial."""
     if run.timings is None or "status" not in run.timings.columns:
         return set()
@@ -200,14 +200,14 @@ def _failed(run: Run) -> set[str]:
     return set(tries["query"].to_list())
 
 
-def _fate(evidence: Evidence) -> str:
+def _duplicate_rule_text(evidence: AuditInput) -> str:
     """Describe how the convention scores repeated documents."""
     if "duplicates=first" in evidence.rules.name:  # The audit itself relaxed `duplicates=error`.
         return "`evaluate` refuses the run, and here the first place counts"
     return "the first place counts" if evidence.rules.duplicates == "first" else "every place counts"
 
 
-def repetitions(evidence: Evidence) -> Iterator[Finding]:
+def check_repeated_documents(evidence: AuditInput) -> Iterator[Finding]:
     """Check for documents that occur more than once in a ranking; always a problem.
 
     trec_eval rejects such a run; other tools count the document once or each time.
@@ -225,7 +225,8 @@ def repetitions(evidence: Evidence) -> Iterator[Finding]:
         extra = int((again["n"] - 1).sum())
         names = [f"{doc} for {query}" for query, doc in again.select("query", "doc").head(5).iter_rows()]
         rows_of: list[list[str | float | None]] = [
-            [name, one, other] for name, one, other in zip(first.measures, means(first), means(every), strict=True)
+            [name, one, other]
+            for name, one, other in zip(first.measures, list_means(first), list_means(every), strict=True)
         ]
         yield Finding(
             run,
@@ -233,8 +234,10 @@ def repetitions(evidence: Evidence) -> Iterator[Finding]:
             True,
             extra,
             f"{pluralise(extra, 'document')} come again in the ranking of {again['query'].n_unique()} of "
-            f"{pluralise(judged.height, 'judged query')}; {_fate(evidence)}",
-            some(names),
-            changes(first.measures[:1], means(first)[:1], means(every)[:1]),
-            unless_still(Grid(["measure", "first place counts", "every place counts"], rows_of), slice(1, 3)),
+            f"{pluralise(judged.height, 'judged query')}; {_duplicate_rule_text(evidence)}",
+            first_few(names),
+            format_changes(first.measures[:1], list_means(first)[:1], list_means(every)[:1]),
+            drop_if_unchanged(
+                FindingTable(["measure", "first place counts", "every place counts"], rows_of), slice(1, 3)
+            ),
         )

@@ -12,24 +12,24 @@ from ragauge.core.records import Floats, Ints, Judgments, Scores
 from ragauge.measures.conventions import Convention
 from ragauge.measures.judged_ranks import JudgedRanks
 from ragauge.measures.names import Measure
-from ragauge.measures.scoring import score
+from ragauge.measures.scoring import score_judged_ranks
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-WITHIN_CUT = frozenset(
+SET_MEASURES = frozenset(
     {"precision", "recall", "relative_precision", "hit_rate", "num_rel_ret", "f1", "r_precision", "rprec_mult"}
 )
 """Measures that depend only on which documents are within the cutoff, not on their order."""
-BY_RANK = frozenset(
+RANK_MEASURES = frozenset(
     {"map", "gm_map", "bpref", "gm_bpref", "mrr", "iprec_at_recall", "11pt_avg", "bing", "ndcg", "rndcg", "dcg", "rbp"}
     | {"err", "yaap"}
 )
 """Measures that depend on the order of the documents."""
 
 
-def is_ordered(measure: Measure) -> bool:
+def has_exact_bounds(measure: Measure) -> bool:
     """Return whether the best and worst order of a tie are known without trying all.
 
     Not the case for average precision over found documents with a cutoff: one more relevant document at its end can
@@ -39,11 +39,13 @@ def is_ordered(measure: Measure) -> bool:
     options = dict(measure.options)
     if ":" in str(options.get("gain", "")) or options.get("of") == "eps" or float(options.get("rel", 1)) <= 0:
         return False
-    known = measure.spec.name in WITHIN_CUT | BY_RANK  # None of these decreases when a better document moves up.
+    known = (
+        measure.spec.name in SET_MEASURES | RANK_MEASURES
+    )  # None of these decreases when a better document moves up.
     return known and not (options.get("of") == "found" and measure.cutoff is not None)
 
 
-def averaging(rules: Convention) -> Convention:
+def with_undecided_ties(rules: Convention) -> Convention:
     """Return the convention with undecided ties.
 
     Its options that need a decided order are switched off; `rows_kept` and `truncate_ranks` apply them.
@@ -51,7 +53,7 @@ def averaging(rules: Convention) -> Convention:
     return rules.but(ties="expected", unjudged="nonrelevant", own="kept", depth=None)
 
 
-def taken_out(table: pl.DataFrame, judgments: Judgments, rules: Convention) -> tuple[pl.DataFrame, bool]:
+def rows_kept(table: pl.DataFrame, judgments: Judgments, rules: Convention) -> tuple[pl.DataFrame, bool]:
     """Return the rows that a convention keeps, and whether a tie crosses its depth.
 
     Scores are rounded to the width of the convention. If a tie crosses the depth, the whole tie and the unjudged
@@ -77,7 +79,7 @@ def taken_out(table: pl.DataFrame, judgments: Judgments, rules: Convention) -> t
     return table, across
 
 
-def cut(judged: JudgedRanks, rules: Convention) -> JudgedRanks:
+def truncate_ranks(judged: JudgedRanks, rules: Convention) -> JudgedRanks:
     """Truncate a ranking to the depth of a convention.
 
     If it is condensed, only judged documents are kept.
@@ -91,10 +93,10 @@ def cut(judged: JudgedRanks, rules: Convention) -> JudgedRanks:
     query, rank = judged.query[inside], judged.rank[inside]
     if rules.unjudged == "condensed":
         rank = np.arange(1, len(query) + 1) - (np.cumsum(retrieved) - retrieved)[query]
-    return _settled(replace(judged, retrieved=retrieved), query, rank, judged.row[inside], judged.ties)
+    return _build_settled_ranks(replace(judged, retrieved=retrieved), query, rank, judged.row[inside], judged.ties)
 
 
-def arranged(judged: JudgedRanks, *, best: bool) -> JudgedRanks:
+def order_ties(judged: JudgedRanks, *, best: bool) -> JudgedRanks:
     """Return the best or the worst order that the ties of a ranking allow.
 
     The ties in `judged` must be undecided. In the best order, the relevant documents of each group of equal scores
@@ -111,12 +113,12 @@ def arranged(judged: JudgedRanks, *, best: bool) -> JudgedRanks:
         mine = np.flatnonzero(chosen)
         keys = (place[mine], -judged.grade[mine]) if at_top else (-place[mine], judged.grade[mine])
         mine = mine[np.lexsort((*keys, first[mine], query[mine]))]
-        nth, size = _within_groups(query[mine], first[mine])
+        nth, size = _group_positions(query[mine], first[mine])
         rank[mine] = first[mine] + nth if at_top else last[mine] - size + 1 + nth
-    return _settled(judged, query, rank, judged.row, "best" if best else "worst")
+    return _build_settled_ranks(judged, query, rank, judged.row, "best" if best else "worst")
 
 
-def _within_groups(query: Ints, first: Ints) -> tuple[Ints, Ints]:
+def _group_positions(query: Ints, first: Ints) -> tuple[Ints, Ints]:
     """Return the position of each row in its group, from 0, and the size of the group.
 
     Rows must be sorted by (query, first).
@@ -128,7 +130,7 @@ def _within_groups(query: Ints, first: Ints) -> tuple[Ints, Ints]:
     return np.arange(len(query)) - np.repeat(starts, sizes), np.repeat(sizes, sizes)
 
 
-def _settled(judged: JudgedRanks, query: Ints, rank: Ints, row: Ints, ties: str) -> JudgedRanks:
+def _build_settled_ranks(judged: JudgedRanks, query: Ints, rank: Ints, row: Ints, ties: str) -> JudgedRanks:
     order = np.lexsort((rank, query))
     return replace(
         judged,
@@ -142,7 +144,7 @@ def _settled(judged: JudgedRanks, query: Ints, rank: Ints, row: Ints, ties: str)
     )
 
 
-def shuffled(judged: JudgedRanks, rng: np.random.Generator) -> JudgedRanks:
+def shuffle_ties(judged: JudgedRanks, rng: np.random.Generator) -> JudgedRanks:
     """Draw one random order of the ties.
 
     Documents below the end of the list are removed.
@@ -151,17 +153,17 @@ def shuffled(judged: JudgedRanks, rng: np.random.Generator) -> JudgedRanks:
         return judged
     order = np.lexsort((judged.tie_first, judged.query))
     query, first, last = judged.query[order], judged.tie_first[order], judged.tie_last[order]
-    nth, size = _within_groups(query, first)
+    nth, size = _group_positions(query, first)
     rank = first.copy()
     for start in np.flatnonzero((nth == 0) & (last > first)).tolist():
         group = slice(start, start + int(size[start]))
         drawn = rng.choice(int(last[start] - first[start] + 1), int(size[start]), replace=False)
         rank[group] = first[start] + drawn
     inside = rank <= judged.retrieved[query]
-    return _settled(judged, query[inside], rank[inside], judged.row[order][inside], "shuffled")
+    return _build_settled_ranks(judged, query[inside], rank[inside], judged.row[order][inside], "shuffled")
 
 
-def ideal(judgments: Judgments) -> JudgedRanks:
+def ideal_ranks(judgments: Judgments) -> JudgedRanks:
     """Return the ranking of all documents with a grade above 0, best first."""
     pool = judgments.pool
     none = np.zeros(0, np.int64)
@@ -170,10 +172,10 @@ def ideal(judgments: Judgments) -> JudgedRanks:
     row = np.flatnonzero(pool.grades > 0)
     query = pool.owner[row]
     found = replace(empty, retrieved=np.bincount(query, minlength=n), _relevant={})
-    return _settled(found, query, empty.pool_place[row] + 1, row, "trec")
+    return _build_settled_ranks(found, query, empty.pool_place[row] + 1, row, "trec")
 
 
-def anywhere(judgments: Judgments, documents: int, depth: Ints) -> JudgedRanks:
+def tie_whole_corpus(judgments: Judgments, documents: int, depth: Ints) -> JudgedRanks:
     """Return the corpus as one tie per query, truncated to `depth` documents."""
     pool = judgments.pool
     row = np.arange(len(pool.grades))
@@ -192,7 +194,7 @@ def anywhere(judgments: Judgments, documents: int, depth: Ints) -> JudgedRanks:
     )
 
 
-def within(judged: JudgedRanks) -> JudgedRanks:
+def tie_all_documents(judged: JudgedRanks) -> JudgedRanks:
     """Return a run with the documents of each query as one tie."""
     return replace(
         judged,
@@ -203,7 +205,7 @@ def within(judged: JudgedRanks) -> JudgedRanks:
     )
 
 
-def to_depth(measure: Measure, depth: int) -> Measure:
+def limit_measure_depth(measure: Measure, depth: int) -> Measure:
     """Return a measure of the whole list with `depth` as its cutoff.
 
     `ndcg` and `dcg` are unchanged.
@@ -217,7 +219,7 @@ def to_depth(measure: Measure, depth: int) -> Measure:
 
 
 @dataclass(frozen=True, eq=False)
-class Guess:
+class RandomOrderMean:
     """Mean of a measure over random orders, per query and overall."""
 
     values: Floats
@@ -226,53 +228,55 @@ class Guess:
     """Whether computed by a closed form rather than from random orders."""
 
 
-ROUNDS = 199
+RANDOM_ORDERS = 199
 """Number of random orders drawn if there is no closed form."""
 
 
-Finish = Callable[[JudgedRanks], JudgedRanks]
+OrderPostprocessor = Callable[[JudgedRanks], JudgedRanks]
 """Function applied to a ranking once the order of its ties is known."""
 
 
-def expected(
-    judged: JudgedRanks, measures: Sequence[Measure], rules: Convention, finish: Finish | None = None
-) -> list[Guess]:
+def compute_expected_means(
+    judged: JudgedRanks, measures: Sequence[Measure], rules: Convention, finish: OrderPostprocessor | None = None
+) -> list[RandomOrderMean]:
     """Compute the mean of each measure over all orders of ties.
 
     Random orders are drawn if a measure has no closed form, or if `finish` must be applied to each order.
     """
     closed = [one for one in measures if one.spec.averages_ties and finish is None]
     others = [one for one in measures if one not in closed]
-    found = dict(zip(closed, _exact(judged, closed, rules), strict=True))
+    found = dict(zip(closed, _closed_form_means(judged, closed, rules), strict=True))
     if others:
-        found |= dict(zip(others, (one for one, _ in drawn(judged, others, rules, finish)), strict=True))
+        found |= dict(zip(others, (one for one, _ in sample_random_orders(judged, others, rules, finish)), strict=True))
     return [found[one] for one in measures]
 
 
-def _exact(judged: JudgedRanks, measures: Sequence[Measure], rules: Convention) -> Iterator[Guess]:
-    scores = score(judged, measures, rules)
+def _closed_form_means(
+    judged: JudgedRanks, measures: Sequence[Measure], rules: Convention
+) -> Iterator[RandomOrderMean]:
+    scores = score_judged_ranks(judged, measures, rules)
     for values, mean in zip(scores.values.values(), scores.means.values(), strict=True):
-        yield Guess(values, mean, True)
+        yield RandomOrderMean(values, mean, True)
 
 
-def drawn(
-    judged: JudgedRanks, measures: Sequence[Measure], rules: Convention, finish: Finish | None = None
-) -> list[tuple[Guess, Floats]]:
+def sample_random_orders(
+    judged: JudgedRanks, measures: Sequence[Measure], rules: Convention, finish: OrderPostprocessor | None = None
+) -> list[tuple[RandomOrderMean, Floats]]:
     """Compute the mean of each measure over random orders, and of each order.
 
     The seed is fixed, so that all calls use the same orders.
     """
     rng = np.random.default_rng(0)
-    every = (shuffled(judged, rng) for _ in range(ROUNDS))
-    found = [score(one if finish is None else finish(one), measures, rules) for one in every]
+    every = (shuffle_ties(judged, rng) for _ in range(RANDOM_ORDERS))
+    found = [score_judged_ranks(one if finish is None else finish(one), measures, rules) for one in every]
     out = []
     for name in map(str, measures):
         each = np.array([one.means[name] for one in found])
         values: Floats = np.mean([one.values[name] for one in found], axis=0)
-        out.append((Guess(values, float(each.mean()), False), each))
+        out.append((RandomOrderMean(values, float(each.mean()), False), each))
     return out
 
 
-def means(scores: Scores) -> list[float]:
+def list_means(scores: Scores) -> list[float]:
     """Return the means, in the order of the measures."""
     return list(scores.means.values())

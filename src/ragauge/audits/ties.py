@@ -9,21 +9,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ragauge.audits.evidence import VISIBLE, Evidence
-from ragauge.audits.tie_orders import ROUNDS, Guess, arranged, averaging, cut, expected, is_ordered, means, taken_out
-from ragauge.core.findings import Finding, Grid
+from ragauge.audits.evidence import VISIBLE_CHANGE, AuditInput
+from ragauge.audits.tie_orders import (
+    RANDOM_ORDERS,
+    RandomOrderMean,
+    compute_expected_means,
+    has_exact_bounds,
+    list_means,
+    order_ties,
+    rows_kept,
+    truncate_ranks,
+    with_undecided_ties,
+)
+from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.records import Run, Scores
 from ragauge.measures.conventions import Convention
 from ragauge.measures.names import Measure
-from ragauge.measures.scoring import score
-from ragauge.output.numbers import changes, format_percent, pluralise, some
+from ragauge.measures.scoring import score_judged_ranks
+from ragauge.output.numbers import first_few, format_changes, format_percent, pluralise
 
 if TYPE_CHECKING:
     import polars as pl
 
 
 @dataclass(frozen=True, eq=False)
-class Sensitivity:
+class TieSensitivity:
     """Scores of a run over all orders of its ties."""
 
     tied: int
@@ -34,12 +44,12 @@ class Sensitivity:
     """Measures with exact bounds."""
     worst: Scores
     best: Scores
-    expected: Sequence[Guess]
+    expected: Sequence[RandomOrderMean]
 
     @property
     def spread(self) -> list[float]:
         """Difference between the best and the worst mean of each measure."""
-        return [high - low for low, high in zip(means(self.worst), means(self.best), strict=True)]
+        return [high - low for low, high in zip(list_means(self.worst), list_means(self.best), strict=True)]
 
     @property
     def queries(self) -> list[str]:
@@ -49,38 +59,43 @@ class Sensitivity:
             moved |= self.best.values[name] > self.worst.values[name] + 1e-12
         return [query for query, one in zip(self.worst.queries, moved.tolist(), strict=True) if one]
 
-    def grid(self, **others: Sequence[float]) -> Grid:
+    def grid(self, **others: Sequence[float]) -> FindingTable:
         """Build a grid of the worst, expected and best means, with further columns."""
         middle = [one.mean for one in self.expected]
-        figures = zip(means(self.worst), middle, means(self.best), *others.values(), strict=True)
+        figures = zip(list_means(self.worst), middle, list_means(self.best), *others.values(), strict=True)
         names = [name.replace("_", " ") for name in others]
         rows = [[str(one), *row] for one, row in zip(self.measures, figures, strict=True)]
-        return Grid(["measure", "worst order", "expected", "best order", *names], rows)
+        return FindingTable(["measure", "worst order", "expected", "best order", *names], rows)
 
 
-def sensitivity(evidence: Evidence, name: str, table: pl.DataFrame, rules: Convention) -> Sensitivity:
+def compute_tie_sensitivity(evidence: AuditInput, name: str, table: pl.DataFrame, rules: Convention) -> TieSensitivity:
     """Compute bounds and means over all orders of the ties in a table of a run.
 
     Rows that the convention removes (the query's own document, unjudged ones, those below a depth) are removed
     first. If a tie crosses the depth, its order must be decided before that, and the mean is over random orders.
     """
-    wanted = [one for one in evidence.measures if is_ordered(one)]
+    wanted = [one for one in evidence.measures if has_exact_bounds(one)]
     run = evidence.runs[name]
-    left, across = taken_out(table, evidence.judgments, rules)
+    left, across = rows_kept(table, evidence.judgments, rules)
     same = left is run.table
-    judged = evidence.judged(name if same else replace(run, table=left), rules=averaging(rules))
+    judged = evidence.judged(name if same else replace(run, table=left), rules=with_undecided_ties(rules))
     judged = replace(judged, answered=evidence.judged(name).answered)  # stays answered without rows
-    finish = partial(cut, rules=rules) if across else None
-    worst, best = (arranged(judged, best=best) for best in (False, True))
+    finish = partial(truncate_ranks, rules=rules) if across else None
+    worst, best = (order_ties(judged, best=best) for best in (False, True))
     if finish is not None:
         worst, best = finish(worst), finish(best)
-    middle = expected(judged, wanted, rules, finish)
-    return Sensitivity(
-        tied_rows(left), left.height, wanted, score(worst, wanted, rules), score(best, wanted, rules), middle
+    middle = compute_expected_means(judged, wanted, rules, finish)
+    return TieSensitivity(
+        count_tied_rows(left),
+        left.height,
+        wanted,
+        score_judged_ranks(worst, wanted, rules),
+        score_judged_ranks(best, wanted, rules),
+        middle,
     )
 
 
-def ties(evidence: Evidence) -> Iterator[Finding]:
+def check_ties(evidence: AuditInput) -> Iterator[Finding]:
     """Check the best, worst and expected score of each run over its tie orders.
 
     Scores are compared at the width of the convention; doubles one representable step apart are equal too. A problem
@@ -90,21 +105,22 @@ def ties(evidence: Evidence) -> Iterator[Finding]:
     0.001 or more.
     """
     for name, run in evidence.runs.items():
-        table = levelled(run.table) if evidence.rules.width == "double" else run.table
-        yield _of_orders(evidence, name, table)
-        yield from _of_width(evidence, name, table)
+        table = merge_adjacent_scores(run.table) if evidence.rules.width == "double" else run.table
+        yield _tie_order_finding(evidence, name, table)
+        yield from _score_width_findings(evidence, name, table)
 
 
-def _made_here(run: Run) -> bool:
+def _has_provenance(run: Run) -> bool:
     return run.timings is not None or bool(run.manifest)
 
 
-def levelled(table: pl.DataFrame) -> pl.DataFrame:
+def merge_adjacent_scores(table: pl.DataFrame) -> pl.DataFrame:
     """Merge scores that are one representable step apart into the first of them.
 
     >>> import math, polars as pl
     >>> scores = [0.5, math.nextafter(0.5, 0), 0.25]
-    >>> levelled(pl.DataFrame({"query": ["q"] * 3, "doc": ["a", "b", "c"], "score": scores}))["score"].to_list()
+    >>> merge_adjacent_scores(pl.DataFrame({"query": ["q"] * 3, "doc": ["a", "b", "c"],
+    ...     "score": scores}))["score"].to_list()
     [0.5, 0.5, 0.25]
     """
     in_order = table.sort("query", "score", descending=[False, True], maintain_order=True)
@@ -119,14 +135,14 @@ def levelled(table: pl.DataFrame) -> pl.DataFrame:
     return in_order.with_columns(score=scores[first][np.cumsum(first) - 1])
 
 
-def _of_orders(evidence: Evidence, name: str, table: pl.DataFrame) -> Finding:
+def _tie_order_finding(evidence: AuditInput, name: str, table: pl.DataFrame) -> Finding:
     rules, run = evidence.rules, evidence.runs[name]
-    found = sensitivity(evidence, name, table, rules)
+    found = compute_tie_sensitivity(evidence, name, table, rules)
     if not found.tied:
         return Finding(name, "ties", False, 0, "no two documents of a query have the same score")
     share = f"{format_percent(found.tied / found.rows)} of the scores repeat another ({found.tied:,} of {found.rows:,})"
-    more = found.tied - tied_rows(taken_out(run.table, evidence.judgments, rules.but(width="double"))[0])
-    returned = more == found.tied and _made_here(run) and rules.width == "double"
+    more = found.tied - count_tied_rows(rows_kept(run.table, evidence.judgments, rules.but(width="double"))[0])
+    returned = more == found.tied and _has_provenance(run) and rules.width == "double"
     if returned:
         share += " as the system gave them; its folder keeps the order of return by the smallest steps, and that counts"
     elif more > 0:
@@ -140,8 +156,8 @@ def _of_orders(evidence: Evidence, name: str, table: pl.DataFrame) -> Finding:
             name, "ties", False, found.tied, f"{share}, and no query's score depends on their order{without}"
         )
     drawn = [str(one) for one, guess in zip(found.measures, found.expected, strict=True) if not guess.exact]
-    about = f"; expected {', '.join(drawn)} is the mean of {ROUNDS} orders drawn at random" if drawn else ""
-    moved = changes([str(found.measures[0])], means(found.worst)[:1], means(found.best)[:1])
+    about = f"; expected {', '.join(drawn)} is the mean of {RANDOM_ORDERS} orders drawn at random" if drawn else ""
+    moved = format_changes([str(found.measures[0])], list_means(found.worst)[:1], list_means(found.best)[:1])
     decides = f"; their order decides the score of {pluralise(len(queries), 'query')}"
     if returned:
         decides = f"; another order would change the score of {pluralise(len(queries), 'query')}"
@@ -149,16 +165,16 @@ def _of_orders(evidence: Evidence, name: str, table: pl.DataFrame) -> Finding:
     return Finding(
         name,
         "ties",
-        max(found.spread) >= VISIBLE and not returned,
+        max(found.spread) >= VISIBLE_CHANGE and not returned,
         len(queries),
         f"{share}{decides}{without}{about}",
-        some(queries),
+        first_few(queries),
         moved,
-        found.grid(as_counted=means(evidence.scores(name, measures=found.measures))),
+        found.grid(as_counted=list_means(evidence.scores(name, measures=found.measures))),
     )
 
 
-def _of_width(evidence: Evidence, name: str, table: pl.DataFrame) -> Iterator[Finding]:
+def _score_width_findings(evidence: AuditInput, name: str, table: pl.DataFrame) -> Iterator[Finding]:
     """Yield a finding if scores differ as doubles but are equal as 32-bit floats.
 
     trec_eval 9 and its wrappers treat them as ties. Not reported if the convention uses 32-bit floats. Doubles one
@@ -167,29 +183,29 @@ def _of_width(evidence: Evidence, name: str, table: pl.DataFrame) -> Iterator[Fi
     if evidence.rules.width == "float32":
         return
     narrow = evidence.rules.but(width="float32")
-    wide, cast = (taken_out(table, evidence.judgments, rules)[0] for rules in (evidence.rules, narrow))
-    more = tied_rows(cast) - tied_rows(wide)
+    wide, cast = (rows_kept(table, evidence.judgments, rules)[0] for rules in (evidence.rules, narrow))
+    more = count_tied_rows(cast) - count_tied_rows(wide)
     if more <= 0:
         return
     run = evidence.runs[name]
     kept = name if table is run.table else replace(run, table=table)
     before, after = evidence.scores(kept), evidence.scores(kept, rules=narrow)
-    gap = max(abs(a - b) for a, b in zip(means(before), means(after), strict=True))
-    found = sensitivity(evidence, name, table, narrow)
+    gap = max(abs(a - b) for a, b in zip(list_means(before), list_means(after), strict=True))
+    found = compute_tie_sensitivity(evidence, name, table, narrow)
     chosen = [str(one) for one in found.measures]
     yield Finding(
         name,
         "score width",
-        gap >= VISIBLE,
+        gap >= VISIBLE_CHANGE,
         more,
         f"{pluralise(more, 'score')} that differ as doubles are tied as 32-bit floats (trec_eval 9, pytrec_eval, BEIR)",
-        effect=changes(before.measures, means(before), means(after)),
+        effect=format_changes(before.measures, list_means(before), list_means(after)),
         grid=found.grid(
             as_doubles=[before.means[one] for one in chosen], as_32_bit=[after.means[one] for one in chosen]
         ),
     )
 
 
-def tied_rows(table: pl.DataFrame) -> int:
+def count_tied_rows(table: pl.DataFrame) -> int:
     """Count the rows of a run whose score occurs in an earlier row of the same query."""
     return table.height - table.select("query", "score").unique().height

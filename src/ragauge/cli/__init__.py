@@ -15,7 +15,7 @@ def main() -> None:
     if debug:
         sys.argv.remove("--debug")
     try:
-        code = _run()
+        code = _run_command()
     except BaseException as error:
         from ragauge.cli.failures import end_command
 
@@ -23,7 +23,7 @@ def main() -> None:
     sys.exit(code)
 
 
-def _run() -> int:
+def _run_command() -> int:
     from ragauge.cli.failures import clean_up_when_terminated, open_streams
     from ragauge.core.errors import BadInput
 
@@ -33,13 +33,13 @@ def _run() -> int:
         os.getcwd()
     except OSError:
         raise BadInput("the working folder no longer exists", hint="cd to a folder that exists") from None
-    from ragauge.cli.app import VERBS, command_line
+    from ragauge.cli.app import COMMANDS, build_app
     from ragauge.cli.console import print_warnings_as_notes
 
     print_warnings_as_notes()
     code: object = 0
     try:
-        command_line(*(verb for verb in sys.argv[1:2] if verb in VERBS))()
+        build_app(*(verb for verb in sys.argv[1:2] if verb in COMMANDS))()
     except SystemExit as stop:
         code = stop.code
     sys.stdout.flush()

@@ -10,7 +10,7 @@ import typer
 from ragauge import __version__
 from ragauge.cli.failures import pass_exceptions
 
-VERBS = (
+COMMANDS = (
     "run",
     "evaluate",
     "judge",
@@ -42,12 +42,12 @@ VERBS = (
 """Command names in the order of the help; each command is in the module of its name."""
 
 
-def command_line(*verbs: str) -> typer.Typer:
+def build_app(*verbs: str) -> typer.Typer:
     """Build the application with the given commands, or with all.
 
     With a command name, the modules of the others are not imported.
 
-    >>> [one.name for one in command_line("k-range").registered_commands]
+    >>> [one.name for one in build_app("k-range").registered_commands]
     ['k-range']
     """
     app = typer.Typer(
@@ -62,13 +62,13 @@ def command_line(*verbs: str) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(root)
-    for verb in verbs or VERBS:
+    for verb in verbs or COMMANDS:
         name = verb.replace("-", "_")
         app.command(verb)(pass_exceptions(getattr(import_module(f"ragauge.cli.{name}"), name)))
     return app
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"ragauge {__version__}")
         raise typer.Exit
@@ -76,7 +76,7 @@ def _version(wanted: bool) -> None:
 
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """One gauge for retrieval: run systems, time them, score them, and know whether to believe it."""

@@ -8,9 +8,9 @@ import typer
 from rich.text import Text
 
 from ragauge.cli import console
-from ragauge.cli.option_checks import allow_only, refuse
+from ragauge.cli.option_checks import allow_only_options, refuse_options
 from ragauge.core.errors import BadInput
-from ragauge.output.terminal import plain_table
+from ragauge.output.terminal import borderless_table
 
 
 def audit(  # noqa: PLR0913 - each is an option of the command
@@ -52,13 +52,13 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge audit qrels.txt bm25.run --corpus corpus.jsonl --expect ndcg@10=0.7439[/dim]
     """
     if listing:
-        allow_only(context, ["listing"], "--list")
-        _list()
+        allow_only_options(context, ["listing"], "--list")
+        _print_audit_checks()
         return
     if not files:
         raise BadInput("nothing is given", hint="ragauge audit QRELS RUN…, or a folder that `ragauge run` wrote")
     if as_json:
-        refuse(context, ["full"], "with --json, which has every finding in full")
+        refuse_options(context, ["full"], "with --json, which has every finding in full")
     from ragauge.audits import audit_files, report
 
     found = audit_files(
@@ -75,24 +75,24 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         split=split,
     )
     if markdown is not None:
-        from ragauge.files.workspace import whole_file
+        from ragauge.files.workspace import atomic_write
 
-        with whole_file(markdown) as out:
-            out.write(report.markdown(found).encode("utf-8", "replace"))
+        with atomic_write(markdown) as out:
+            out.write(report.render_audit_markdown(found).encode("utf-8", "replace"))
     if as_json:
-        console.write_data(report.as_json(found))
+        console.write_data(report.audit_to_json(found))
     else:
-        console.show(*console.narrow(report.rendered(found, full=full)))
+        console.print_tables(*console.constrain_width(report.render_audit_terminal(found, full=full)))
     wrote = [] if markdown is None else [f"wrote {markdown}"]
-    console.talk([*found.notes, *wrote, report.summary(found)])
+    console.print_notes([*found.notes, *wrote, report.summarise_audit(found)])
     if strict and found.problems:
         raise typer.Exit(1)
 
 
-def _list() -> None:
+def _print_audit_checks() -> None:
     from ragauge.audits.checks import CHECKS
 
-    table = plain_table(["check", "what it looks for", "needs"], numbers=False)
+    table = borderless_table(["check", "what it looks for", "needs"], numbers=False)
     for one in CHECKS.values():
         table.add_row(Text(one.name), Text(one.about), Text(", ".join(one.needs)))
-    console.show(table)
+    console.print_tables(table)

@@ -15,25 +15,31 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.console import Cluster
-from ragauge.cli.option_checks import allow_only, check_outputs, refuse, require_any
-from ragauge.cli.progress import SHORTEST_S, Stages, format_duration, status
+from ragauge.cli.console import ClusterAddress
+from ragauge.cli.option_checks import allow_only_options, check_output_libraries, refuse_options, require_any_option
+from ragauge.cli.progress import MIN_ESTIMATED_S, StageProgress, format_duration, show_status
 from ragauge.compute import dask_cluster
 from ragauge.core.errors import BadInput
-from ragauge.datasets.folders import name_of
-from ragauge.files.workspace import hold_folder, slug
+from ragauge.datasets.folders import dataset_name
+from ragauge.files.workspace import folder_name, hold_folder
 from ragauge.output.formats import write_charts
 from ragauge.output.numbers import count_noun
-from ragauge.store_benchmarks import DOUBTFUL, STORES
+from ragauge.store_benchmarks import DEFAULT_STORES, DOUBTFUL_RESULTS
 from ragauge.store_benchmarks import bench as measure
-from ragauge.store_benchmarks.load_and_cost_charts import drawn
-from ragauge.store_benchmarks.plan import SELECTIVITIES, Plan, jobs, minimum_seconds
-from ragauge.store_benchmarks.report import broken, legends, notes, summary, tables
-from ragauge.store_benchmarks.results import Sweep
-from ragauge.store_benchmarks.results_folder import as_data, points_csv, write_folder
+from ragauge.store_benchmarks.load_and_cost_charts import draw_benchmark_charts
+from ragauge.store_benchmarks.plan import DEFAULT_SELECTIVITIES, BenchmarkSettings, estimate_min_seconds, plan_builds
+from ragauge.store_benchmarks.report import (
+    describe_failures,
+    list_benchmark_notes,
+    list_legends,
+    render_benchmark_tables,
+    summarise_benchmark,
+)
+from ragauge.store_benchmarks.results import StoreBenchmark
+from ragauge.store_benchmarks.results_folder import render_points_csv, to_benchmark_data, write_benchmark_folder
 
-N = TypeVar("N")
-CHANGED = 200
+NumberT = TypeVar("NumberT")
+UPDATED_VECTORS = 200
 """Number of vectors for `--changes` (per operation) and `--mixed`."""
 
 
@@ -55,7 +61,7 @@ def bench(  # noqa: PLR0913 - each is an option of the command
             "--store",
             metavar="NAME[:param=v,…]",
             help="hnswlib, hnswlib:m=16,ef_search=10+40+160, fast=faiss:kind=hnsw, module:Class; again for more; "
-            f"values joined by + are swept.  [dim]default {', '.join(STORES)}[/dim]",
+            f"values joined by + are swept.  [dim]default {', '.join(DEFAULT_STORES)}[/dim]",
         ),
     ] = None,
     k: Annotated[
@@ -90,7 +96,7 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     filters: Annotated[
         bool,
         typer.Option(
-            "--filters", help=f"Also with random filters: {', '.join(f'{100 * s:g}%' for s in SELECTIVITIES)}."
+            "--filters", help=f"Also with random filters: {', '.join(f'{100 * s:g}%' for s in DEFAULT_SELECTIVITIES)}."
         ),
     ] = False,
     selectivity: Annotated[
@@ -119,7 +125,7 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     truth: Annotated[
         str | None, typer.Option(help="What finds the exact neighbours: numpy, faiss, torch.  [dim]default auto[/dim]")
     ] = None,
-    cluster: Cluster = None,
+    cluster: ClusterAddress = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer settings: a first look in a minute or two.")] = False,
     no_sweep: Annotated[
         bool, typer.Option("--no-sweep", help="Options that are not given keep the store's default.")
@@ -148,7 +154,8 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     remeasure: Annotated[
         str | None,
         typer.Option(
-            metavar=DOUBTFUL, help="Measure only results with doubtful times (marked ?) again, and reuse all others."
+            metavar=DOUBTFUL_RESULTS,
+            help="Measure only results with doubtful times (marked ?) again, and reuse all others.",
         ),
     ] = None,
     output: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
@@ -168,49 +175,52 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     --cluster finds the exact neighbours; stores are measured here, as clocks of several machines cannot be compared.
     """
     if schema:
-        allow_only(context, ["schema"], "--schema")
+        allow_only_options(context, ["schema"], "--schema")
         console.write_data(
             (packaged("ragauge.store_benchmarks") / "sweep.schema.json").read_text(encoding="utf-8"), nl=False
         )
         return
-    console.only_one({"--json": output, "--csv": as_csv})
+    console.check_exclusive({"--json": output, "--csv": as_csv})
     modes = {"--fresh": fresh, "--reuse": reuse, "--remeasure": remeasure is not None}
     if len(chosen_modes := [name for name, value in modes.items() if value]) > 1:
         raise BadInput(f"{' and '.join(chosen_modes)} are mutually exclusive", hint="remove all but one of them")
-    require_any(context, {"metadata": ["where"], "poisson": ["rate"], "seconds": ["clients", "rate", "mixed"]})
+    require_any_option(context, {"metadata": ["where"], "poisson": ["rate"], "seconds": ["clients", "rate", "mixed"]})
     if no_sweep:
-        refuse(context, ["quick"], "with --no-sweep, which tries no other values")
-    check_outputs([], charts)
-    shares = _numbers(selectivity, float, "--selectivity") or (SELECTIVITIES if filters else None)
+        refuse_options(context, ["quick"], "with --no-sweep, which tries no other values")
+    check_output_libraries([], charts)
+    shares = _parse_number_list(selectivity, float, "--selectivity") or (DEFAULT_SELECTIVITIES if filters else None)
     given: dict[str, Any] = {
-        "k": _numbers(k, int, "-k"), "metric": metric, "embedder": embedder, "limit": limit, "queries": queries,
-        "threads": threads,
-        "repeats": repeats, "clients": _numbers(clients, int, "--clients"),
-        "rates": _rates(rate, share=False), "shares": _rates(rate, share=True),
-        "poisson": poisson or None, "seconds": seconds, "filters": shares, "changes": CHANGED if changes else None,
+        "k": _parse_number_list(k, int, "-k"), "metric": metric, "embedder": embedder, "limit": limit,
+        "queries": queries, "threads": threads,
+        "repeats": repeats, "clients": _parse_number_list(clients, int, "--clients"),
+        "rates": _parse_rates(rate, share=False), "shares": _parse_rates(rate, share=True),
+        "poisson": poisson or None, "seconds": seconds, "filters": shares,
+        "changes": UPDATED_VECTORS if changes else None,
         "where": where or None, "metadata": metadata,
-        "mixed": CHANGED if mixed else None, "judgments": judgments or None, "price": price, "truth": truth,
+        "mixed": UPDATED_VECTORS if mixed else None, "judgments": judgments or None, "price": price, "truth": truth,
         "quick": quick or None,
         "sweep": False if no_sweep else None, "timeout": timeout, "seed": seed, "keep": keep or None,
         "fresh": fresh or None, "reuse": reuse or None, "remeasure": remeasure,
     }  # fmt: skip
     settings = {name: value for name, value in given.items() if value is not None}
-    folder = Path(out) if out is not None else Path("bench") / slug(_called(data))
-    found = _measured(data, store or list(STORES), folder, cluster, settings)
+    folder = Path(out) if out is not None else Path("bench") / folder_name(_results_name(data))
+    found = _run_benchmark(data, store or list(DEFAULT_STORES), folder, cluster, settings)
     if output:
-        console.write_data(json.dumps(as_data(found), indent=2, ensure_ascii=False, allow_nan=False))
+        console.write_data(json.dumps(to_benchmark_data(found), indent=2, ensure_ascii=False, allow_nan=False))
     elif as_csv:
-        console.write_data(points_csv(found), nl=False)
-    finish(found, folder, charts, shown=not output and not as_csv)
+        console.write_data(render_points_csv(found), nl=False)
+    finish_benchmark(found, folder, charts, shown=not output and not as_csv)
 
 
-def _measured(data: str, stores: list[str], folder: Path, cluster: str | None, settings: dict[str, Any]) -> Sweep:
+def _run_benchmark(
+    data: str, stores: list[str], folder: Path, cluster: str | None, settings: dict[str, Any]
+) -> StoreBenchmark:
     """Run the benchmark with a progress display; after Ctrl-C, say how to resume."""
-    _estimate(stores, settings)
+    _print_duration_estimate(stores, settings)
     fresh = bool(settings.get("fresh"))
-    with Stages() as watch:
+    with StageProgress() as watch:
         try:
-            with dask_cluster.cluster(cluster) as executor:
+            with dask_cluster.dask_cluster(cluster) as executor:
                 found = measure(data, stores, folder=folder, executor=executor, progress=watch, **settings)
         except KeyboardInterrupt:
             sys.stderr.write(
@@ -221,15 +231,15 @@ def _measured(data: str, stores: list[str], folder: Path, cluster: str | None, s
     return found
 
 
-def _estimate(stores: list[str], settings: dict[str, Any]) -> None:
+def _print_duration_estimate(stores: list[str], settings: dict[str, Any]) -> None:
     """Print the minimum duration of the benchmark, unless it is short."""
-    known = {one.name for one in fields(Plan)} - {"metadata"}
-    plan = Plan.of({name: value for name, value in settings.items() if name in known})
-    wanted = jobs(stores, plan)
-    seconds = minimum_seconds(wanted, plan)
-    if seconds >= SHORTEST_S:
+    known = {one.name for one in fields(BenchmarkSettings)} - {"metadata"}
+    plan = BenchmarkSettings.of({name: value for name, value in settings.items() if name in known})
+    wanted = plan_builds(stores, plan)
+    seconds = estimate_min_seconds(wanted, plan)
+    if seconds >= MIN_ESTIMATED_S:
         points = count_noun(sum(len(job.searches) for job in wanted), "configuration")
-        console.talk(
+        console.print_notes(
             [
                 f"{count_noun(len(wanted), 'build')}, {points}, {count_noun(plan.repeats, 'repeat')}: at least "
                 f"{format_duration(seconds)}; the time left is estimated after the first build"
@@ -237,64 +247,64 @@ def _estimate(stores: list[str], settings: dict[str, Any]) -> None:
         )
 
 
-def finish(found: Sweep, folder: Path, charts: str | None, *, shown: bool) -> None:
+def finish_benchmark(found: StoreBenchmark, folder: Path, charts: str | None, *, shown: bool) -> None:
     """Print the tables, write the files, and print notes and failures.
 
     If nothing was measured, only the failures are printed.
     """
     if not found.points:
-        console.talk([f"nothing was measured, so that nothing was written to {folder}{os.sep}"])
-        _broke(found)
+        console.print_notes([f"nothing was measured, so that nothing was written to {folder}{os.sep}"])
+        _exit_on_failures(found)
         return
     left: list[str] = []
     if shown:
-        pieces, left = tables(found, console.data().width)
-        console.show(*pieces)
-    with status(after=0.5) as tell:
+        pieces, left = render_benchmark_tables(found, console.stdout_console().width)
+        console.print_tables(*pieces)
+    with show_status(after=0.5) as tell:
         tell("writing")
         with hold_folder(folder):
-            files, missing = write_folder(found, folder)
-        drawings = drawn(found) if charts is not None else {}
+            files, missing = write_benchmark_folder(found, folder)
+        drawings = draw_benchmark_charts(found) if charts is not None else {}
         write_charts(drawings, Path(charts or ""))
-    console.talk(
+    console.print_notes(
         [
-            *(legends(found, console.data().width) if shown else []),
-            *(notes(found) if shown else []),
+            *(list_legends(found, console.stdout_console().width) if shown else []),
+            *(list_benchmark_notes(found) if shown else []),
             *([f"not shown, for want of room: {', '.join(left)}; report.md has them"] if left else []),
             *missing,
-            f"{summary(found)}; wrote {folder}{os.sep}: {', '.join(files)}",
+            f"{summarise_benchmark(found)}; wrote {folder}{os.sep}: {', '.join(files)}",
             *([f"wrote the charts to {charts}: {', '.join(drawings)}"] if charts is not None else []),
         ]
     )
-    _broke(found)
+    _exit_on_failures(found)
 
 
-def _broke(found: Sweep) -> None:
+def _exit_on_failures(found: StoreBenchmark) -> None:
     """Print what could not be measured, and exit with the highest exit code."""
-    for line in broken(found):
+    for line in describe_failures(found):
         sys.stderr.write(f"error: {line}\n")
     if found.failures:
         raise typer.Exit(max(one.exit_code for one in found.failures))
 
 
-def _called(data: str) -> str:
+def _results_name(data: str) -> str:
     """Return the name of the default results folder."""
     place = Path(data)
-    return name_of(place) if place.is_dir() else place.name.partition(".")[0] or data
+    return dataset_name(place) if place.is_dir() else place.name.partition(".")[0] or data
 
 
-def _rates(text: str | None, *, share: bool) -> tuple[float, ...] | None:
+def _parse_rates(text: str | None, *, share: bool) -> tuple[float, ...] | None:
     """Parse the target rates; `share` selects percentages or plain rates."""
 
     def kind(part: str) -> tuple[bool, float]:
         number = part.strip().removesuffix("%")
         return number != part.strip(), float(number) / (1 if number == part.strip() else 100)
 
-    found = tuple(value for is_share, value in _numbers(text, kind, "--rate") or () if is_share is share)
+    found = tuple(value for is_share, value in _parse_number_list(text, kind, "--rate") or () if is_share is share)
     return found or None
 
 
-def _numbers(text: str | None, kind: Callable[[str], N], option: str) -> tuple[N, ...] | None:
+def _parse_number_list(text: str | None, kind: Callable[[str], NumberT], option: str) -> tuple[NumberT, ...] | None:
     """Parse numbers separated by commas, or by + as in the options of a store."""
     if text is None:
         return None

@@ -13,14 +13,20 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.option_checks import OF_MODELS, allow_only, check_outputs, refuse, require_any
-from ragauge.cli.progress import Counting
+from ragauge.cli.option_checks import (
+    MODEL_JUDGE_OPTIONS,
+    allow_only_options,
+    check_output_libraries,
+    refuse_options,
+    require_any_option,
+)
+from ragauge.cli.progress import CountProgress
 from ragauge.core.errors import BadInput
-from ragauge.core.samples import LEXICAL
-from ragauge.files.samples import called
+from ragauge.core.samples import LEXICAL_JUDGE
+from ragauge.files.samples import samples_name
 from ragauge.judging.calibration import report as reports
-from ragauge.judging.calibration.report import as_csv, as_data
-from ragauge.output.terminal import drawn as table_of
+from ragauge.judging.calibration.report import calibrations_to_csv, calibrations_to_dict
+from ragauge.output.terminal import render_table as table_of
 
 
 def calibrate(  # noqa: PLR0913 - each is an option of the command
@@ -99,89 +105,95 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge calibrate labelled.jsonl --chat openai:gpt-4o-mini --replicates 3 --labels 100[/dim]
     """
     if schema:
-        allow_only(context, ["schema"], "--schema")
+        allow_only_options(context, ["schema"], "--schema")
         console.write_data(
             (packaged("ragauge.judging.calibration") / "calibration.schema.json").read_text(encoding="utf-8"), nl=False
         )
         return
-    console.only_one({"--json": as_json, "--csv": csv, "--markdown": markdown})
-    require_any(context, {"per_sample": ["as_json"]})
+    console.check_exclusive({"--json": as_json, "--csv": csv, "--markdown": markdown})
+    require_any_option(context, {"per_sample": ["as_json"]})
     if price is not None and prices is not None:
         raise BadInput("--price and --prices are mutually exclusive", hint="remove one of them")
-    if chat == LEXICAL:
-        refuse(context, OF_MODELS, "on the lexical judge, which calls no model", hint="--chat openai:MODEL@URL")
+    if chat == LEXICAL_JUDGE:
+        refuse_options(
+            context, MODEL_JUDGE_OPTIONS, "on the lexical judge, which calls no model", hint="--chat openai:MODEL@URL"
+        )
     if dry_run:
-        refuse(context, ["charts", "per_sample", "as_json", "csv", "markdown", "confidence"], "with --dry-run")
-    check_outputs([], charts)
+        refuse_options(context, ["charts", "per_sample", "as_json", "csv", "markdown", "confidence"], "with --dry-run")
+    check_output_libraries([], charts)
     if not labelled:
         raise BadInput("there is nothing to calibrate on", hint="ragauge calibrate labelled.jsonl")
-    from ragauge.files.workspace import slug
+    from ragauge.files.workspace import folder_name
     from ragauge.judging.calibration import calibrate as measure_judge
-    from ragauge.judging.calibration.report import drawn
+    from ragauge.judging.calibration.report import draw_calibrations
     from ragauge.output.formats import write_charts
 
     asked: dict[str, Any] = {
         "chat": chat, "measure": measure, "replicates": replicates, "swap": swap, "limit": limit, "seed": seed,
-        "options": console.settings(option or []), "concurrency": concurrency, "max_calls": max_calls,
+        "options": console.parse_name_values(option or []), "concurrency": concurrency, "max_calls": max_calls,
         "max_cost": max_cost,
-        "prices": console.price(price) if price is not None else prices, "timeout": timeout, "verdicts": verdicts,
+        "prices": console.parse_price(price) if price is not None else prices, "timeout": timeout, "verdicts": verdicts,
     }  # fmt: skip
     kept = Path(folder or "calibrated")
-    places = {path: None if chat == LEXICAL else kept / slug(called(path)) for path in labelled}
+    places = {path: None if chat == LEXICAL_JUDGE else kept / folder_name(samples_name(path)) for path in labelled}
     if dry_run:
-        _estimate(places, asked)
+        _print_calibration_estimate(places, asked)
         return
     more = {"threshold": threshold, "label_threshold": label_threshold, "labels": labels}
     found = []
-    with Counting("judging") as watch:
+    with CountProgress("judging") as watch:
         try:
             for path, place in places.items():
                 how = {**asked, **more, "folder": place, "confidence": confidence, "canaries": canaries}
                 found.append(measure_judge(path, **how, progress=watch))
         except KeyboardInterrupt:
             where = f"; every reply is kept in {shlex.quote(str(kept))}, and the same command goes on from there"
-            sys.stderr.write(f"\nstopped{'' if chat == LEXICAL else where}\n")
+            sys.stderr.write(f"\nstopped{'' if chat == LEXICAL_JUDGE else where}\n")
             raise typer.Exit(130) from None
     if charts is not None:
         Path(charts).mkdir(parents=True, exist_ok=True)
-        write_charts(drawn({slug(one.dataset): one for one in found}), Path(charts))
+        write_charts(draw_calibrations({folder_name(one.dataset): one for one in found}), Path(charts))
     if as_json:
         console.write_data(
-            json.dumps(as_data(found, per_sample=per_sample), ensure_ascii=False, indent=2, allow_nan=False)
+            json.dumps(
+                calibrations_to_dict(found, per_sample=per_sample), ensure_ascii=False, indent=2, allow_nan=False
+            )
         )
     elif csv:
-        console.write_data(as_csv(found), nl=False)
+        console.write_data(calibrations_to_csv(found), nl=False)
     elif markdown:
-        console.write_data(reports.as_markdown(found), nl=False)
+        console.write_data(reports.render_calibrations_markdown(found), nl=False)
     else:
-        parts = reports.sections(found[0]) if len(found) == 1 else [reports.overview(found)]
-        tables = [table_of(rows, console.data().width) for rows in parts]
-        console.show(*[piece for table, _ in tables for piece in (table, "")][:-1])
+        parts = reports.calibration_tables(found[0]) if len(found) == 1 else [reports.overview_table(found)]
+        tables = [table_of(rows, console.stdout_console().width) for rows in parts]
+        console.print_tables(*[piece for table, _ in tables for piece in (table, "")][:-1])
         left = [name for _, without in tables for name in without]
-        console.talk([f"not shown, for want of room: {', '.join(left)}; --markdown has them"] if left else [])
+        console.print_notes([f"not shown, for want of room: {', '.join(left)}; --markdown has them"] if left else [])
     if not markdown:
-        console.talk(reports.sentences(found[0]) if len(found) == 1 else reports.sentences_of_all(found))
+        console.print_notes(
+            reports.calibration_notes(found[0]) if len(found) == 1 else reports.shared_calibration_notes(found)
+        )
     if stopped := next((one.stopped for one in found if one.stopped), ""):
         sys.stderr.write(f"stopped: {stopped}; the same command with a higher limit goes on\n")
         raise typer.Exit(3)
     silent = [one for one in found if one.unscored and not one.scored]
-    if silent and chat != LEXICAL:
+    if silent and chat != LEXICAL_JUDGE:
         why = next(iter(silent[0].unscored))
         sys.stderr.write(f"error: the judge gave no readable reply for {silent[0].dataset}; {why}\n")
         raise typer.Exit(3)
 
 
-def _estimate(places: Mapping[str, Path | None], asked: dict[str, Any]) -> None:
+def _print_calibration_estimate(places: Mapping[str, Path | None], asked: dict[str, Any]) -> None:
     """Print the estimated cost for each labelled dataset."""
     from ragauge.cli.judge import describe_estimate
     from ragauge.judging.calibration import estimate_calibration
-    from ragauge.judging.report_formats import estimate_tables
+    from ragauge.judging.report_formats import render_estimate_terminal
 
     more: list[str] = []
     for path, place in places.items():
         found = estimate_calibration(path, **asked, folder=place)
         if found:
-            console.show(*estimate_tables(found, console.data().width))
+            console.print_tables(*render_estimate_terminal(found, console.stdout_console().width))
             more = describe_estimate(found, asked["chat"], asked.get("options") or {})
-        console.talk([f"{path}: an estimate" if found else f"{path}: no request would be sent"])
-    console.talk([*more, "nothing was asked"])
+        console.print_notes([f"{path}: an estimate" if found else f"{path}: no request would be sent"])
+    console.print_notes([*more, "nothing was asked"])

@@ -8,18 +8,18 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.console import Cluster
-from ragauge.cli.evaluate import rules_of
-from ragauge.cli.option_checks import refuse
-from ragauge.cli.options import HigherIsBetter, LowerIsBetter, Rel
+from ragauge.cli.console import ClusterAddress
+from ragauge.cli.evaluate import parse_convention_options
+from ragauge.cli.option_checks import refuse_options
+from ragauge.cli.options import HigherIsBetter, LowerIsBetter, MinRelevantGrade
 from ragauge.cli.tie_notes import describe_ties
 from ragauge.comparison import compare as compare_scores
 from ragauge.comparison import report as reports
-from ragauge.comparison.latex import comparisons_table
-from ragauge.comparison.scored_files import MEASURES, score_files
+from ragauge.comparison.latex import render_comparisons_latex
+from ragauge.comparison.scored_files import DEFAULT_MEASURES, score_runs
 from ragauge.compute import dask_cluster
 from ragauge.core.errors import BadInput
-from ragauge.core.run_dates import describe_answers
+from ragauge.core.run_dates import describe_run_dates
 from ragauge.files.table_rows import read_tags
 
 
@@ -41,7 +41,9 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     measure: Annotated[
         list[str] | None,
         typer.Option(
-            "-m", "--measure", help=f"A measure; again for more.  [dim]default the run's, or {' '.join(MEASURES)}[/dim]"
+            "-m",
+            "--measure",
+            help=f"A measure; again for more.  [dim]default the run's, or {' '.join(DEFAULT_MEASURES)}[/dim]",
         ),
     ] = None,
     test: Annotated[str, typer.Option(help="Whose p is corrected: t, wilcoxon, sign, randomisation.")] = "t",
@@ -73,12 +75,12 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     options: Annotated[
         list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="One option of the convention.")
     ] = None,
-    rel: Rel = None,
+    rel: MinRelevantGrade = None,
     depth: Annotated[int | None, typer.Option("-M", "--depth", help="Look at so many documents a query.")] = None,
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder.")] = None,
     lower_is_better: LowerIsBetter = None,
     higher_is_better: HigherIsBetter = None,
-    cluster: Cluster = None,
+    cluster: ClusterAddress = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Markdown on standard output.")] = False,
@@ -90,17 +92,19 @@ def compare(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge compare runs/pydocs -b bm25 --by complexity[/dim]
     """
-    console.only_one({"--json": as_json, "--csv": as_csv, "--markdown": as_markdown, "--latex": as_latex})
+    console.check_exclusive({"--json": as_json, "--csv": as_csv, "--markdown": as_markdown, "--latex": as_latex})
     if as_csv or as_latex:
-        refuse(context, ["moved"], "with --csv and --latex, which do not list queries")
-    found = score_files(files, baseline, measure, rules_of(convention, options or [], rel, depth), split=split)
+        refuse_options(context, ["moved"], "with --csv and --latex, which do not list queries")
+    found = score_runs(
+        files, baseline, measure, parse_convention_options(convention, options or [], rel, depth), split=split
+    )
     tagged = {query: dict(values) for query, values in found.tags.items()}
     if tags is not None:
         if by is None:
             raise BadInput("--tags does nothing without --by", hint="--by COLUMN")
         for query, values in read_tags(tags).items():
             tagged.setdefault(query, {}).update(values)
-    with dask_cluster.cluster(cluster) as executor:
+    with dask_cluster.dask_cluster(cluster) as executor:
         compared = compare_scores(
             found, baseline=found.baseline, by=by, tags=tagged, overlap=overlap, count_missing=count_missing,
             executor=executor, test=test, correction=correction, family=family, confidence=confidence,
@@ -109,23 +113,28 @@ def compare(  # noqa: PLR0913 - each is an option of the command
         )  # fmt: skip
     shown = 3 if moved is None else moved
     if as_json:
-        console.write_data(json.dumps(reports.as_data(compared, shown), indent=2, ensure_ascii=False, allow_nan=False))
+        console.write_data(
+            json.dumps(reports.comparisons_to_data(compared, shown), indent=2, ensure_ascii=False, allow_nan=False)
+        )
     elif as_csv:
-        console.write_data(reports.as_csv(compared), nl=False)
-        console.talk(describe_answers(compared.answers))
+        console.write_data(reports.comparisons_to_csv(compared), nl=False)
+        console.print_notes(describe_run_dates(compared.answers))
     elif as_markdown:
         console.write_data(
-            reports.markdown(compared, 0 if moved is None and len(compared.systems) > 2 else shown), nl=False
+            reports.render_comparisons_markdown(compared, 0 if moved is None and len(compared.systems) > 2 else shown),
+            nl=False,
         )
     elif as_latex:
-        console.write_data(comparisons_table(compared), nl=False)
+        console.write_data(render_comparisons_latex(compared), nl=False)
     else:
         many = moved is None and len(compared.systems) > 2  # otherwise these tables would outnumber the rest
-        tables, left = reports.tables(compared, console.data().width, 0 if many else shown, console.marks())
-        console.show(*tables)
-        console.talk(console.merge_notes(reports.about(compared), compared.systems))
-        console.talk(describe_ties(found.scores.values()))
+        tables, left = reports.render_comparison_tables(
+            compared, console.stdout_console().width, 0 if many else shown, console.sparkline_marks()
+        )
+        console.print_tables(*tables)
+        console.print_notes(console.merge_notes(reports.describe_comparisons(compared), compared.systems))
+        console.print_notes(describe_ties(found.scores.values()))
         if left:
-            console.talk([f"not shown, for want of room: {', '.join(left)}; --csv has them"])
+            console.print_notes([f"not shown, for want of room: {', '.join(left)}; --csv has them"])
         if many:
-            console.talk(["--moved 3 shows the queries that rose and fell most"])
+            console.print_notes(["--moved 3 shows the queries that rose and fell most"])

@@ -15,13 +15,13 @@ from ragauge.core.errors import BadInput, InputWarning
 from ragauge.core.secrets import redact
 from ragauge.core.structured_text import parse_json
 from ragauge.core.text import one_line
-from ragauge.output.terminal import marks_for
+from ragauge.output.terminal import sparkline_characters
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 
-Cluster = Annotated[
+ClusterAddress = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
@@ -31,11 +31,11 @@ Cluster = Annotated[
 ]
 
 
-WIDTH = 80
+PIPE_WIDTH_CHARS = 80
 """Width of sentences if standard output is not a terminal."""
 
 
-def data() -> Console:
+def stdout_console() -> Console:
     """Return a console on standard output.
 
     It has the width of the terminal; in a pipe, tables are not wrapped.
@@ -45,9 +45,9 @@ def data() -> Console:
     return Console(width=None if sys.stdout.isatty() else 1000, highlight=False, markup=False, emoji=False)
 
 
-def show(*tables: RenderableType) -> None:
+def print_tables(*tables: RenderableType) -> None:
     """Print tables; in a pipe, lines have no trailing blanks."""
-    console = data()
+    console = stdout_console()
     if sys.stdout.isatty():
         for table in tables:
             console.print(table)
@@ -58,26 +58,26 @@ def show(*tables: RenderableType) -> None:
     sys.stdout.write("".join(line.rstrip() + "\n" for line in text.get().splitlines()))
 
 
-def width() -> int:
+def output_width() -> int:
     """Return the width of the terminal, or PIPE_WIDTH_CHARS in a pipe."""
-    return data().width if sys.stdout.isatty() else WIDTH
+    return stdout_console().width if sys.stdout.isatty() else PIPE_WIDTH_CHARS
 
 
-def narrow(pieces: Sequence[RenderableType]) -> list[RenderableType]:
+def constrain_width(pieces: Sequence[RenderableType]) -> list[RenderableType]:
     """Constrain everything to PIPE_WIDTH_CHARS if the output is a pipe."""
     from rich.constrain import Constrain
 
-    return list(pieces) if sys.stdout.isatty() else [Constrain(one, WIDTH) for one in pieces]
+    return list(pieces) if sys.stdout.isatty() else [Constrain(one, PIPE_WIDTH_CHARS) for one in pieces]
 
 
-def folded(pieces: Sequence[RenderableType]) -> list[RenderableType]:
+def fold_sentences(pieces: Sequence[RenderableType]) -> list[RenderableType]:
     """Constrain sentences to PIPE_WIDTH_CHARS in a pipe; tables keep their width."""
     from rich.text import Text
 
-    return [narrow([one])[0] if isinstance(one, Text) else one for one in pieces]
+    return [constrain_width([one])[0] if isinstance(one, Text) else one for one in pieces]
 
 
-def talk(lines: Iterable[str]) -> None:
+def print_notes(lines: Iterable[str]) -> None:
     """Print notes on standard error, with credentials redacted."""
     for line in lines:
         text = f"note: {one_line(redact(line))}"
@@ -105,7 +105,7 @@ def print_warnings_as_notes() -> None:
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, InputWarning):
-            talk([str(message)])
+            print_notes([str(message)])
         else:
             usual(message, category, *place, **more)
 
@@ -127,24 +127,24 @@ def merge_notes(notes: Iterable[str], names: Iterable[str]) -> list[str]:
     return [f"{', '.join(dict.fromkeys(mine))}: {text}" if mine else text for text, mine in found.items()]
 
 
-def marks() -> str:
+def sparkline_marks() -> str:
     """Return the sparkline characters that standard output can encode."""
-    return marks_for(sys.stdout.encoding)
+    return sparkline_characters(sys.stdout.encoding)
 
 
-def only_one(given: Mapping[str, bool]) -> None:
+def check_exclusive(given: Mapping[str, bool]) -> None:
     """Raise BadInput if more than one flag is set: `{"--json": True, "--csv": False}`."""
     asked = [flag for flag, on in given.items() if on]
     if len(asked) > 1:
         raise BadInput(f"{' and '.join(asked)} do not go together", hint=f"one of {', '.join(given)}")
 
 
-def settings(texts: Iterable[str]) -> dict[str, Any] | None:
+def parse_name_values(texts: Iterable[str]) -> dict[str, Any] | None:
     """Parse `--set NAME=VALUE` options; JSON values such as numbers are converted.
 
     None if there are none.
 
-    >>> settings(["temperature=0", "effort=low"])
+    >>> parse_name_values(["temperature=0", "effort=low"])
     {'temperature': 0, 'effort': 'low'}
     """
     found: dict[str, Any] = {}
@@ -159,7 +159,7 @@ def settings(texts: Iterable[str]) -> dict[str, Any] | None:
     return found or None
 
 
-def price(text: str) -> dict[str, tuple[float, ...]]:
+def parse_price(text: str) -> dict[str, tuple[float, ...]]:
     """Parse `--price IN,OUT` into prices that apply to any model."""
     try:
         parts = tuple(float(part) for part in text.split(","))

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from ragauge.cli.option_checks import refuse
+from ragauge.cli.option_checks import refuse_options
 from ragauge.core.errors import BadInput
 from ragauge.files import json_files, readers, samples, table_files, writers
-from ragauge.files.source import Source
+from ragauge.files.source import InputFile
 
 
 def convert(
@@ -29,17 +29,21 @@ def convert(
     [dim]ragauge convert run.trec.gz run.parquet[/dim]
     [dim]ragauge convert samples.jsonl out.json --to deepeval[/dim]
     """
-    if kind == "samples" or to in samples.FORMS or (kind is None and from_ is None and samples.is_samples(source)):
-        if to is not None and to not in samples.FORMS:
-            hint = f"one of {', '.join(samples.FORMS)}; the ending of OUT says whether it is a table"
+    if (
+        kind == "samples"
+        or to in samples.SAMPLE_ROW_BUILDERS
+        or (kind is None and from_ is None and samples.is_samples_file(source))
+    ):
+        if to is not None and to not in samples.SAMPLE_ROW_BUILDERS:
+            hint = f"one of {', '.join(samples.SAMPLE_ROW_BUILDERS)}; the ending of OUT says whether it is a table"
             raise BadInput(f"samples cannot be written as {to}", hint=hint)
-        refuse(context, ["from_"], "on samples, whose format is recognised")
+        refuse_options(context, ["from_"], "on samples, whose format is recognised")
         samples.write_samples(samples.read_samples(source), target, to or "ragauge")
         return
     for name in (from_, to):
         if name is not None:
-            readers.known(name)
-    what = kind or _kind(Source(source), from_)
+            readers.check_format(name)
+    what = kind or _detect_file_kind(InputFile(source), from_)
     if what == "qrels":
         writers.write_judgments(readers.read_judgments(source, format=from_), target, to)
     elif what == "run":
@@ -48,9 +52,9 @@ def convert(
         raise BadInput(f"`--kind {what}` is unknown", hint="qrels, run or samples")
 
 
-def _kind(source: Source, format_: str | None) -> str:
+def _detect_file_kind(source: InputFile, format_: str | None) -> str:
     """Detect whether a file has judgments or a run: `qrels` or `run`."""
-    form = format_ or readers.guess(source)
+    form = format_ or readers.detect_format(source)
     if form in ("beir", "rig", "subtopics"):
         return "qrels"
     if form == "trec":
@@ -63,9 +67,11 @@ def _kind(source: Source, format_: str | None) -> str:
         nested = thing.values() if isinstance(thing, dict) else []
         values = [v for docs in nested if isinstance(docs, dict) for v in docs.values()]
         return "run" if any(isinstance(v, float) for v in values) else "qrels"
-    names = table_files.header(source, form) if form == "parquet" else table_files.read_table(source, form).columns
-    graded = table_files.find(names, (*table_files.GRADE[:-1], "corpus-id", "corpus_id"))
-    ranked = table_files.find(names, (*table_files.RANK, *table_files.DISTANCE, *table_files.SCORE[1:]))
+    names = table_files.read_header(source, form) if form == "parquet" else table_files.read_table(source, form).columns
+    graded = table_files.find_column(names, (*table_files.GRADE_COLUMNS[:-1], "corpus-id", "corpus_id"))
+    ranked = table_files.find_column(
+        names, (*table_files.RANK_COLUMNS, *table_files.DISTANCE_COLUMNS, *table_files.SCORE_COLUMNS[1:])
+    )
     if graded:
         return "qrels"
     if ranked or "score" in {n.lower() for n in names}:

@@ -10,10 +10,10 @@ import typer
 from rich.text import Text
 
 from ragauge.cli import console
-from ragauge.cli.option_checks import refuse
+from ragauge.cli.option_checks import refuse_options
 from ragauge.core.errors import UnknownName
-from ragauge.datasets import listing, load
-from ragauge.output.terminal import plain_table
+from ragauge.datasets import list_datasets, load
+from ragauge.output.terminal import borderless_table
 
 
 def datasets(
@@ -28,31 +28,31 @@ def datasets(
     [dim]ragauge datasets pydocs -q count-items[/dim]
     """
     if name is None:
-        refuse(context, ["split", "query"], "without a dataset", hint="ragauge datasets NAME")
-        rows = list(listing())
+        refuse_options(context, ["split", "query"], "without a dataset", hint="ragauge datasets NAME")
+        rows = list(list_datasets())
         if as_json:
             console.write_data(json.dumps([row._asdict() for row in rows], indent=2))
             return
-        table = plain_table(["name", "kind", "about"], numbers=False)
+        table = borderless_table(["name", "kind", "about"], numbers=False)
         for row in rows:
             table.add_row(Text(row.name), Text(row.kind), Text(row.about))
-        console.show(table)
-        console.talk(
+        console.print_tables(table)
+        console.print_notes(
             ["BEIR folders and STIX bundles in the folder RAGAUGE_DATA are listed too; any path can be loaded"]
         )
         return
     data = load(name, split=split)
     if query is not None:
-        refuse(context, ["as_json"], "with --query")
+        refuse_options(context, ["as_json"], "with --query")
         if query not in data.queries:
             raise UnknownName(f"query of {data.name}", query, data.queries)
-        console.show(Text(data.queries[query], style="bold"), Text(data.answers.get(query, "")), "")
-        table = plain_table(["grade", "document", "text"], numbers=False)
+        console.print_tables(Text(data.queries[query], style="bold"), Text(data.answers.get(query, "")), "")
+        table = borderless_table(["grade", "document", "text"], numbers=False)
         judged = data.judgments.nested.get(query, {})
         for doc, grade in sorted(judged.items(), key=lambda pair: -pair[1]):
             first = " ".join(data.texts.get(doc, "(not in the corpus)").split())
             table.add_row(f"{grade:g}", Text(doc), Text(first[:120]))
-        console.show(table)
+        console.print_tables(table)
         return
     strata = {
         tag: dict(Counter(tags[tag] for tags in data.tags.values() if tag in tags).most_common())
@@ -70,10 +70,10 @@ def datasets(
     if as_json:
         console.write_data(json.dumps(facts, indent=2, ensure_ascii=False))
         return
-    table = plain_table(["", ""], numbers=False)
+    table = borderless_table(["", ""], numbers=False)
     for key, value in facts.items():
         if key != "strata":
             table.add_row(Text(key, style="dim"), Text(f"{value:,}" if isinstance(value, int) else str(value)))
     for tag, counts in strata.items():
         table.add_row(Text(f"by {tag}", style="dim"), Text(", ".join(f"{value} {n}" for value, n in counts.items())))
-    console.show(table)
+    console.print_tables(table)

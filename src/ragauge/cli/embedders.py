@@ -11,17 +11,18 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.option_checks import check_outputs, require_any
+from ragauge.cli.option_checks import check_output_libraries, require_any_option
 from ragauge.cli.options import Reuse, Threads
-from ragauge.cli.output import tell, writable
-from ragauge.cli.progress import Stages
+from ragauge.cli.output import check_outputs as writable
+from ragauge.cli.output import write_result
+from ragauge.cli.progress import StageProgress
 from ragauge.core.errors import BadInput, MissingExtra
-from ragauge.embedder_study.plan import QUICK, STORES, Plan
-from ragauge.embedder_study.results import Lineup
-from ragauge.files.workspace import refuse_unwritable
+from ragauge.embedder_study.plan import QUICK_SETTINGS, STUDY_STORES, StudySettings
+from ragauge.embedder_study.results import EmbedderStudy
+from ragauge.files.workspace import check_writable
 
-USUAL = Plan()
-FILES = (".html", ".json", ".csv", ".md", ".tsv")
+DEFAULT_SETTINGS = StudySettings()
+FILE_SUFFIXES = (".html", ".json", ".csv", ".md", ".tsv")
 """Endings that a file name has and a folder name does not."""
 
 
@@ -49,8 +50,9 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
     no_baselines: Annotated[
         bool, typer.Option("--no-baselines", help="Leave out BM25 and chance, unless they are asked for.")
     ] = False,
-    context: Annotated[int, typer.Option(help="Cut every text after so many characters; 0 cuts none.")] = USUAL.context
-    or 0,
+    context: Annotated[
+        int, typer.Option(help="Cut every text after so many characters; 0 cuts none.")
+    ] = DEFAULT_SETTINGS.context or 0,
     part: Annotated[str, typer.Option(help="What of a document is embedded: whole, text or title.")] = "whole",
     store: Annotated[
         list[str] | None,
@@ -58,7 +60,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
             "-s",
             "--store",
             help="Where vectors are searched; again for more. Queries are timed through the first.  "
-            f"[dim]default {', '.join(STORES)}[/dim]",
+            f"[dim]default {', '.join(STUDY_STORES)}[/dim]",
         ),
     ] = None,
     dimensions: Annotated[
@@ -77,8 +79,8 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
             metavar="KIND|all|none", help="Write queries in another way: keyboard, upper-case …; again for more."
         ),
     ] = None,
-    rate: Annotated[float, typer.Option(help="The part of the words that this may touch.")] = USUAL.rate,
-    seeds: Annotated[int, typer.Option(help="So many times, where it draws.")] = USUAL.seeds,
+    rate: Annotated[float, typer.Option(help="The part of the words that this may touch.")] = DEFAULT_SETTINGS.rate,
+    seeds: Annotated[int, typer.Option(help="So many times, where it draws.")] = DEFAULT_SETTINGS.seeds,
     timed: Annotated[int | None, typer.Option(help="Time so many queries, one by one.  [dim]default all[/dim]")] = None,
     threads: Threads = None,
     no_memory: Annotated[bool, typer.Option("--no-memory", help="Do not weigh each in a process of its own.")] = False,
@@ -118,30 +120,30 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge embedders pydocs -e minilm -e "bytes=lm(tokenizer=bytes)" --out study -o study.html[/dim]
     """
     written = files or []
-    require_any(command, {"fresh": ["folder"], "reuse": ["folder"]})
+    require_any_option(command, {"fresh": ["folder"], "reuse": ["folder"]})
     if fresh and reuse:
         raise BadInput("--fresh and --reuse are mutually exclusive", hint="leave out one of them")
-    writable(written, as_json=as_json, as_csv=as_csv, form=form, noun=Lineup)
-    check_outputs([], charts)
+    writable(written, as_json=as_json, as_csv=as_csv, form=form, noun=EmbedderStudy)
+    check_output_libraries([], charts)
     if charts is not None:
-        refuse_unwritable(charts, folder=True)
-    if folder is not None and Path(folder).suffix in FILES:
+        check_writable(charts, folder=True)
+    if folder is not None and Path(folder).suffix in FILE_SUFFIXES:
         raise BadInput(f"--out is a folder, and {folder} looks like a file", hint=f"-o {folder}")
-    how: dict[str, Any] = {**QUICK} if quick else {}
+    how: dict[str, Any] = {**QUICK_SETTINGS} if quick else {}
     how |= {"context": context, "part": part, "rate": rate, "seeds": seeds, "seed": seed}
     given = {
         "stores": store,
-        "dimensions": _numbers(dimensions, "--dimensions"),
-        "sizes": _numbers(sizes, "--sizes"),
-        "perturbations": _kinds(perturb),
+        "dimensions": _parse_int_list(dimensions, "--dimensions"),
+        "sizes": _parse_int_list(sizes, "--sizes"),
+        "perturbations": _parse_perturbations(perturb),
         "timed": timed,
         "threads": threads,
         "memory": False if no_memory else None,
     }
     how |= {name: value for name, value in given.items() if value is not None}
     if form == "tokenization":
-        measure, convention = _for_the_study(measure, convention)
-    found = _watched(
+        measure, convention = _tokenization_measures(measure, convention)
+    found = _run_study(
         folder,
         dataset=dataset,
         embedders=embedder,
@@ -156,56 +158,56 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
         reuse=reuse,
         **how,
     )
-    tell([found], written, as_json=as_json, as_csv=as_csv, form=form, folded=True)
+    write_result([found], written, as_json=as_json, as_csv=as_csv, form=form, folded=True)
     if charts is not None:
         from ragauge.reports import registry
 
-        registry.write([found], [], charts=charts)
-        console.talk([f"wrote the charts to {charts}"])
+        registry.write_results([found], [], charts=charts)
+        console.print_notes([f"wrote the charts to {charts}"])
     if folder is not None:
-        _page(found, folder)
+        _write_report_page(found, folder)
 
 
-def _page(found: Lineup, folder: str) -> None:
+def _write_report_page(found: EmbedderStudy, folder: str) -> None:
     """Write the HTML report next to the runs, and print the names of the files."""
     from ragauge.reports import registry
 
     told, lacking = "report.html, lineup.json", []
     try:
-        registry.write([found], [str(Path(folder) / "report.html")])
+        registry.write_results([found], [str(Path(folder) / "report.html")])
     except MissingExtra as missing:
         told, lacking = "lineup.json", [f"no report.html: {missing.message} ({missing.hint})"]
     runs = f"and the rankings as runs: ragauge compare {shlex.quote(folder)}"
-    console.talk([*lacking, f"{folder} has {told}, {runs}"])
+    console.print_notes([*lacking, f"{folder} has {told}, {runs}"])
 
 
-def _for_the_study(measures: list[str] | None, convention: str | None) -> tuple[list[str], str]:
+def _tokenization_measures(measures: list[str] | None, convention: str | None) -> tuple[list[str], str]:
     """Return the measures and the convention of the study's table.
 
     Raises an error at once for measures that the table has no column for.
     """
-    from ragauge.measures.conventions import convention as find_convention
-    from ragauge.measures.names import parse_all
+    from ragauge.measures.conventions import find_convention
+    from ragauge.measures.names import parse_measure_names
     from ragauge.reports.layouts import tokenization
 
-    rules = find_convention(convention or tokenization.WANTED.convention)
-    wanted = measures or list(tokenization.WANTED.measures)
-    tokenization.check([str(one) for one in parse_all(wanted, rules)], rules.name)
-    return wanted, convention or tokenization.WANTED.convention
+    rules = find_convention(convention or tokenization.LAYOUT_MEASURES.convention)
+    wanted = measures or list(tokenization.LAYOUT_MEASURES.measures)
+    tokenization.check_layout_measures([str(one) for one in parse_measure_names(wanted, rules)], rules.name)
+    return wanted, convention or tokenization.LAYOUT_MEASURES.convention
 
 
-class Watching(Stages):
+class EmbedderProgress(StageProgress):
     """Progress of a study: the current embedder, and how far its stage is."""
 
     WHOLE = "embedders"
 
 
-def _watched(folder: str | None, **asked: Any) -> Lineup:
+def _run_study(folder: str | None, **asked: Any) -> EmbedderStudy:
     from ragauge import embedder_study
 
-    with Watching() as watch:
+    with EmbedderProgress() as watch:
         try:
-            return embedder_study.embedders(watch=watch, **asked)
+            return embedder_study.compare_embedders(watch=watch, **asked)
         except KeyboardInterrupt:
             kept = (
                 f"what is finished is kept in {shlex.quote(folder)}, and the same command goes on from there"
@@ -216,10 +218,10 @@ def _watched(folder: str | None, **asked: Any) -> Lineup:
             raise typer.Exit(130) from None
 
 
-def _numbers(text: str | None, option: str) -> Sequence[int] | None:
+def _parse_int_list(text: str | None, option: str) -> Sequence[int] | None:
     """Parse integers separated by commas; `none` is an empty list.
 
-    >>> _numbers("750,1500", "--sizes"), _numbers("none", "--sizes"), _numbers(None, "--sizes")
+    >>> _parse_int_list("750,1500", "--sizes"), _parse_int_list("none", "--sizes"), _parse_int_list(None, "--sizes")
     ([750, 1500], [], None)
     """
     if text is None:
@@ -232,7 +234,7 @@ def _numbers(text: str | None, option: str) -> Sequence[int] | None:
         raise BadInput(f"`{option} {text}` is no list of numbers", hint=f"{option} 750,1500,3000") from None
 
 
-def _kinds(given: Sequence[str] | None) -> Sequence[str] | None:
+def _parse_perturbations(given: Sequence[str] | None) -> Sequence[str] | None:
     """Parse names of perturbations; `all` and `none` are allowed."""
     if not given:
         return None
@@ -240,7 +242,7 @@ def _kinds(given: Sequence[str] | None) -> Sequence[str] | None:
     if names == ["none"]:
         return []
     if names == ["all"]:
-        from ragauge.datasets.perturbations import KINDS
+        from ragauge.datasets.perturbations import PERTURBATIONS
 
-        return list(KINDS)
+        return list(PERTURBATIONS)
     return names

@@ -18,25 +18,25 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from ragauge.core.errors import BadInput, RagaugeError, excerpt, words_of
+from ragauge.core.errors import BadInput, RagaugeError, error_summary, excerpt
 from ragauge.core.secrets import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-UNEXPECTED = 70
+EXIT_UNEXPECTED = 70
 """Exit code of an error in ragauge itself."""
-INTERRUPTED = 130
-CLOSED_PIPE = 141
+EXIT_INTERRUPTED = 130
+EXIT_CLOSED_PIPE = 141
 """Exit code after the reader of the output closed the pipe, as the shell reports it for other programs."""
-INVALID = 2
+EXIT_INVALID = 2
 MAX_COUNT = 2**31 - 1
 """Maximum value of an option that counts something."""
 MAX_SEED = 2**63 - 1
-SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-HINTS = {
-    **dict.fromkeys(SPACE, "free some space, or set TMPDIR and RAGAUGE_CACHE to folders on another disk"),
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+OS_ERROR_HINTS = {
+    **dict.fromkeys(DISK_FULL_ERRNOS, "free some space, or set TMPDIR and RAGAUGE_CACHE to folders on another disk"),
     errno.EACCES: "check the permissions of this path",
     errno.EPERM: "check the permissions of this path",
     errno.EROFS: "choose a path that can be written, e.g. with -o, or set RAGAUGE_CACHE",
@@ -49,7 +49,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Passed(Exception):
+class CarriedException(Exception):
     """Exception that carries its cause past Typer, which would exit with 1 for it."""
 
 
@@ -63,12 +63,12 @@ def pass_exceptions(command: Callable[P, R]) -> Callable[P, R]:
                 check_whole_numbers(name, value)
             return command(*arguments, **options)
         except (EOFError, OSError, SystemExit, KeyboardInterrupt) as error:
-            raise Passed from error
+            raise CarriedException from error
 
     return run
 
 
-class Terminated(SystemExit):
+class TerminationSignal(SystemExit):
     """Exception raised by a termination signal; its code is that of the signal."""
 
 
@@ -81,7 +81,7 @@ def clean_up_when_terminated() -> None:
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
         signal.signal(number, signal.SIG_DFL)
-        raise Terminated(128 + number)
+        raise TerminationSignal(128 + number)
 
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
@@ -137,26 +137,26 @@ def end_command(error: BaseException, *, debug: bool) -> int:
 
 
 def _print_failure(error: BaseException, *, debug: bool) -> int:
-    if isinstance(error, Passed) and error.__cause__ is not None:
+    if isinstance(error, CarriedException) and error.__cause__ is not None:
         error = error.__cause__
-    if any(isinstance(one, KeyboardInterrupt) for one in _chain(error)):
-        return INTERRUPTED
-    if terminated := [one for one in _chain(error) if isinstance(one, Terminated)]:
+    if any(isinstance(one, KeyboardInterrupt) for one in _exception_chain(error)):
+        return EXIT_INTERRUPTED
+    if terminated := [one for one in _exception_chain(error) if isinstance(one, TerminationSignal)]:
         return int(str(terminated[0].code))
-    if any(isinstance(one, BrokenPipeError) for one in _chain(error)) and _reader_is_gone():
-        return CLOSED_PIPE
+    if any(isinstance(one, BrokenPipeError) for one in _exception_chain(error)) and _is_output_pipe_closed():
+        return EXIT_CLOSED_PIPE
     if debug:
         sys.stderr.write(redact("".join(traceback.format_exception(error))))
     if isinstance(error, RagaugeError):
-        _print(str(error))
+        _print_error(str(error))
         return error.exit_code
     if isinstance(error, OSError) and (message := describe_os_error(error)):
-        _print(message)
-        return INVALID
+        _print_error(message)
+        return EXIT_INVALID
     # The message of a foreign error may quote its input; the report has all of it.
-    what = f"{type(error).__name__}: {excerpt(words_of(error))}"
-    _print(f"unexpected error in ragauge ({what}); {'' if debug else save_report(error)}".removesuffix("; "))
-    return UNEXPECTED
+    what = f"{type(error).__name__}: {excerpt(error_summary(error))}"
+    _print_error(f"unexpected error in ragauge ({what}); {'' if debug else save_report(error)}".removesuffix("; "))
+    return EXIT_UNEXPECTED
 
 
 def describe_os_error(error: OSError) -> str | None:
@@ -164,11 +164,11 @@ def describe_os_error(error: OSError) -> str | None:
 
     None if it is of another kind, such as a closed connection.
     """
-    if error.errno is None or (error.filename is None and error.errno not in HINTS):
+    if error.errno is None or (error.filename is None and error.errno not in OS_ERROR_HINTS):
         return None
     place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-    hint = HINTS.get(error.errno)
-    return f"{place}{(error.strerror or words_of(error)).lower()}" + (f"\n\nhint: {hint}" if hint else "")
+    hint = OS_ERROR_HINTS.get(error.errno)
+    return f"{place}{(error.strerror or error_summary(error)).lower()}" + (f"\n\nhint: {hint}" if hint else "")
 
 
 def save_report(error: BaseException) -> str:
@@ -203,7 +203,7 @@ def _report_folders() -> Iterator[str]:
     yield from (str(Path.home()), ".")
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def _exception_chain(error: BaseException | None) -> Iterator[BaseException]:
     """Yield the exception and those during whose handling it was raised."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -212,7 +212,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _reader_is_gone() -> bool:
+def _is_output_pipe_closed() -> bool:
     """Return whether a standard stream is a pipe without a reader.
 
     Further output of such a stream goes to the null device.
@@ -229,7 +229,7 @@ def _reader_is_gone() -> bool:
     return gone
 
 
-def _print(message: str) -> None:
+def _print_error(message: str) -> None:
     text = "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in message)  # it may quote a file
     with suppress(OSError):
         sys.stderr.write(f"error: {text}\n")

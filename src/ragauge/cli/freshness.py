@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ragauge.cli.output import tell, writable
-from ragauge.cli.progress import status
+from ragauge.cli.output import check_outputs, write_result
+from ragauge.cli.progress import show_status
 from ragauge.core.errors import BadInput
 
 
@@ -59,26 +59,26 @@ def freshness(  # noqa: PLR0913 - each is an option of the command
     """
     from ragauge.knowledge.freshness import freshness as look
 
-    writable(out or [], as_json=as_json, as_csv=as_csv)
+    check_outputs(out or [], as_json=as_json, as_csv=as_csv)
     found = []
-    with status(after=0.5) as watch:
-        for name, path in _named(runs).items():
+    with show_status(after=0.5) as watch:
+        for name, path in _runs_by_name(runs).items():
             watch(f"reading {name}")
             one = look(path, versions, k=k, documents=documents, queries=queries, as_of=as_of)
             found.append(replace(one, run=name))
-    tell(found, out or [], as_json=as_json, as_csv=as_csv)
+    write_result(found, out or [], as_json=as_json, as_csv=as_csv)
 
 
-def _named(runs: list[str]) -> dict[str, str]:
+def _runs_by_name(runs: list[str]) -> dict[str, str]:
     """Return the runs by name: that of the user, of their folder or of the file."""
-    from ragauge.files.source import Source
-    from ragauge.runs.inputs import gather, is_run_folder, named
+    from ragauge.files.source import InputFile
+    from ragauge.runs.inputs import is_run_folder, resolve_inputs, split_name
 
     found: dict[str, str] = {}
     for argument in runs:
-        name, path = named(argument)
+        name, path = split_name(argument)
         whole = path != "-" and Path(path).is_dir() and not is_run_folder(path)
-        mine = gather([path]).singles if whole else {name or Source(path).stem: path}
+        mine = resolve_inputs([path]).singles if whole else {name or InputFile(path).stem: path}
         for label, place in mine.items():
             if label in found:
                 raise BadInput(f"two runs are called `{label}`", hint=f"NAME=FILE gives one another name: a={place}")

@@ -8,15 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.option_checks import allow_only, require_any
+from ragauge.cli.option_checks import allow_only_options, require_any_option
 from ragauge.core.errors import BadInput
-from ragauge.core.records import Nested
+from ragauge.core.records import ScoresByQuery
 from ragauge.files import readers, writers
-from ragauge.fusion import as_run, read_runs, tune
-from ragauge.fusion.methods import METHODS, Method, default_norm, find_method
-from ragauge.fusion.normalisation import NORMALISATIONS, find_norm
+from ragauge.fusion import build_fused_run, read_runs, tune
+from ragauge.fusion.methods import METHODS, FusionMethod, default_norm, find_method
+from ragauge.fusion.normalisation import NORMALISATIONS, find_normalisation
 from ragauge.fusion.query_fusion import fuse_runs, missing_queries
-from ragauge.fusion.tuning import Tuned
+from ragauge.fusion.tuning import TunedFusion
 
 
 def fuse(  # noqa: PLR0913 - each is an option of the command
@@ -50,35 +50,35 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge fuse bm25.run dense.run -o hybrid.run --method wsum --weights 0.4,0.6[/dim]
     """
     if show_list:
-        allow_only(context, ["show_list"], "--list")
-        _list()
+        allow_only_options(context, ["show_list"], "--list")
+        _print_fusion_methods()
         return
     if not runs:
         raise BadInput("there is nothing to fuse", hint="ragauge fuse bm25.run dense.run -o hybrid.run")
-    require_any(context, {name: ["qrels"] for name in ("measure", "folds", "seed")})
+    require_any_option(context, {name: ["qrels"] for name in ("measure", "folds", "seed")})
     if [qrels, *runs].count("-") > 1:
         raise BadInput("standard input can be read once", hint="give - for one file only")
-    readers.known(to)
-    how, scale = find_method(method), find_norm(norm or default_norm(method)).name
-    params = _params(options or [], weights)
+    readers.check_format(to)
+    how, scale = find_method(method), find_normalisation(norm or default_norm(method)).name
+    params = _parse_fusion_params(options or [], weights)
     if qrels is None:
         how.settled(params, len(runs))  # fails before any file is read
     elif params:
         raise BadInput("--tune chooses the parameters itself", hint="leave --weights and --set out")
     found = read_runs(runs)
     lists = list(found.values())
-    lines = _about(how, scale, {} if qrels else how.settled(params, len(runs)), found)
+    lines = _describe_fusion(how, scale, {} if qrels else how.settled(params, len(runs)), found)
     if qrels is None:
         fused = fuse_runs(lists, method, scale, depth=depth, **params)
     else:
         tuned = tune(qrels, found, method, scale, measure, folds=folds, seed=seed, depth=depth)
         fused = tuned.run
-        lines += _tuning(tuned, measure)
-    writers.write_run(as_run(fused, method, found), output, to)
-    console.talk(lines)
+        lines += _describe_tuning(tuned, measure)
+    writers.write_run(build_fused_run(fused, method, found), output, to)
+    console.print_notes(lines)
 
 
-def _params(options: Sequence[str], weights: str | None) -> dict[str, Any]:
+def _parse_fusion_params(options: Sequence[str], weights: str | None) -> dict[str, Any]:
     """Parse fusion parameters by name as numbers, or as lists if there are commas."""
     params: dict[str, Any] = {}
     # System specifications separate values by +, so it is accepted here too.
@@ -95,38 +95,46 @@ def _params(options: Sequence[str], weights: str | None) -> dict[str, Any]:
     return params
 
 
-def _about(how: Method, norm: str, params: Mapping[str, Any], runs: Mapping[str, Nested]) -> list[str]:
+def _describe_fusion(
+    how: FusionMethod, norm: str, params: Mapping[str, Any], runs: Mapping[str, ScoresByQuery]
+) -> list[str]:
     queries = len({query for run in runs.values() for query in run})
-    given = f"({shown(params)})" if shown(params) else ""
-    lines = [f"{how.name}{given}, norm {norm}: {_number(len(runs), 'run')}, {_number(queries, 'query')}"]
+    given = f"({format_params(params)})" if format_params(params) else ""
+    lines = [
+        f"{how.name}{given}, norm {norm}: {_format_noun_count(len(runs), 'run')}, "
+        f"{_format_noun_count(queries, 'query')}"
+    ]
     for name, missing in zip(runs, missing_queries(list(runs.values())), strict=True):
         if missing:
-            lines.append(f"{name} lacks {missing} of {_number(queries, 'query')}; the other runs decide there")
+            lines.append(
+                f"{name} lacks {missing} of {_format_noun_count(queries, 'query')}; the other runs decide there"
+            )
     return lines
 
 
-def _tuning(tuned: Tuned, measure: str) -> list[str]:
+def _describe_tuning(tuned: TunedFusion, measure: str) -> list[str]:
     lines = [
-        f"fold {at}, {_number(len(fold.queries), 'query')}: {shown(fold.params) or 'trained on the others'}"
+        f"fold {at}, {_format_noun_count(len(fold.queries), 'query')}: "
+        f"{format_params(fold.params) or 'trained on the others'}"
         for at, fold in enumerate(tuned.folds, 1)
     ]
     lines.append(
         f"{measure} out of fold {tuned.mean:.4f}, in sample {tuned.in_sample_mean:.4f}"
-        f" ({_number(len(tuned.scores), 'judged query')})"
+        f" ({_format_noun_count(len(tuned.scores), 'judged query')})"
     )
     if tuned.params:
-        lines.append(f"all judged queries together choose {shown(tuned.params)}")
+        lines.append(f"all judged queries together choose {format_params(tuned.params)}")
     return lines
 
 
-def _number(count: int, noun: str) -> str:
+def _format_noun_count(count: int, noun: str) -> str:
     return f"{count} {noun if count == 1 else noun.replace('query', 'querie') + 's'}"
 
 
-def shown(params: Mapping[str, Any]) -> str:
+def format_params(params: Mapping[str, Any]) -> str:
     """Format parameters as they are typed.
 
-    >>> shown({"k": 60, "weights": [0.7, 0.3]})
+    >>> format_params({"k": 60, "weights": [0.7, 0.3]})
     'k=60, weights=0.7,0.3'
     """
     return ", ".join(
@@ -136,7 +144,7 @@ def shown(params: Mapping[str, Any]) -> str:
     )
 
 
-def _list() -> None:
+def _print_fusion_methods() -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -151,4 +159,4 @@ def _list() -> None:
         norms.add_column(header, overflow="fold", no_wrap=header == "normalisation")
     for scale in NORMALISATIONS.values():
         norms.add_row(scale.name, Text(scale.says))
-    console.show(methods, "", norms)
+    console.print_tables(methods, "", norms)

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.option_checks import require_any
-from ragauge.cli.output import talk_unread, tell, writable
-from ragauge.cli.progress import status
+from ragauge.cli.option_checks import require_any_option
+from ragauge.cli.output import check_outputs, print_unread_notes, write_result
+from ragauge.cli.progress import show_status
 from ragauge.core import plugins
 from ragauge.core.errors import BadInput
-from ragauge.core.samples import LEXICAL
+from ragauge.core.samples import LEXICAL_JUDGE
 
 
 def gain(  # noqa: PLR0913 - each is an option of the command
@@ -53,7 +53,7 @@ def gain(  # noqa: PLR0913 - each is an option of the command
     k: Annotated[int, typer.Option("-k", help="Documents a query.")] = 10,
     chat: Annotated[
         str, typer.Option("-c", "--chat", metavar="WHO", help="Who judges context_recall, as in judge.")
-    ] = LEXICAL,
+    ] = LEXICAL_JUDGE,
     options: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the chat, e.g. temperature=0.")
     ] = None,
@@ -98,35 +98,41 @@ def gain(  # noqa: PLR0913 - each is an option of the command
     """
     from ragauge.knowledge import gain
 
-    writable(out or [], as_json=as_json, as_csv=as_csv)
-    require_any(context, {name: ["chat"] for name in ("options", "replies", "max_calls")})
+    check_outputs(out or [], as_json=as_json, as_csv=as_csv)
+    require_any_option(context, {name: ["chat"] for name in ("options", "replies", "max_calls")})
     judging: dict[str, Any] = {
-        "options": console.settings(options or []), "folder": replies, "max_calls": max_calls,
+        "options": console.parse_name_values(options or []), "folder": replies, "max_calls": max_calls,
     }  # fmt: skip
     own = re.fullmatch(r"[\w.]+:[\w.]+", system)
     how: dict[str, Any] = {
-        "weights": _weights(weight), "k": k, "chat": chat, "embedder": embedder, "novelty": novelty, "limit": limit,
+        "weights": _parse_measure_weights(weight), "k": k, "chat": chat, "embedder": embedder, "novelty": novelty,
+        "limit": limit,
         "attribution": attribution, "batch": batch, "convention": convention, "confidence": confidence, "split": split,
         "before_run": before_run, "after_run": after_run,
         "judging": {name: value for name, value in judging.items() if value is not None},
     }  # fmt: skip
-    with status(after=0.5) as watch:
+    with show_status(after=0.5) as watch:
         how["progress"] = lambda what, done, total: watch(f"{what}: {done:,} of {total:,}" if total > 1 else what)
         try:
             found = gain.gain(
-                before, after, add=add, dataset=dataset, system=plugins.own(system) if own else system, **how
+                before,
+                after,
+                add=add,
+                dataset=dataset,
+                system=plugins.import_user_object(system) if own else system,
+                **how,
             )
         except KeyboardInterrupt:
             sys.stderr.write("\nstopped; nothing was written\n")
             raise typer.Exit(130) from None
-    tell([found], out or [], as_json=as_json, as_csv=as_csv)
-    talk_unread(before, after, add)
+    write_result([found], out or [], as_json=as_json, as_csv=as_csv)
+    print_unread_notes(before, after, add)
 
 
-def _weights(given: list[str] | None) -> dict[str, float] | None:
+def _parse_measure_weights(given: list[str] | None) -> dict[str, float] | None:
     """Parse the measures and their weights.
 
-    >>> _weights(["recall@10=0.5", "ndcg(gain=exp)@10=1"])
+    >>> _parse_measure_weights(["recall@10=0.5", "ndcg(gain=exp)@10=1"])
     {'recall@10': 0.5, 'ndcg(gain=exp)@10': 1.0}
     """
     if not given:

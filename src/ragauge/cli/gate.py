@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.evaluate import rules_of
-from ragauge.cli.options import HigherIsBetter, LowerIsBetter, Rel
+from ragauge.cli.evaluate import parse_convention_options
+from ragauge.cli.options import HigherIsBetter, LowerIsBetter, MinRelevantGrade
 from ragauge.core.errors import BadInput, RagaugeError
-from ragauge.files.workspace import whole_file
+from ragauge.files.workspace import atomic_write
 from ragauge.gates import gate as hold
 from ragauge.gates import report as reports
 from ragauge.gates.results import Gate
-from ragauge.gates.rule_grammar import read_gate
+from ragauge.gates.rule_grammar import read_gate_file
 
 
 def gate(  # noqa: PLR0913 - each is an option of the command
@@ -53,7 +53,7 @@ def gate(  # noqa: PLR0913 - each is an option of the command
     options: Annotated[
         list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="One option of the convention.")
     ] = None,
-    rel: Rel = None,
+    rel: MinRelevantGrade = None,
     tags: Annotated[str | None, typer.Option(help="A table with a query column: its other columns are tags.")] = None,
     targets: Annotated[str | None, typer.Option(help="A target map (document target) for dr@k.")] = None,
     versions: Annotated[
@@ -83,7 +83,7 @@ def gate(  # noqa: PLR0913 - each is an option of the command
             raise BadInput(f"{len(files)} files are given", hint="ragauge gate QRELS RUN --baseline RUN")
         if "-" in (junit, markdown):
             raise BadInput("standard output is for the table", hint="--junit and --markdown name files")
-        settings: dict[str, Any] = {"rules": []} if rules is None else read_gate(rules)
+        settings: dict[str, Any] = {"rules": []} if rules is None else read_gate_file(rules)
         given: dict[str, Any] = {
             "baseline": baseline,
             "alpha": alpha,
@@ -98,29 +98,29 @@ def gate(  # noqa: PLR0913 - each is an option of the command
         settings["rules"] = [*settings["rules"], *(rule or [])]
         chosen = [f"{name}={value}" for name, value in settings.pop("set", {}).items()]
         name = convention or settings.pop("convention", "default")
-        settings["convention"] = rules_of(name, [*chosen, *(options or [])], rel, None)
+        settings["convention"] = parse_convention_options(name, [*chosen, *(options or [])], rel, None)
         found = hold(files[-1], qrels=files[0] if len(files) > 1 else None, **settings)
     except RagaugeError as error:
         # Overwrite the files of an earlier run, so that a reader who ignores the exit code is not misled.
-        _write(junit, reports.undecided_junit(files[-1], error))
-        _write(markdown, reports.undecided_markdown(files[-1], error).encode("utf-8", "replace"))
+        _write_gate_file(junit, reports.render_undecided_junit(files[-1], error))
+        _write_gate_file(markdown, reports.render_undecided_markdown(files[-1], error).encode("utf-8", "replace"))
         raise
-    _report(found, as_json=as_json, junit=junit, markdown=markdown)
+    _write_gate_report(found, as_json=as_json, junit=junit, markdown=markdown)
     if not found.passed:
         raise typer.Exit(1)
 
 
-def _report(found: Gate, *, as_json: bool, junit: str | None, markdown: str | None) -> None:
-    _write(junit, reports.junit(found))
-    _write(markdown, reports.markdown(found).encode("utf-8", "replace"))
+def _write_gate_report(found: Gate, *, as_json: bool, junit: str | None, markdown: str | None) -> None:
+    _write_gate_file(junit, reports.render_gate_junit(found))
+    _write_gate_file(markdown, reports.render_gate_markdown(found).encode("utf-8", "replace"))
     if as_json:
-        console.write_data(json.dumps(reports.as_data(found), indent=2, ensure_ascii=False, allow_nan=False))
+        console.write_data(json.dumps(reports.gate_to_dict(found), indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        console.show(reports.table(found, console.data().width))
-    console.talk([reports.verdict(found), *reports.about(found)])
+        console.print_tables(reports.build_checks_table(found, console.stdout_console().width))
+    console.print_notes([reports.summarise_gate(found), *reports.gate_report_notes(found)])
 
 
-def _write(path: str | None, text: bytes) -> None:
+def _write_gate_file(path: str | None, text: bytes) -> None:
     if path is not None and path != "-":
-        with whole_file(path) as file:
+        with atomic_write(path) as file:
             file.write(text)

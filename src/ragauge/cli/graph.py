@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from ragauge.cli.output import talk_unread, tell, writable
-from ragauge.cli.progress import status
+from ragauge.cli.output import check_outputs, print_unread_notes, write_result
+from ragauge.cli.progress import show_status
 from ragauge.core.errors import BadInput
-from ragauge.knowledge.graph.results import Web
+from ragauge.knowledge.graph.results import GraphAnalysis
 
 
 def graph(  # noqa: PLR0913 - each is an option of the command
@@ -54,14 +54,14 @@ def graph(  # noqa: PLR0913 - each is an option of the command
     """
     if dataset is None:
         raise BadInput("nothing is given", hint="ragauge graph DATASET: a dataset, a file or a folder")
-    from ragauge.core.composition import GRAPH
+    from ragauge.core.composition import DEFAULT_GRAPH
     from ragauge.knowledge import graph as knowledge_graph
 
-    writable(out or [], as_json=as_json, as_csv=as_csv, form=form, noun=Web)
-    with status(after=0.5) as watch:
+    check_outputs(out or [], as_json=as_json, as_csv=as_csv, form=form, noun=GraphAnalysis)
+    with show_status(after=0.5) as watch:
         found = knowledge_graph.graph(
             dataset,
-            graph or GRAPH,
+            graph or DEFAULT_GRAPH,
             embedder=embedder,
             seeds=seeds,
             split=split,
@@ -69,5 +69,5 @@ def graph(  # noqa: PLR0913 - each is an option of the command
             confidence=confidence,
             tell=lambda what: watch(f"{what} …"),
         )
-    tell([found], out or [], as_json=as_json, as_csv=as_csv, form=form, folded=True)
-    talk_unread(dataset)
+    write_result([found], out or [], as_json=as_json, as_csv=as_csv, form=form, folded=True)
+    print_unread_notes(dataset)

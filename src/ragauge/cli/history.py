@@ -10,15 +10,15 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.option_checks import allow_only, check_outputs, refuse
-from ragauge.cli.progress import status
+from ragauge.cli.option_checks import allow_only_options, check_output_libraries, refuse_options
+from ragauge.cli.progress import show_status
 from ragauge.core.errors import BadInput
 from ragauge.experiments.history import history as look_back
 from ragauge.experiments.history import report as reports
 from ragauge.experiments.history import report_text as words
-from ragauge.files.workspace import whole_file
-from ragauge.output.terminal import marks_for
-from ragauge.runs.folder import now
+from ragauge.files.workspace import atomic_write
+from ragauge.output.terminal import sparkline_characters
+from ragauge.runs.folder import utc_now
 
 
 def history(  # noqa: PLR0913 - each is an option of the command
@@ -59,20 +59,20 @@ def history(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge history runs -m ndcg@10 -m p95_ms[/dim]
     """
     if schema:
-        allow_only(context, ["schema"], "--schema")
+        allow_only_options(context, ["schema"], "--schema")
         console.write_data(
             (packaged("ragauge.experiments.history") / "history.schema.json").read_text(encoding="utf-8"), nl=False
         )
         return
-    console.only_one({"--json": as_json, "--csv": as_csv, "--markdown": as_markdown})
+    console.check_exclusive({"--json": as_json, "--csv": as_csv, "--markdown": as_markdown})
     if out is not None and not out.endswith((".html", ".htm")):
         raise BadInput("the page is an .html file", file=out, hint="-o history.html")
-    check_outputs([out or ""], None)
+    check_output_libraries([out or ""], None)
     if no_index:
-        refuse(context, ["rebuild"], "with --no-index")
+        refuse_options(context, ["rebuild"], "with --no-index")
     given = folders or ["runs"]
     try:
-        with status(after=1.0) as tell:
+        with show_status(after=1.0) as tell:
             found = look_back(
                 given, measures=measure, systems=system, datasets=dataset, convention=convention,
                 index=not no_index, rebuild=rebuild, confidence=confidence,
@@ -84,23 +84,25 @@ def history(  # noqa: PLR0913 - each is an option of the command
         sys.stderr.write(f"\nstopped{kept}{' goes on from there' * bool(kept)}\n")
         raise typer.Exit(130) from None
     if as_json:
-        console.write_data(json.dumps(reports.as_data(found), indent=2, ensure_ascii=False, allow_nan=False))
+        console.write_data(json.dumps(reports.history_to_data(found), indent=2, ensure_ascii=False, allow_nan=False))
     elif as_csv:
-        console.write_data(reports.as_csv(found), nl=False)
-        console.talk(words.unread(found))
+        console.write_data(reports.history_to_csv(found), nl=False)
+        console.print_notes(words.describe_skipped(found))
     elif as_markdown:
-        console.write_data(reports.markdown(found), nl=False)
+        console.write_data(reports.render_history_markdown(found), nl=False)
     else:
-        tables, left = reports.tables(found, console.data().width, marks_for(sys.stdout.encoding))
-        console.show(*tables)
+        tables, left = reports.render_history_tables(
+            found, console.stdout_console().width, sparkline_characters(sys.stdout.encoding)
+        )
+        console.print_tables(*tables)
         if left:
-            console.talk([f"not shown, for want of room: {', '.join(left)}; --markdown has them"])
-        once = words.doubled(found) or words.COLUMNS["first"] in left
-        console.talk(words.about(found, ["before"] if once else ["before", "first"]))
+            console.print_notes([f"not shown, for want of room: {', '.join(left)}; --markdown has them"])
+        once = words.is_first_always_previous(found) or words.COLUMN_TITLES["first"] in left
+        console.print_notes(words.describe_history(found, ["before"] if once else ["before", "first"]))
     if out is not None:
-        from ragauge.experiments.history.page import page
-        from ragauge.output.page import vega
+        from ragauge.experiments.history.page import render_history_page
+        from ragauge.output.page import load_vega_script
 
-        with whole_file(out) as file:
-            file.write(page(found, now(), vega()).encode("utf-8", "replace"))
-        console.talk([f"wrote {out}"])
+        with atomic_write(out) as file:
+            file.write(render_history_page(found, utc_now(), load_vega_script()).encode("utf-8", "replace"))
+        console.print_notes([f"wrote {out}"])

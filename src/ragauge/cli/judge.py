@@ -15,24 +15,24 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.console import Cluster
-from ragauge.cli.evaluate import rules_of
-from ragauge.cli.option_checks import OF_MODELS, allow_only, refuse
-from ragauge.cli.progress import Counting, status
+from ragauge.cli.console import ClusterAddress
+from ragauge.cli.evaluate import parse_convention_options
+from ragauge.cli.option_checks import MODEL_JUDGE_OPTIONS, allow_only_options, refuse_options
+from ragauge.cli.progress import CountProgress, show_status
 from ragauge.compute import dask_cluster
 from ragauge.core.errors import BadInput
-from ragauge.core.samples import LEXICAL
-from ragauge.files.judged_folders import is_judged
-from ragauge.files.samples import called
-from ragauge.files.workspace import hold_folder, slug
-from ragauge.judging import estimate, judge_only, missing_key, recount
+from ragauge.core.samples import LEXICAL_JUDGE
+from ragauge.files.judged_folders import is_judged_folder
+from ragauge.files.samples import samples_name
+from ragauge.files.workspace import folder_name, hold_folder
+from ragauge.judging import estimate_cost, find_missing_key, judge_unsaved, recount
 from ragauge.judging import report_formats as reports
-from ragauge.judging.report_formats import as_data, estimate_data, summary_csv
-from ragauge.judging.results import Estimate, Judged
-from ragauge.judging.results_folder import refuse_others, write_folder
-from ragauge.judging.sample_loading import open_samples
-from ragauge.judging.session import LOCAL_RATES
-from ragauge.measures.answers import MAIN, parse_all
+from ragauge.judging.report_formats import estimate_to_dict, judged_to_dict, summary_csv
+from ragauge.judging.results import CostEstimate, JudgedSamples
+from ragauge.judging.results_folder import check_same_samples, write_judged_folder
+from ragauge.judging.sample_loading import load_samples
+from ragauge.judging.session import LOCAL_TOKENS_PER_SECOND
+from ragauge.measures.answers import DEFAULT_ANSWER_MEASURES, parse_answer_measures
 
 
 def judge(  # noqa: PLR0913 - each is an option of the command
@@ -51,7 +51,8 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         typer.Option(
             "-m",
             "--measure",
-            help=f"Measures, separated by commas. Can be repeated.  [dim]default {', '.join(MAIN)}[/dim]",
+            help="Measures, separated by commas. Can be repeated.  "
+            f"[dim]default {', '.join(DEFAULT_ANSWER_MEASURES)}[/dim]",
         ),
     ] = None,
     chat: Annotated[
@@ -121,7 +122,7 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say how many calls and tokens it would take, and ask nothing.")
     ] = False,
-    cluster: Cluster = None,
+    cluster: ClusterAddress = None,
     out: Annotated[
         str | None,
         typer.Option(
@@ -142,46 +143,49 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     kept at once: after Ctrl-C, a crash or a limit the same command goes on, and pays for nothing twice.
     """
     if schema:
-        allow_only(context, ["schema"], "--schema")
+        allow_only_options(context, ["schema"], "--schema")
         console.write_data((packaged("ragauge.judging") / "judged.schema.json").read_text(encoding="utf-8"), nl=False)
         return
-    console.only_one({"--json": as_json, "--csv": as_csv})
+    console.check_exclusive({"--json": as_json, "--csv": as_csv})
     if samples is None:
         raise BadInput("there is nothing to judge", hint="ragauge judge samples.jsonl")
     if price is not None and prices is not None:
         raise BadInput("--price and --prices do not go together", hint="one of them")
     name, *rules = convention.split(",")
     settings: dict[str, Any] = {
-        "convention": rules_of(name, [one.strip() for one in rules], None, None), "embedder": embedder,
+        "convention": parse_convention_options(name, [one.strip() for one in rules], None, None), "embedder": embedder,
         "questions": questions, "concurrency": concurrency, "timeout": timeout, "retries": retries,
-        "max_calls": max_calls, "max_cost": max_cost, "prices": console.price(price) if price is not None else prices,
+        "max_calls": max_calls, "max_cost": max_cost,
+        "prices": console.parse_price(price) if price is not None else prices,
         "verdicts": verdicts, "canaries": canaries or None, "again": again or None, "replicate": replicate,
         "confidence": confidence, "limit": limit, "k": k, "answers": answers,
-        "options": console.settings(options or []), "name": called(samples),
+        "options": console.parse_name_values(options or []), "name": samples_name(samples),
     }  # fmt: skip
     how = {key: value for key, value in settings.items() if value is not None}
-    if chat is None and is_judged(samples):
+    if chat is None and is_judged_folder(samples):
         kept = ("measure", "convention", "confidence", "out", "as_json", "as_csv")
         hint = "--chat judges again; without it the stored verdicts are scored again"
-        allow_only(context, kept, "verdicts that are stored already", hint=hint)
-        _recounted(samples, measure, how, out, as_json=as_json, as_csv=as_csv)
+        allow_only_options(context, kept, "verdicts that are stored already", hint=hint)
+        _rescore_stored_verdicts(samples, measure, how, out, as_json=as_json, as_csv=as_csv)
         return
-    who = chat or LEXICAL
-    if who == LEXICAL:
-        refuse(context, OF_MODELS, "on the lexical judge, which calls no model", hint="--chat openai:MODEL@URL")
-    folder = Path(out) if out is not None else _place(samples, who)
+    who = chat or LEXICAL_JUDGE
+    if who == LEXICAL_JUDGE:
+        refuse_options(
+            context, MODEL_JUDGE_OPTIONS, "on the lexical judge, which calls no model", hint="--chat openai:MODEL@URL"
+        )
+    folder = Path(out) if out is not None else _default_judging_folder(samples, who)
     if dry_run:
-        refuse(context, ["as_csv", "cluster", "verdicts", "canaries", "confidence"], "with --dry-run")
-        _estimate(samples, measure, who, folder, how, as_json=as_json)
+        refuse_options(context, ["as_csv", "cluster", "verdicts", "canaries", "confidence"], "with --dry-run")
+        _print_judging_estimate(samples, measure, who, folder, how, as_json=as_json)
         return
     with hold_folder(folder):
-        refuse_others(folder, open_samples(samples, answers=answers, k=k)[:limit])
-        with dask_cluster.cluster(cluster) as executor:
-            found = _judged(samples, measure, who, folder, {**how, "executor": executor})
-        _finish(found, folder, as_json=as_json, as_csv=as_csv)
+        check_same_samples(folder, load_samples(samples, answers=answers, k=k)[:limit])
+        with dask_cluster.dask_cluster(cluster) as executor:
+            found = _judge_with_progress(samples, measure, who, folder, {**how, "executor": executor})
+        _finish_judging(found, folder, as_json=as_json, as_csv=as_csv)
 
 
-def _recounted(
+def _rescore_stored_verdicts(
     samples: str, measures: list[str] | None, how: dict[str, Any], out: str | None, *, as_json: bool, as_csv: bool
 ) -> None:
     """Compute the scores of a folder again from its stored verdicts."""
@@ -189,70 +193,79 @@ def _recounted(
     found = recount(samples, measures, convention=rules, confidence=how.get("confidence"))
     folder = Path(out or samples)
     with hold_folder(folder):
-        _finish(replace(found, stopped=""), folder, as_json=as_json, as_csv=as_csv)
+        _finish_judging(replace(found, stopped=""), folder, as_json=as_json, as_csv=as_csv)
 
 
-def _place(samples: str, chat: str) -> Path:
+def _default_judging_folder(samples: str, chat: str) -> Path:
     """Return the default output folder, named after the samples and the model, if any.
 
-    >>> _place("answers.jsonl", "openai:gpt-4o-mini"), _place("answers.jsonl", "lexical")
+    >>> (_default_judging_folder("answers.jsonl", "openai:gpt-4o-mini"), _default_judging_folder("answers.jsonl",
+    ...  "lexical"))
     (PosixPath('judged/answers-gpt-4o-mini'), PosixPath('judged/answers'))
     """
     source = Path(samples)
-    if is_judged(samples):
+    if is_judged_folder(samples):
         return source
-    name = called(samples)
+    name = samples_name(samples)
     if source.is_dir() and (source.parent / "experiment.json").is_file():
         name = f"{source.resolve().parent.name}-{name}"
-    model = "" if chat == LEXICAL else chat.partition(":")[2].partition("@")[0]
-    return Path("judged") / slug(f"{name}-{Path(model).name}" if model else name)
+    model = "" if chat == LEXICAL_JUDGE else chat.partition(":")[2].partition("@")[0]
+    return Path("judged") / folder_name(f"{name}-{Path(model).name}" if model else name)
 
 
-def _estimate(
+def _print_judging_estimate(
     samples: str, measures: list[str] | None, chat: str, folder: Path, how: dict[str, Any], *, as_json: bool
 ) -> None:
-    with status(after=0.5) as tell:
+    with show_status(after=0.5) as tell:
         tell("counting")
-        found = estimate(samples, measures, chat=chat, folder=folder, **how)
+        found = estimate_cost(samples, measures, chat=chat, folder=folder, **how)
     if as_json:
-        there = open_samples(samples, answers=how.get("answers"), k=how.get("k"))
-        names = [str(one) for one in parse_all(measures or MAIN)]
+        there = load_samples(samples, answers=how.get("answers"), k=how.get("k"))
+        names = [str(one) for one in parse_answer_measures(measures or DEFAULT_ANSWER_MEASURES)]
         facts = {"samples": len(there[: how.get("limit")]), "measures": names}
-        console.write_data(json.dumps(estimate_data(chat, found, facts), indent=2, ensure_ascii=False, allow_nan=False))
+        console.write_data(
+            json.dumps(estimate_to_dict(chat, found, facts), indent=2, ensure_ascii=False, allow_nan=False)
+        )
     elif found:
-        console.show(*reports.estimate_tables(found, console.data().width))
+        console.print_tables(*reports.render_estimate_terminal(found, console.stdout_console().width))
     lines = (
         describe_estimate(found, chat, how.get("options") or {})
         if found
         else [
             "no request would be sent: "
-            + ("the lexical judge uses no model" if chat == LEXICAL else f"every reply is kept in {folder}{os.sep}")
+            + (
+                "the lexical judge uses no model"
+                if chat == LEXICAL_JUDGE
+                else f"every reply is kept in {folder}{os.sep}"
+            )
         ]
     )
-    console.talk([*lines, "nothing was asked"])
+    console.print_notes([*lines, "nothing was asked"])
 
 
-def describe_estimate(found: Sequence[Estimate], chat: str, options: Mapping[str, Any]) -> list[str]:
+def describe_estimate(found: Sequence[CostEstimate], chat: str, options: Mapping[str, Any]) -> list[str]:
     """Describe how an estimate was made, and what is missing for the real calls."""
     lines = ["an estimate: each sentence counts as one claim, and four characters as one token"]
     if any(one.cost is None for one in found):
         lines.append("the price is unknown; give it in US dollars per million tokens: `--price IN,OUT`")
     if any(one.seconds is not None for one in found):
-        reads, writes = LOCAL_RATES
+        reads, writes = LOCAL_TOKENS_PER_SECOND
         lines.append(
             f"minutes assume a local server that reads {reads} and writes {writes} tokens per second; "
             "run with `--limit 5` to measure yours"
         )
-    if variable := missing_key(chat, options):
+    if variable := find_missing_key(chat, options):
         lines.append(f"no key in {variable}; set it before judging: `export {variable}=…`")
     return lines
 
 
-def _judged(samples: str, measures: list[str] | None, chat: str, folder: Path, how: dict[str, Any]) -> Judged:
+def _judge_with_progress(
+    samples: str, measures: list[str] | None, chat: str, folder: Path, how: dict[str, Any]
+) -> JudgedSamples:
     """Judge the samples with a progress display; after Ctrl-C, say how to resume."""
-    with Counting("judging") as watch:
+    with CountProgress("judging") as watch:
         try:
-            return judge_only(samples, measures, chat=chat, folder=folder, progress=watch, **how)
+            return judge_unsaved(samples, measures, chat=chat, folder=folder, progress=watch, **how)
         except KeyboardInterrupt:
             sys.stderr.write(
                 f"\nstopped after {watch.done} of {watch.total or 'all'} samples; every reply is kept in "
@@ -261,22 +274,22 @@ def _judged(samples: str, measures: list[str] | None, chat: str, folder: Path, h
             raise typer.Exit(130) from None
 
 
-def _finish(found: Judged, folder: Path, *, as_json: bool, as_csv: bool) -> None:
+def _finish_judging(found: JudgedSamples, folder: Path, *, as_json: bool, as_csv: bool) -> None:
     """Print the tables, write the files, and say why judging stopped early, if it did."""
     left: list[str] = []
     if as_json:
-        console.write_data(json.dumps(as_data(found), indent=2, ensure_ascii=False, allow_nan=False))
+        console.write_data(json.dumps(judged_to_dict(found), indent=2, ensure_ascii=False, allow_nan=False))
     elif as_csv:
         console.write_data(summary_csv(found), nl=False)
     else:
-        pieces, left = reports.tables(found, console.data().width)
-        console.show(*pieces)
-    with status(after=0.5) as tell:
+        pieces, left = reports.render_judged_terminal(found, console.stdout_console().width)
+        console.print_tables(*pieces)
+    with show_status(after=0.5) as tell:
         tell("writing")
-        files, missing = write_folder(found, folder)
-    console.talk(
+        files, missing = write_judged_folder(found, folder)
+    console.print_notes(
         [
-            *(reports.notes(found) if not as_json and not as_csv else []),
+            *(reports.judged_notes(found) if not as_json and not as_csv else []),
             *([f"not shown, for want of room: {', '.join(left)}; report.md has them"] if left else []),
             *missing,
             f"wrote {folder}{os.sep}: {', '.join(files)}",
@@ -286,5 +299,5 @@ def _finish(found: Judged, folder: Path, *, as_json: bool, as_csv: bool) -> None
         sys.stderr.write(f"stopped: {found.stopped}; the same command with a higher limit goes on\n")
         raise typer.Exit(3)
     if found.unreadable:
-        sys.stderr.write(f"error: the judge gave no readable reply; {reports.first_reason(found)}\n")
+        sys.stderr.write(f"error: the judge gave no readable reply; {reports.main_unscored_reason(found)}\n")
         raise typer.Exit(3)

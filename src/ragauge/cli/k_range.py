@@ -13,24 +13,23 @@ import typer
 
 from ragauge.cli import console
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.core.records import Nested
+from ragauge.core.records import ScoresByQuery
 from ragauge.datasets import load
-from ragauge.evaluation import count, judgments_for, read_measures
-from ragauge.evaluation.indicators import averaged
-from ragauge.files.serialization import without_nan
-from ragauge.measures.conventions import Convention
-from ragauge.measures.conventions import convention as find_convention
-from ragauge.measures.scoring import score
-from ragauge.output.numbers import shown
-from ragauge.output.terminal import cell, fitting, plain_table, shortened, sparkline, thinned
-from ragauge.runs.inputs import Given, gather, open_run
-from ragauge.stats.smallest_k import Advice, enough, quarter_of_bytes
+from ragauge.evaluation import compute_judged_ranks, judgments_for_measures, parse_measures
+from ragauge.evaluation.indicators import average_trials
+from ragauge.files.serialization import replace_nan
+from ragauge.measures.conventions import Convention, find_convention
+from ragauge.measures.scoring import score_judged_ranks
+from ragauge.output.numbers import format_score
+from ragauge.output.terminal import borderless_table, downsample, fit_columns, shorten_names, sparkline, terminal_cell
+from ragauge.runs.inputs import Inputs, open_run, resolve_inputs
+from ragauge.stats.smallest_k import SmallestK, estimate_tokens, smallest_k
 
-MEASURES = ("hit_rate", "mrr", "ndcg", "recall", "precision")
+K_RANGE_MEASURES = ("hit_rate", "mrr", "ndcg", "recall", "precision")
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _KRangeSettings:
     """Settings of the analysis."""
 
     ks: Sequence[int]
@@ -43,15 +42,15 @@ class _Asked:
 
     @property
     def names(self) -> list[str]:
-        return list(dict.fromkeys((self.measure, *MEASURES)))
+        return list(dict.fromkeys((self.measure, *K_RANGE_MEASURES)))
 
 
 @dataclass(frozen=True)
-class _Range:
+class _KRangeResult:
     """Result for one run, with one row per k within its depth."""
 
     rows: Sequence[Mapping[str, Any]]
-    advice: Advice
+    advice: SmallestK
     deepest: int
 
     def data(self) -> dict[str, Any]:
@@ -95,46 +94,46 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
         raise BadInput(f"the confidence is {confidence:g}, not between 0 and 1")
     if not tolerance >= 0:
         raise BadInput(f"the tolerance is {tolerance:g}, not at least 0")
-    wanted = _whole_numbers(ks)
-    given = gather(files)
-    runs = _chosen(given, system or [])
+    wanted = _parse_ks(ks)
+    given = resolve_inputs(files)
+    runs = _select_runs(given, system or [])
     lengths = None
     if dataset is not None:
-        lengths = {name: quarter_of_bytes(text) for name, text in load(dataset).texts.items()}
-    asked = _Asked(wanted, measure, tolerance, confidence, find_convention(convention), lengths)
-    found = {name: _range(given, name, path, asked) for name, path in runs.items()}
+        lengths = {name: estimate_tokens(text) for name, text in load(dataset).texts.items()}
+    asked = _KRangeSettings(wanted, measure, tolerance, confidence, find_convention(convention), lengths)
+    found = {name: _compute_k_range(given, name, path, asked) for name, path in runs.items()}
     if lengths is not None and not any("tokens" in one.rows[0] for one in found.values()):
         raise BadInput(f"no document of the runs is in `{dataset}`", hint="--dataset is what the runs were made on")
     (first, *others) = found.values()
     if as_json:
         several = {"systems": {name: one.data() for name, one in found.items()}}
-        data = without_nan(several if others else first.data())
+        data = replace_nan(several if others else first.data())
         console.write_data(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
         return
-    left = _show_systems(found, asked) if others else _show(first, asked)
+    left = _print_runs(found, asked) if others else _print_one_run(first, asked)
     if left:
-        console.talk([f"not shown, for want of room: {', '.join(left)}; --json has them"])
-    console.talk(_shallow(found, wanted))
+        console.print_notes([f"not shown, for want of room: {', '.join(left)}; --json has them"])
+    console.print_notes(_describe_shallow_runs(found, wanted))
     sure = f"with {confidence:.0%} confidence"
     if others:
-        console.talk(
+        console.print_notes(
             [
                 f"enough: the smallest k that loses at most {tolerance:g} of {measure} against the best k, {sure}",
-                *_open_ended(found, measure),
+                *_describe_unsettled_runs(found, measure),
                 f"--system {shlex.quote(next(iter(found)))} shows more measures of that one",
             ]
         )
     else:
-        console.talk([str(first.advice), f"loss: of {measure} against the best k; loss at most: {sure}"])
+        console.print_notes([str(first.advice), f"loss: of {measure} against the best k; loss at most: {sure}"])
 
 
-def _open_ended(found: Mapping[str, _Range], measure: str) -> list[str]:
+def _describe_unsettled_runs(found: Mapping[str, _KRangeResult], measure: str) -> list[str]:
     """Name the runs for which none of the tried k is enough."""
     names = [name for name, one in found.items() if one.advice.k is None]
     return [f"none: {measure} still rises at the largest k ({', '.join(names)})"] if names else []
 
 
-def _shallow(found: Mapping[str, _Range], ks: Sequence[int]) -> list[str]:
+def _describe_shallow_runs(found: Mapping[str, _KRangeResult], ks: Sequence[int]) -> list[str]:
     """Name the runs that are less deep than the largest k."""
     depths: dict[int, list[str]] = {}
     for name, one in found.items():
@@ -148,7 +147,7 @@ def _shallow(found: Mapping[str, _Range], ks: Sequence[int]) -> list[str]:
     return lines
 
 
-def _chosen(given: Given, systems: Sequence[str]) -> dict[str, str]:
+def _select_runs(given: Inputs, systems: Sequence[str]) -> dict[str, str]:
     """Return the selected runs by name; raise UnknownName for unknown ones."""
     runs = given.singles
     for name in systems:
@@ -157,7 +156,7 @@ def _chosen(given: Given, systems: Sequence[str]) -> dict[str, str]:
     return {name: path for name, path in runs.items() if not systems or name in systems}
 
 
-def _range(given: Given, name: str, path: str, asked: _Asked) -> _Range:
+def _compute_k_range(given: Inputs, name: str, path: str, asked: _KRangeSettings) -> _KRangeResult:
     run = open_run(path)
     rankings = run.nested
     trials = run.differing() or [run]
@@ -166,39 +165,44 @@ def _range(given: Given, name: str, path: str, asked: _Asked) -> _Range:
     ks = [k for k in asked.ks if k <= deepest]
     if not ks:
         raise BadInput(f"the run is {deepest} deep, and says nothing about k={asked.ks[0]}", file=path)
-    measures = read_measures([f"{one}@{k}" for one in asked.names for k in ks], asked.rules)
-    judgments = judgments_for(measures, given.qrels)
-    found = [score(count(judgments, one, measures, asked.rules, name=name), measures, asked.rules) for one in trials]
-    scores = averaged(found) if len(found) > 1 else found[0]
-    tokens = None if asked.lengths is None else _tokens(rankings, asked.lengths, ks)
+    measures = parse_measures([f"{one}@{k}" for one in asked.names for k in ks], asked.rules)
+    judgments = judgments_for_measures(measures, given.qrels)
+    found = [
+        score_judged_ranks(
+            compute_judged_ranks(judgments, one, measures, asked.rules, name=name), measures, asked.rules
+        )
+        for one in trials
+    ]
+    scores = average_trials(found) if len(found) > 1 else found[0]
+    tokens = None if asked.lengths is None else _mean_context_tokens(rankings, asked.lengths, ks)
     values = {k: scores.values[f"{asked.measure}@{k}"] for k in ks}
-    advice = enough(values, asked.measure, asked.tolerance, asked.confidence, tokens)
+    advice = smallest_k(values, asked.measure, asked.tolerance, asked.confidence, tokens)
     rows = []
     for row in advice.table:
         k = int(row["k"])
         rows.append({**{one: scores.means[f"{one}@{k}"] for one in asked.names}, **row, "k": k})
-    return _Range(rows, advice, deepest)
+    return _KRangeResult(rows, advice, deepest)
 
 
-def _show(found: _Range, asked: _Asked) -> list[str]:
+def _print_one_run(found: _KRangeResult, asked: _KRangeSettings) -> list[str]:
     """Print one row per k of one run, and return the columns that do not fit."""
     counted = "tokens" in found.rows[0]
     header = ["k", *asked.names, "loss", "loss at most", *(["tokens"] if counted else [])]
     lines = []
     for one in found.rows:
-        cells = [str(one["k"]), *(shown(one[name]) for name in (*asked.names, "loss", "loss_at_most"))]
+        cells = [str(one["k"]), *(format_score(one[name]) for name in (*asked.names, "loss", "loss_at_most"))]
         lines.append([*cells, *([f"{one['tokens']:.0f}"] if counted else [])])
-    kept = fitting(header, lines, console.data().width, range(len(asked.names), 1, -1))
-    table = plain_table([header[i] for i in kept])
+    kept = fit_columns(header, lines, console.stdout_console().width, range(len(asked.names), 1, -1))
+    table = borderless_table([header[i] for i in kept])
     for one, line in zip(found.rows, lines, strict=True):
-        table.add_row(*(cell(line[i], "bold" if one["k"] == found.advice.k else "") for i in kept))
-    console.show(table)
+        table.add_row(*(terminal_cell(line[i], "bold" if one["k"] == found.advice.k else "") for i in kept))
+    console.print_tables(table)
     if len(found.rows) > 1:
-        console.show("", cell(_line(asked.measure, found.rows)))
+        console.print_tables("", terminal_cell(_measure_sparkline(asked.measure, found.rows)))
     return [title for i, title in enumerate(header) if i not in kept]
 
 
-def _show_systems(found: Mapping[str, _Range], asked: _Asked) -> list[str]:
+def _print_runs(found: Mapping[str, _KRangeResult], asked: _KRangeSettings) -> list[str]:
     """Print one row per run with the measure at each k, and return hidden columns.
 
     The smallest k that is enough is bold.
@@ -209,28 +213,30 @@ def _show_systems(found: Mapping[str, _Range], asked: _Asked) -> list[str]:
     lines = []
     for name, one in found.items():
         known = {row["k"]: row for row in one.rows}
-        values = [shown(known[k][asked.measure]) if k in known else "-" for k in ks]
+        values = [format_score(known[k][asked.measure]) if k in known else "-" for k in ks]
         chosen = {} if one.advice.k is None else known[one.advice.k]
         tokens = [f"{chosen['tokens']:.0f}" if "tokens" in chosen else "-"] if counted else []
-        lines.append([name, *values, str(one.advice.k or "none"), shown(chosen.get("loss_at_most", math.nan)), *tokens])
-    width = console.data().width
-    kept = fitting(header, lines, width, range(1, len(ks)))
-    table = plain_table([header[i] for i in kept])
-    for name, line, one in zip(shortened(header, lines, kept, width), lines, found.values(), strict=True):
+        lines.append(
+            [name, *values, str(one.advice.k or "none"), format_score(chosen.get("loss_at_most", math.nan)), *tokens]
+        )
+    width = console.stdout_console().width
+    kept = fit_columns(header, lines, width, range(1, len(ks)))
+    table = borderless_table([header[i] for i in kept])
+    for name, line, one in zip(shorten_names(header, lines, kept, width), lines, found.values(), strict=True):
         bold = None if one.advice.k is None else 1 + ks.index(one.advice.k)
-        table.add_row(cell(name), *(cell(line[i], "bold" if i == bold else "") for i in kept[1:]))
-    console.show(table)
+        table.add_row(terminal_cell(name), *(terminal_cell(line[i], "bold" if i == bold else "") for i in kept[1:]))
+    console.print_tables(table)
     return [f"k={title}" for i, title in enumerate(header) if i not in kept]
 
 
-def _line(measure: str, rows: Sequence[Mapping[str, float]]) -> str:
+def _measure_sparkline(measure: str, rows: Sequence[Mapping[str, float]]) -> str:
     """Format the chosen measure over k as a sparkline."""
     values = [row[measure] for row in rows]
-    drawn = sparkline(thinned(values, 40), marks=console.marks())
-    return f"{measure} over k: {shown(values[0])} {drawn} {shown(values[-1])}"
+    drawn = sparkline(downsample(values, 40), marks=console.sparkline_marks())
+    return f"{measure} over k: {format_score(values[0])} {drawn} {format_score(values[-1])}"
 
 
-def _whole_numbers(text: str) -> list[int]:
+def _parse_ks(text: str) -> list[int]:
     try:
         found = sorted({int(part) for part in text.split(",")})
     except ValueError:
@@ -240,7 +246,9 @@ def _whole_numbers(text: str) -> list[int]:
     return found
 
 
-def _tokens(rankings: Nested, lengths: Mapping[str, float], ks: Sequence[int]) -> dict[int, float] | None:
+def _mean_context_tokens(
+    rankings: ScoresByQuery, lengths: Mapping[str, float], ks: Sequence[int]
+) -> dict[int, float] | None:
     """Compute the mean number of tokens of the first k documents per query.
 
     A token counts as four bytes. None if no document is known.

@@ -9,12 +9,12 @@ import typer
 from rich.text import Text
 
 from ragauge.cli import console
-from ragauge.cli.option_checks import allow_only, refuse
-from ragauge.cli.output import tell, writable
-from ragauge.cli.progress import status
+from ragauge.cli.option_checks import allow_only_options, refuse_options
+from ragauge.cli.output import check_outputs, write_result
+from ragauge.cli.progress import show_status
 from ragauge.core.errors import BadInput
 from ragauge.knowledge.lint.results import Lint
-from ragauge.output.terminal import plain_table
+from ragauge.output.terminal import borderless_table
 
 
 def lint(  # noqa: PLR0913 - each is an option of the command
@@ -66,8 +66,8 @@ def lint(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge lint corpus.jsonl --embedder minilm --qrels qrels.txt -o lint.html[/dim]
     """
     if listing:
-        allow_only(context, ["listing"], "--list")
-        _list()
+        allow_only_options(context, ["listing"], "--list")
+        _print_lint_checks()
         return
     if corpus is None:
         raise BadInput(
@@ -75,10 +75,10 @@ def lint(  # noqa: PLR0913 - each is an option of the command
         )
     from ragauge.knowledge import lint
 
-    writable(out or [], as_json=as_json, as_csv=as_csv)
+    check_outputs(out or [], as_json=as_json, as_csv=as_csv)
     if as_json or as_csv:
-        refuse(context, ["full"], "with --json and --csv, which have everything")
-    with status(after=0.5) as watch:
+        refuse_options(context, ["full"], "with --json and --csv, which have everything")
+    with show_status(after=0.5) as watch:
         found = lint.lint(
             corpus,
             qrels=qrels,
@@ -95,28 +95,28 @@ def lint(  # noqa: PLR0913 - each is an option of the command
             text_field=text_field,
             tell=lambda what: watch(f"{what} …"),
         )
-    tell([found], out or [], as_json=as_json, as_csv=as_csv, show=lambda: _shown(found, full=full))
+    write_result([found], out or [], as_json=as_json, as_csv=as_csv, show=lambda: _print_lint(found, full=full))
     if strict and found.problems:
         raise typer.Exit(1)
 
 
-def _shown(found: Lint, *, full: bool) -> list[str]:
+def _print_lint(found: Lint, *, full: bool) -> list[str]:
     """Print findings, lengths and languages; return the columns that do not fit."""
     from ragauge.knowledge.lint import report as lint_report
     from ragauge.output import report
 
-    told = lint_report.account(found)
+    told = lint_report.build_report(found)
     kept = [part for part in told.parts if part.id == "lengths" or (full and part.id == "languages")]
-    pieces, left = report.tables(replace(told, parts=kept), console.width())
-    console.show(*console.narrow([*lint_report.rendered(found, full=full), *pieces[3:]]))
+    pieces, left = report.render_terminal(replace(told, parts=kept), console.output_width())
+    console.print_tables(*console.constrain_width([*lint_report.render_terminal(found, full=full), *pieces[3:]]))
     return left
 
 
-def _list() -> None:
-    from ragauge.knowledge.lint.checks import CHECKS
+def _print_lint_checks() -> None:
+    from ragauge.knowledge.lint.checks import LINT_CHECKS
 
-    table = plain_table(["check", "what it looks for", "needs"], numbers=False)
-    for one in CHECKS.values():
+    table = borderless_table(["check", "what it looks for", "needs"], numbers=False)
+    for one in LINT_CHECKS.values():
         needs = ", ".join(need for need in one.needs if need != "documents")
         table.add_row(Text(one.name), Text(one.about), Text(needs))
-    console.show(table)
+    console.print_tables(table)

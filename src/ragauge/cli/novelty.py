@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.option_checks import refuse
-from ragauge.cli.output import talk_unread, tell, writable
-from ragauge.cli.progress import Counting
+from ragauge.cli.option_checks import refuse_options
+from ragauge.cli.output import check_outputs, print_unread_notes, write_result
+from ragauge.cli.progress import CountProgress
 from ragauge.core.errors import BadInput
 from ragauge.files.workspace import cache_folder
 
-QUICK = ("wordllama", "words")
+FAST_EMBEDDERS = ("wordllama", "words")
 """Embedders that are as fast as a cache lookup."""
 
 
@@ -79,21 +79,27 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
     """
     from ragauge.knowledge import novelty
 
-    writable(out or [], as_json=as_json, as_csv=as_csv)
-    judging: dict[str, Any] = {"max_calls": max_calls, "max_cost": max_cost, "options": console.settings(options or [])}
-    judging["prices"] = None if price is None else console.price(price)
+    check_outputs(out or [], as_json=as_json, as_csv=as_csv)
+    judging: dict[str, Any] = {
+        "max_calls": max_calls,
+        "max_cost": max_cost,
+        "options": console.parse_name_values(options or []),
+    }
+    judging["prices"] = None if price is None else console.parse_price(price)
     judging = {name: value for name, value in judging.items() if value is not None}
     if chat is None and (judging or dry_run or replies is not None):
         raise BadInput("there is no judge to ask", hint="--chat openai:MODEL@URL")
     if dry_run:
-        refuse(context, ["out", "as_csv", "compared", "seed"], "with --dry-run")
+        refuse_options(context, ["out", "as_csv", "compared", "seed"], "with --dry-run")
     how: dict[str, Any] = {"embedder": embedder, "size": size, "overlap": overlap, "beside": beside, "folder": replies}
-    if not embedder.startswith(QUICK):
+    if not embedder.startswith(FAST_EMBEDDERS):
         how["cache"] = cache_folder()
-    with _Watch() as watch:
+    with _NoveltyProgress() as watch:
         try:
             if dry_run:
-                found = novelty.novelty_estimate(documents, known, chat=chat or "", progress=watch, **how, **judging)
+                found = novelty.estimate_novelty_cost(
+                    documents, known, chat=chat or "", progress=watch, **how, **judging
+                )
             else:
                 told = novelty.novelty(
                     documents, known, chat=chat, compared=compared, seed=seed, progress=watch, **how, **judging
@@ -103,51 +109,51 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
             sys.stderr.write(f"\nstopped while {watch.now or 'reading'}{kept}\n")
             raise typer.Exit(130) from None
     if dry_run:
-        _estimated(found, chat or "", judging.get("options") or {}, as_json=as_json)
+        _print_novelty_estimate(found, chat or "", judging.get("options") or {}, as_json=as_json)
         return
-    tell([told], out or [], as_json=as_json, as_csv=as_csv)
-    talk_unread(documents, known)
+    write_result([told], out or [], as_json=as_json, as_csv=as_csv)
+    print_unread_notes(documents, known)
     claims = [claim for one in told.documents for claim in one.claims]
     if claims and all(claim.state == "unscored" for claim in claims):
         sys.stderr.write(f"error: the judge gave no readable reply; {claims[0].why}\n")
         raise typer.Exit(3)
 
 
-def _estimated(found: list[Any], chat: str, options: Mapping[str, Any], *, as_json: bool) -> None:
+def _print_novelty_estimate(found: list[Any], chat: str, options: Mapping[str, Any], *, as_json: bool) -> None:
     import json
 
     from ragauge.cli.judge import describe_estimate
-    from ragauge.judging.report_formats import estimate_tables
+    from ragauge.judging.report_formats import render_estimate_terminal
 
     if as_json:
         console.write_data(json.dumps([one._asdict() for one in found], indent=2, allow_nan=False))
     elif found:
-        console.show(*estimate_tables(found, console.data().width))
+        console.print_tables(*render_estimate_terminal(found, console.stdout_console().width))
     lines = describe_estimate(found, chat, options) if found else ["the judge would not be asked anything"]
-    console.talk([*lines, "nothing was asked"])
+    console.print_notes([*lines, "nothing was asked"])
 
 
-class _Watch:
+class _NoveltyProgress:
     """Progress display with one bar per stage."""
 
     def __init__(self) -> None:
         self.now = ""
-        self._bar: Counting | None = None
+        self._bar: CountProgress | None = None
 
-    def __enter__(self) -> _Watch:
+    def __enter__(self) -> _NoveltyProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end()
+        self._close_bar()
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """Report the number done of a stage; a new stage starts a new bar."""
         if what != self.now or self._bar is None:
-            self._end()
-            self.now, self._bar = what, Counting(what)
+            self._close_bar()
+            self.now, self._bar = what, CountProgress(what)
         self._bar(done, total)
 
-    def _end(self) -> None:
+    def _close_bar(self) -> None:
         if self._bar is not None:
             self._bar.__exit__(None, None, None)
             self._bar = None

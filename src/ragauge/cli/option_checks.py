@@ -9,14 +9,14 @@ import typer
 from ragauge.core.errors import BadInput
 from ragauge.core.plugins import check_installed
 
-OF_MODELS = (
+MODEL_JUDGE_OPTIONS = (
     *("options", "option", "concurrency", "timeout", "retries", "max_calls", "max_cost", "prices", "price"),
     *("verdicts", "again", "replicate"),
 )
 """Options of a judge that calls a model."""
 
 
-def check_outputs(files: Iterable[str], charts: str | None) -> None:
+def check_output_libraries(files: Iterable[str], charts: str | None) -> None:
     """Check that the libraries for HTML reports and charts are installed, if needed."""
     page = any(file.lower().endswith((".html", ".htm")) for file in files)
     needed = {"page": page, "chart": charts is not None}
@@ -36,7 +36,7 @@ def given_options(context: typer.Context) -> dict[str, str]:
     return found
 
 
-def allow_only(context: typer.Context, allowed: Iterable[str], what: str, *, hint: str | None = None) -> None:
+def allow_only_options(context: typer.Context, allowed: Iterable[str], what: str, *, hint: str | None = None) -> None:
     """Raise BadInput for every option that does not apply to `what`.
 
     Options are given by parameter name.
@@ -47,13 +47,14 @@ def allow_only(context: typer.Context, allowed: Iterable[str], what: str, *, hin
         spellings = {parameter.name: max(parameter.opts, key=len) for parameter in context.command.params}
         expected = ", ".join(spellings[name] for name in spellings if name in kept) or "no other option"
         raise BadInput(
-            f"{_listed(wrong)} {'does' if len(wrong) == 1 else 'do'} not apply to {what}; expected {expected}, "
+            f"{_join_option_names(wrong)} {'does' if len(wrong) == 1 else 'do'} not apply to {what}; expected "
+            f"{expected}, "
             f"got {' '.join(wrong)}",
-            hint=hint or f"remove {_listed(wrong)}",
+            hint=hint or f"remove {_join_option_names(wrong)}",
         )
 
 
-def refuse(context: typer.Context, options: Iterable[str], what: str, *, hint: str | None = None) -> None:
+def refuse_options(context: typer.Context, options: Iterable[str], what: str, *, hint: str | None = None) -> None:
     """Raise BadInput for the given options that have no effect on `what`.
 
     Options are given by parameter name.
@@ -62,12 +63,12 @@ def refuse(context: typer.Context, options: Iterable[str], what: str, *, hint: s
     wrong = [given[name] for name in options if name in given]
     if wrong:
         raise BadInput(
-            f"{_listed(wrong)} {'has' if len(wrong) == 1 else 'have'} no effect {what}",
-            hint=hint or f"remove {_listed(wrong)}",
+            f"{_join_option_names(wrong)} {'has' if len(wrong) == 1 else 'have'} no effect {what}",
+            hint=hint or f"remove {_join_option_names(wrong)}",
         )
 
 
-def require_any(context: typer.Context, needs: Mapping[str, Iterable[str]]) -> None:
+def require_any_option(context: typer.Context, needs: Mapping[str, Iterable[str]]) -> None:
     """Raise BadInput for an option without any of those it depends on.
 
     Options are given by parameter name.
@@ -77,9 +78,9 @@ def require_any(context: typer.Context, needs: Mapping[str, Iterable[str]]) -> N
     for name, others in needs.items():
         wanted = list(others)
         if name in given and not any(other in given for other in wanted):
-            expected = _listed([spellings[other] for other in wanted], "or")
+            expected = _join_option_names([spellings[other] for other in wanted], "or")
             raise BadInput(f"{given[name]} has no effect without {expected}", hint=f"add {expected}, or remove it")
 
 
-def _listed(names: list[str], joint: str = "and") -> str:
+def _join_option_names(names: list[str], joint: str = "and") -> str:
     return f"{', '.join(names[:-1])} {joint} {names[-1]}" if len(names) > 1 else "".join(names)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-Rel = Annotated[
+MinRelevantGrade = Annotated[
     float | None,
     typer.Option("-l", "--rel", metavar="GRADE", help="Minimum grade that counts as relevant. [dim]default 1[/dim]"),
 ]

@@ -13,7 +13,7 @@ from ragauge.core.text import one_line
 
 
 @contextmanager
-def status(after: float = 0.0) -> Iterator[Callable[[str], None]]:
+def show_status(after: float = 0.0) -> Iterator[Callable[[str], None]]:
     """Yield a function that shows a status line on a terminal after `after` seconds.
 
     Nothing is shown elsewhere.
@@ -38,7 +38,7 @@ def status(after: float = 0.0) -> Iterator[Callable[[str], None]]:
         line.stop()
 
 
-def _drawn(*more: Any) -> Any:
+def _build_progress(*more: Any) -> Any:
     """Build a Rich progress display with a bar, a count and additional columns."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
@@ -48,7 +48,7 @@ def _drawn(*more: Any) -> Any:
     return Progress(*first, *more, console=Console(stderr=True), transient=True)
 
 
-class Bar:
+class ExperimentProgress:
     """Progress of an experiment; without a terminal, one line per system."""
 
     def __init__(self) -> None:
@@ -63,9 +63,9 @@ class Bar:
             from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
             rate = TextColumn("{task.fields[rate]}", markup=False)
-            self._live = _drawn(rate, TimeElapsedColumn(), TimeRemainingColumn(compact=True))
+            self._live = _build_progress(rate, TimeElapsedColumn(), TimeRemainingColumn(compact=True))
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> ExperimentProgress:
         if self._live is not None:
             self._live.start()
         return self
@@ -122,7 +122,7 @@ class Bar:
                 sys.stderr.write(f"{line}\n")
 
 
-SHORTEST_S = 10.0
+MIN_ESTIMATED_S = 10.0
 """Minimum duration that is worth an estimate."""
 
 
@@ -137,30 +137,34 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-FEWEST = 4
+MIN_SUBJECT_CHARS = 4
 """Minimum length of a shortened subject."""
 
 
-def fitted(stage: str, room: int = 40) -> str:
+def fit_stage(stage: str, room: int = 40) -> str:
     """Shorten a stage to `room` characters; its subject is shortened first.
 
-    >>> fitted("pgvector(index=hnsw, ef_search=100) one by one: reading back after kill -9")
+    >>> fit_stage("pgvector(index=hnsw, ef_search=100) one by one: reading back after kill -9")
     'pgvect…y one: reading back after kill -9'
     """
     if len(stage) <= room:
         return stage
     subject, _, doing = stage.partition(": ")
     left = room - len(doing) - len(": ")
-    return f"{_cut(subject, left)}: {doing}" if doing and left >= FEWEST else _cut(doing or subject, room)
+    return (
+        f"{_shorten_middle(subject, left)}: {doing}"
+        if doing and left >= MIN_SUBJECT_CHARS
+        else _shorten_middle(doing or subject, room)
+    )
 
 
-def _cut(text: str, room: int) -> str:
+def _shorten_middle(text: str, room: int) -> str:
     """Keep the beginning and the end of a text, with an ellipsis between them."""
     half = (room - 1) // 2
     return text if len(text) <= room else f"{text[: room - 1 - half]}…{text[-half:]}"
 
 
-class Stages:
+class StageProgress:
     """Progress of a sweep: the number of stores done, and the current stage.
 
     Without a terminal, it prints each configuration and stage when it begins.
@@ -179,9 +183,9 @@ class Stages:
         if sys.stderr.isatty():
             from rich.progress import TextColumn, TimeElapsedColumn
 
-            self._live = _drawn(TimeElapsedColumn(), TextColumn("{task.fields[left]}", markup=False))
+            self._live = _build_progress(TimeElapsedColumn(), TextColumn("{task.fields[left]}", markup=False))
 
-    def __enter__(self) -> Stages:
+    def __enter__(self) -> StageProgress:
         if self._live is not None:
             self._live.start()
         return self
@@ -196,7 +200,7 @@ class Stages:
         """Report the number done of a stage; redrawn at most ten times per second."""
         stage = one_line(stage)  # it may contain a name given by the user
         row = self.WHOLE if stage == self.WHOLE else "stage"
-        left = self._left(done, total) if row == self.WHOLE else ""
+        left = self._format_time_left(done, total) if row == self.WHOLE else ""
         fresh, last = row == "stage" and stage != self.now, self.now
         if row == "stage":
             self.now = stage  # set before printing: an interruption may follow at once
@@ -208,23 +212,23 @@ class Stages:
                 sys.stderr.write(f"{stage}: {done} of {total} done, {left}\n")
         elif fresh or done >= total or time.perf_counter() - self._drawn > 0.1:
             self._drawn = time.perf_counter()
-            short = fitted(stage)
+            short = fit_stage(stage)
             if row not in self._tasks:
                 self._tasks[row] = self._live.add_task(short, total=total, left="")
             elif fresh:
                 self._live.reset(self._tasks[row], description=short, total=total)
             self._live.update(self._tasks[row], description=short, completed=done, total=total, left=left)
 
-    def _left(self, done: int, total: int) -> str:
+    def _format_time_left(self, done: int, total: int) -> str:
         """Format the estimated time left, from the mean duration so far; empty if short."""
         now = time.perf_counter()
         if self._began is None:
             self._began = now
         seconds = (now - self._began) / done * (total - done) if done else 0.0
-        return f"about {format_duration(seconds)} left" if seconds >= SHORTEST_S else ""
+        return f"about {format_duration(seconds)} left" if seconds >= MIN_ESTIMATED_S else ""
 
 
-class Counting:
+class CountProgress:
     """Progress of a single count on a terminal, shown after one second."""
 
     def __init__(self, what: str) -> None:
@@ -235,7 +239,7 @@ class Counting:
         self.done = self.total = 0
         """Counts for the message after an interruption."""
 
-    def __enter__(self) -> Counting:
+    def __enter__(self) -> CountProgress:
         return self
 
     def __exit__(
@@ -255,7 +259,7 @@ class Counting:
         if self._live is None:
             from rich.progress import TimeElapsedColumn, TimeRemainingColumn
 
-            self._live = _drawn(TimeElapsedColumn(), TimeRemainingColumn(compact=True))
+            self._live = _build_progress(TimeElapsedColumn(), TimeRemainingColumn(compact=True))
             self._task = self._live.add_task(self._what, total=total, completed=done)
             self._live.start()
         self._live.update(self._task, completed=done, total=total)

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.option_checks import refuse
+from ragauge.cli.option_checks import refuse_options
 from ragauge.core.errors import BadInput
 from ragauge.experiments import reliability as reports
-from ragauge.experiments.reliability import MEASURE, estimate, from_arguments
+from ragauge.experiments.reliability import DEFAULT_MEASURE, estimate_reliability, outcomes_from_arguments
 
 
 def reliability(  # noqa: PLR0913 - each is an option of the command
@@ -27,7 +27,9 @@ def reliability(  # noqa: PLR0913 - each is an option of the command
     ks: Annotated[
         str | None, typer.Option("-k", help="How many trials, e.g. 1,2,3. [dim]All up to the number of trials[/dim]")
     ] = None,
-    measure: Annotated[str, typer.Option("-m", "--measure", help="What tells a success, of rankings.")] = MEASURE,
+    measure: Annotated[
+        str, typer.Option("-m", "--measure", help="What tells a success, of rankings.")
+    ] = DEFAULT_MEASURE,
     at_least: Annotated[
         float | None, typer.Option(help="From which value on it is a success. [dim]1 of a measure[/dim]")
     ] = None,
@@ -44,24 +46,24 @@ def reliability(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge reliability qrels.txt rag=1.run rag=2.run rag=3.run -m recall@10 --at-least 0.5[/dim]
     """
     if as_json:
-        refuse(context, ["flaky"], "with --json, which lists every flaky task")
-    wanted = None if ks is None else _whole_numbers(ks)
-    tried = from_arguments(files, measure, at_least, convention)
-    found = estimate(tried, wanted, over=over, confidence=confidence)
+        refuse_options(context, ["flaky"], "with --json, which lists every flaky task")
+    wanted = None if ks is None else _parse_k_values(ks)
+    tried = outcomes_from_arguments(files, measure, at_least, convention)
+    found = estimate_reliability(tried, wanted, over=over, confidence=confidence)
     if as_json:
         console.write_data(
-            json.dumps(reports.as_data(found, tried.texts), ensure_ascii=False, indent=2, allow_nan=False)
+            json.dumps(reports.reliability_to_data(found, tried.texts), ensure_ascii=False, indent=2, allow_nan=False)
         )
     else:
-        width = console.data().width
-        shaky = reports.flaky_table(found, tried.texts, max(0, flaky), min(width, 120))
-        console.show(reports.pass_table(found, width), "", reports.steady_table(found, width))
+        width = console.stdout_console().width
+        shaky = reports.render_flaky_tasks(found, tried.texts, max(0, flaky), min(width, 120))
+        console.print_tables(reports.render_pass_table(found, width), "", reports.render_stability_table(found, width))
         if shaky is not None:
-            console.show("", shaky)
+            console.print_tables("", shaky)
     tasks = len({task for one in found.values() for task in one.flaky})
     first = next(iter(found.values()))
     whose = "all such tasks" if first.over == "tasks" else "these very tasks, tried for ever,"
-    console.talk(
+    console.print_notes(
         [
             f"a success is {tried.success}; between low and high lies the figure of {whose} with "
             f"{100 * confidence:g}% confidence",
@@ -71,7 +73,7 @@ def reliability(  # noqa: PLR0913 - each is an option of the command
     )
 
 
-def _whole_numbers(text: str) -> list[int]:
+def _parse_k_values(text: str) -> list[int]:
     try:
         return sorted({int(part) for part in text.split(",")})
     except ValueError:

@@ -10,28 +10,28 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.evaluate import rules_of
-from ragauge.cli.option_checks import allow_only, check_outputs
-from ragauge.cli.options import HigherIsBetter, LowerIsBetter, Rel
-from ragauge.cli.progress import status
+from ragauge.cli.evaluate import parse_convention_options
+from ragauge.cli.option_checks import allow_only_options, check_output_libraries
+from ragauge.cli.options import HigherIsBetter, LowerIsBetter, MinRelevantGrade
+from ragauge.cli.progress import show_status
 from ragauge.cli.tie_notes import describe_ties
 from ragauge.comparison.results import Overview
-from ragauge.comparison.scored_files import judged_parts
+from ragauge.comparison.scored_files import expand_judged_folder
 from ragauge.core.errors import BadInput
 from ragauge.core.text import one_line
 from ragauge.files import judged_folders
 from ragauge.judging import report_formats, results_folder
 from ragauge.output import report as output_report
-from ragauge.output.formats import kind_of
-from ragauge.reports import KINDS, benchmark_files, registry
+from ragauge.output.formats import format_for_path
+from ragauge.reports import OUTPUT_FORMATS, benchmark_files, registry
 from ragauge.reports import report as make_report
-from ragauge.reports.registry import FORMS, account, joint
-from ragauge.reports.summary import verdict
-from ragauge.reports.systems_tables import about, tables
+from ragauge.reports.registry import REPORT_BUILDERS, build_joint_reports, build_report
+from ragauge.reports.summary import summarise_overview
+from ragauge.reports.systems_tables import describe_systems_tables, render_systems_tables
 from ragauge.store_benchmarks import report as store_benchmarks_report
 from ragauge.store_benchmarks import results_folder as store_benchmarks_results_folder
 
-STORED = ("out", "form", "charts")
+STORED_RESULT_OPTIONS = ("out", "form", "charts")
 """Options that apply to a stored result, which is written or printed without new computations."""
 
 
@@ -42,7 +42,8 @@ def report(  # noqa: PLR0913 - each is an option of the command
         typer.Argument(
             metavar="RUN...",
             help="Folders that `run` wrote, or one that `bench` or `judge` wrote; JSON of "
-            f"{', '.join(FORMS)}; or judgments, then runs, as in evaluate; or tables of scores; or results in the "
+            f"{', '.join(REPORT_BUILDERS)}; or judgments, then runs, as in evaluate; or tables of scores; or results "
+            f"in the "
             "layout of another system.",
         ),
     ] = None,
@@ -51,7 +52,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
         typer.Option("-o", "--out", metavar="FILE", help=".html, .json, .csv, .md or .tex; again for more."),
     ] = None,
     form: Annotated[
-        str | None, typer.Option("--as", metavar="FORM", help=f"What is written: {', '.join(KINDS)}.")
+        str | None, typer.Option("--as", metavar="FORM", help=f"What is written: {', '.join(OUTPUT_FORMATS)}.")
     ] = None,
     charts: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Write every chart there, as SVG and as PNG.")
@@ -73,7 +74,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
         typer.Option(
             "--with",
             metavar="FILE.json",
-            help=f"What one of {', '.join(FORMS)} wrote, as sections of the page; again for more.",
+            help=f"What one of {', '.join(REPORT_BUILDERS)} wrote, as sections of the page; again for more.",
         ),
     ] = None,
     no_audit: Annotated[bool, typer.Option("--no-audit", help="Do not look for what is suspicious.")] = False,
@@ -89,7 +90,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="One option of the convention.")
     ] = None,
-    rel: Rel = None,
+    rel: MinRelevantGrade = None,
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder.")] = None,
     lower_is_better: LowerIsBetter = None,
     higher_is_better: HigherIsBetter = None,
@@ -104,35 +105,35 @@ def report(  # noqa: PLR0913 - each is an option of the command
     Without -o the verdict and the tables are printed.
     """
     if schema:
-        allow_only(context, ["schema"], "--schema")
+        allow_only_options(context, ["schema"], "--schema")
         console.write_data((packaged("ragauge.reports") / "report.schema.json").read_text(encoding="utf-8"), nl=False)
         return
     if not files:
         raise BadInput("nothing is given", hint="a folder that `ragauge run` wrote, or judgments and runs")
     if form is not None and out and len(out) > 1:
         raise BadInput("--as goes with one file", hint="endings tell what several are: -o report.html -o report.json")
-    check_outputs(out or [], charts)
+    check_output_libraries(out or [], charts)
     targets = [] if out is None else [one for one in out if one != "-"]  # without a file, it is printed anyway
     if out and len(targets) < len(out) and form is None:
         raise BadInput("what is to be written to standard output is not clear", hint="--as json, --as csv, …")
-    if len(files) == 1 and (kept := store_benchmarks_results_folder.found_in(files[0])) is not None:
-        allow_only(context, (*STORED, "convention"), "a benchmark that `bench` wrote")
-        _sweep(kept, targets, form, charts, convention)
+    if len(files) == 1 and (kept := store_benchmarks_results_folder.find_benchmark_file(files[0])) is not None:
+        allow_only_options(context, (*STORED_RESULT_OPTIONS, "convention"), "a benchmark that `bench` wrote")
+        _report_benchmark(kept, targets, form, charts, convention)
         return
-    if all(registry.is_told(one) for one in files):
-        allow_only(context, STORED, f"results of {', '.join(FORMS)}")
+    if all(registry.is_result_file(one) for one in files):
+        allow_only_options(context, STORED_RESULT_OPTIONS, f"results of {', '.join(REPORT_BUILDERS)}")
         folder = Path(files[0]).parent if len(files) == 1 and form == "tokenization" else None
         try:
-            _told(files, targets, form, charts)
+            _report_stored_results(files, targets, form, charts)
             return
         except BadInput:
             if folder is None or not (folder / "judgments.parquet").exists():
                 raise
             files = [str(folder)]  # the runs of the study can be scored again under the convention of the layout
-    parts = judged_parts(files[0]) if len(files) == 1 else files
-    if len(parts) == 1 and judged_folders.is_judged(parts[0]):
-        allow_only(context, STORED, "a folder that `judge` wrote")
-        _judged(parts[0], targets, form, charts)
+    parts = expand_judged_folder(files[0]) if len(files) == 1 else files
+    if len(parts) == 1 and judged_folders.is_judged_folder(parts[0]):
+        allow_only_options(context, STORED_RESULT_OPTIONS, "a folder that `judge` wrote")
+        _report_judged(parts[0], targets, form, charts)
         return
     options: dict[str, Any] = {
         "baseline": baseline, "measures": measure, "by": by or (), "dataset": dataset, "title": title,
@@ -142,98 +143,123 @@ def report(  # noqa: PLR0913 - each is an option of the command
         "lower_is_better": lower_is_better, "higher_is_better": higher_is_better,
     }  # fmt: skip
     if convention is not None or settings or rel is not None:
-        options["convention"] = rules_of(convention or "default", settings or [], rel, None)
+        options["convention"] = parse_convention_options(convention or "default", settings or [], rel, None)
     if measure is None:
         del options["measures"]
-    with status() as watch:
+    with show_status() as watch:
         found = make_report(files, targets, form=form, charts=charts, watch=watch, **options)
     if form is not None and not targets:
-        console.write_data(KINDS[kind_of("", form, KINDS)].write(found), nl=False)
+        console.write_data(OUTPUT_FORMATS[format_for_path("", form, OUTPUT_FORMATS)].write(found), nl=False)
     if targets or form is not None or charts is not None:
-        console.talk([*_notes(found), *_wrote(targets, charts)])
+        console.print_notes([*_overview_notes(found), *_describe_written_files(targets, charts)])
     else:
-        show(found)
+        print_overview(found)
 
 
-def show(found: Overview) -> None:
+def print_overview(found: Overview) -> None:
     """Print the summary, the tables and notes on them."""
     from rich.text import Text
 
-    shown, left = tables(found, console.data().width)
-    console.show(Text(one_line(verdict(found))), "", *[part for table in shown for part in (table, "")][:-1])
+    shown, left = render_systems_tables(found, console.stdout_console().width)
+    console.print_tables(
+        Text(one_line(summarise_overview(found))), "", *[part for table in shown for part in (table, "")][:-1]
+    )
     missing = [f"not shown, for want of room: {', '.join(left)}; --as markdown has them"] if left else []
-    console.talk([*about(found), *missing, *_notes(found), "next: the same command with -o report.html"])
+    console.print_notes(
+        [
+            *describe_systems_tables(found),
+            *missing,
+            *_overview_notes(found),
+            "next: the same command with -o report.html",
+        ]
+    )
 
 
-def _notes(found: Overview) -> list[str]:
+def _overview_notes(found: Overview) -> list[str]:
     ties = describe_ties(entry.scores for entry in found.entries.values())
     return [*console.merge_notes(found.notes, found.entries), *ties]
 
 
-def _sweep(file: str, targets: list[str], form: str | None, charts: str | None, convention: str | None) -> None:
+def _report_benchmark(
+    file: str, targets: list[str], form: str | None, charts: str | None, convention: str | None
+) -> None:
     """Write or print a stored benchmark."""
-    found = store_benchmarks_results_folder.read_sweep(file)
-    _refuse_source({Path(file).resolve()}, targets)
-    benchmark_files.write(found, targets, form, charts, convention=convention)
-    kinds = benchmark_files.kinds_for(convention, form)
+    found = store_benchmarks_results_folder.read_benchmark(file)
+    _check_not_source({Path(file).resolve()}, targets)
+    benchmark_files.write_benchmark(found, targets, form, charts, convention=convention)
+    kinds = benchmark_files.select_formats(convention, form)
     if form is not None and not targets:
-        console.write_data(kinds[kind_of("", form, kinds)].write(found), nl=False)
+        console.write_data(kinds[format_for_path("", form, kinds)].write(found), nl=False)
     elif not targets and charts is None:
-        pieces, left = store_benchmarks_report.tables(found, console.data().width)
-        legends = store_benchmarks_report.legends(found, console.data().width)
-        _shown(pieces, left, [*legends, *store_benchmarks_report.notes(found)], store_benchmarks_report.broken(found))
-    console.talk([*benchmark_files.describe_convention(found, form, convention), *_wrote(targets, charts)])
+        pieces, left = store_benchmarks_report.render_benchmark_tables(found, console.stdout_console().width)
+        legends = store_benchmarks_report.list_legends(found, console.stdout_console().width)
+        _print_stored_tables(
+            pieces,
+            left,
+            [*legends, *store_benchmarks_report.list_benchmark_notes(found)],
+            store_benchmarks_report.describe_failures(found),
+        )
+    console.print_notes(
+        [*benchmark_files.describe_convention(found, form, convention), *_describe_written_files(targets, charts)]
+    )
 
 
-def _judged(folder: str, targets: list[str], form: str | None, charts: str | None) -> None:
+def _report_judged(folder: str, targets: list[str], form: str | None, charts: str | None) -> None:
     """Write or print stored verdicts."""
-    found = results_folder.read_judged(folder)
-    _refuse_source({(Path(folder) / name).resolve() for name in results_folder.EVIDENCE}, targets)
-    results_folder.write(found, targets, form, charts)
+    found = results_folder.read_judged_folder(folder)
+    _check_not_source({(Path(folder) / name).resolve() for name in results_folder.RESULT_FILES}, targets)
+    results_folder.write_judged_files(found, targets, form, charts)
     if form is not None and not targets:
-        console.write_data(results_folder.KINDS[kind_of("", form, results_folder.KINDS)].write(found), nl=False)
+        console.write_data(
+            results_folder.JUDGED_FORMATS[format_for_path("", form, results_folder.JUDGED_FORMATS)].write(found),
+            nl=False,
+        )
     elif not targets and charts is None:
-        pieces, left = report_formats.tables(found, console.data().width)
-        _shown(pieces, left, report_formats.notes(found))
-    console.talk(_wrote(targets, charts))
+        pieces, left = report_formats.render_judged_terminal(found, console.stdout_console().width)
+        _print_stored_tables(pieces, left, report_formats.judged_notes(found))
+    console.print_notes(_describe_written_files(targets, charts))
 
 
-def _told(files: list[str], targets: list[str], form: str | None, charts: str | None) -> None:
+def _report_stored_results(files: list[str], targets: list[str], form: str | None, charts: str | None) -> None:
     """Write or print other stored results; several are combined in one report."""
-    found = [told for one in files for told in registry.read(one)]
-    _refuse_source({Path(one).resolve() for one in files}, targets)
-    registry.write(found, targets, form, charts)
+    found = [told for one in files for told in registry.read_results(one)]
+    _check_not_source({Path(one).resolve() for one in files}, targets)
+    registry.write_results(found, targets, form, charts)
     if form is not None and not targets:
-        console.write_data(registry.KINDS[kind_of("", form, registry.KINDS)].write(found), nl=False)
+        console.write_data(
+            registry.RESULT_FORMATS[format_for_path("", form, registry.RESULT_FORMATS)].write(found), nl=False
+        )
     elif not targets and charts is None:
-        for one in joint(found) or map(account, found):
-            pieces, left = output_report.tables(one, console.data().width)
-            _shown(console.folded(pieces) if one.kind == "embedders" else pieces, left, one.notes)
-    console.talk(_wrote(targets, charts))
+        for one in build_joint_reports(found) or map(build_report, found):
+            pieces, left = output_report.render_terminal(one, console.stdout_console().width)
+            _print_stored_tables(console.fold_sentences(pieces) if one.kind == "embedders" else pieces, left, one.notes)
+    console.print_notes(_describe_written_files(targets, charts))
 
 
-def _refuse_source(read: set[Path], targets: list[str]) -> None:
+def _check_not_source(read: set[Path], targets: list[str]) -> None:
     for one in targets:
         if Path(one).resolve() in read:
             raise BadInput("this file is read", file=one, hint="give the output another name")
 
 
-def _shown(pieces: Sequence[Any], left: Sequence[str], notes: Sequence[str], last: Sequence[str] = ()) -> None:
+def _print_stored_tables(
+    pieces: Sequence[Any], left: Sequence[str], notes: Sequence[str], last: Sequence[str] = ()
+) -> None:
     """Print tables, notes, and the columns that do not fit."""
-    console.show(*pieces)
+    console.print_tables(*pieces)
     missing = [f"not shown, for want of room: {', '.join(left)}; --as markdown has them"] if left else []
-    console.talk([*notes, *missing, *last])
+    console.print_notes([*notes, *missing, *last])
 
 
-def _wrote(files: list[str], charts: str | None) -> list[str]:
-    lines = [f"wrote {file} ({_size(Path(file).stat().st_size)})" for file in files if file != "-"]
+def _describe_written_files(files: list[str], charts: str | None) -> list[str]:
+    lines = [f"wrote {file} ({_format_file_size(Path(file).stat().st_size)})" for file in files if file != "-"]
     return lines + ([] if charts is None else [f"wrote the charts to {charts}"])
 
 
-def _size(number: int) -> str:
+def _format_file_size(number: int) -> str:
     """Format a file size.
 
-    >>> _size(900), _size(5_300), _size(1_690_000)
+    >>> _format_file_size(900), _format_file_size(5_300), _format_file_size(1_690_000)
     ('900 bytes', '5 kB', '1.7 MB')
     """
     if number < 1000:

@@ -21,48 +21,48 @@ from rich.table import Table
 
 from ragauge.cli import console
 from ragauge.cli.options import DocumentsPerQuery, Reuse, SaveBaseline, Threads
-from ragauge.cli.progress import Bar
+from ragauge.cli.progress import ExperimentProgress
 from ragauge.comparison.results import Overview
 from ragauge.core import plugins
 from ragauge.core.errors import BadInput, MissingExtra, RagaugeError, UnknownName
-from ragauge.core.specs import Spec, parse, without_secrets
+from ragauge.core.specs import Spec, parse_spec, redact_spec
 from ragauge.core.text import one_line
 from ragauge.datasets import load
-from ragauge.datasets.folders import name_of
-from ragauge.experiments import failed_everywhere, named_datasets, read_experiment
+from ragauge.datasets.folders import dataset_name
+from ragauge.experiments import datasets_by_name, has_only_failures, read_experiment
 from ragauge.experiments import run as run_systems
 from ragauge.experiments.baselines import check_baseline_folder, save_baseline
-from ragauge.files.workspace import slug, whole_file
+from ragauge.files.workspace import atomic_write, folder_name
 from ragauge.output.numbers import count_noun
-from ragauge.output.page import page, vega
-from ragauge.output.terminal import cell
-from ragauge.reports import KINDS, overview
+from ragauge.output.page import load_vega_script, render_report_page
+from ragauge.output.terminal import terminal_cell
+from ragauge.reports import OUTPUT_FORMATS, overview
 from ragauge.reports import experiment_set as joint
-from ragauge.reports.data_export import as_data, queries_csv, summary_csv
-from ragauge.reports.markdown import markdown
+from ragauge.reports.data_export import overview_to_data, overview_to_long_csv, queries_to_long_csv
+from ragauge.reports.markdown import render_overview_markdown
 from ragauge.reports.survey import check_tag, list_tags
 from ragauge.reports.systems_tables import (
-    lacking,
-    legend,
-    strata_table,
-    tables,
-    tested_by,
-    timed_by,
-    wavered_by,
-    wavers,
+    describe_missing_trial_values,
+    describe_p_values,
+    describe_timings,
+    describe_trials,
+    describe_trials_columns,
+    has_varying_trials,
+    render_strata_table,
+    render_systems_tables,
 )
-from ragauge.runs.folder import circumstance, is_complete
+from ragauge.runs.folder import is_complete, manifest_value
 from ragauge.runs.interruption import command_scope
 from ragauge.runs.results import Experiment, canonical_tag
 from ragauge.systems.adapters import adapt_retriever
 
 
-def save(experiment: Experiment, folder: Path) -> None:
+def save_experiment_baseline(experiment: Experiment, folder: Path) -> None:
     """Save the runs of an experiment as a baseline and print the option that uses it."""
     save_baseline(experiment, folder)
-    first = shlex.quote(str(folder / slug(next(iter(experiment.runs)))))
+    first = shlex.quote(str(folder / folder_name(next(iter(experiment.runs)))))
     names = ", ".join(experiment.runs)
-    console.talk(
+    console.print_notes(
         [f"saved the baseline {folder}{os.sep} ({names}); use it with `ragauge gate RUN --baseline {first} …`"]
     )
 
@@ -127,7 +127,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
         settings.update(dataset=what, systems={})
     known = settings["systems"]
     if system:
-        settings["systems"] = _systems(system, known)
+        settings["systems"] = _parse_systems(system, known)
     given = {
         "measures": measure, "k": k, "baseline": baseline, "repeats": repeats, "warmup": warmup, "workers": workers,
         "timeout": timeout, "retries": retries, "convention": convention, "out": out, "split": split, "limit": limit,
@@ -136,10 +136,10 @@ def run(  # noqa: PLR0913 - each is an option of the command
     settings.update({name: value for name, value in given.items() if value is not None})
     if not settings["systems"]:
         raise BadInput("there is no system to run", hint="--system bm25 --system dense; `ragauge systems` lists them")
-    _settle_baseline(settings, known, given=baseline is not None)
+    _resolve_baseline(settings, known, given=baseline is not None)
     if "out" not in settings:
-        named = Path(what).stem if what.endswith((".toml", ".jsonl")) else name_of(Path(what))
-        settings["out"] = Path("runs") / slug(named)
+        named = Path(what).stem if what.endswith((".toml", ".jsonl")) else dataset_name(Path(what))
+        settings["out"] = Path("runs") / folder_name(named)
     again = "the same command"
     if "{now}" in str(settings["out"]):
         settings["out"] = str(settings["out"]).replace("{now}", datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S"))
@@ -148,25 +148,27 @@ def run(  # noqa: PLR0913 - each is an option of the command
         check_tag(by, load(settings["dataset"], split=settings.get("split")))
     several = isinstance(settings["dataset"], list | dict)
     if save_to is not None:
-        folders = [slug(name) for name in named_datasets(settings["dataset"])] if several else [""]
+        folders = [folder_name(name) for name in datasets_by_name(settings["dataset"])] if several else [""]
         for folder in folders:
             check_baseline_folder(Path(save_to) / folder)
     with command_scope():  # until the report is written
         if several:
-            _each(settings, again=again, as_json=output, by=by, save_to=save_to)
+            _run_each_dataset(settings, again=again, as_json=output, by=by, save_to=save_to)
         else:
-            found = perform(settings, again=again)
-            finish(found, as_json=output, by=by, save_to=save_to)
+            found = run_with_progress(settings, again=again)
+            finish_experiment(found, as_json=output, by=by, save_to=save_to)
 
 
-def _each(settings: dict[str, Any], *, again: str, as_json: bool, by: str | None, save_to: str | None) -> None:
+def _run_each_dataset(
+    settings: dict[str, Any], *, again: str, as_json: bool, by: str | None, save_to: str | None
+) -> None:
     """Run an experiment per dataset, and combine the results.
 
     A dataset that fails does not stop the others.
     """
     folder = Path(settings["out"])
-    named = named_datasets(settings["dataset"])
-    places = {name: slug(name) for name in named}
+    named = datasets_by_name(settings["dataset"])
+    places = {name: folder_name(name) for name in named}
     seen: dict[str, Overview] = {}
     failures: list[RagaugeError] = []
     absent: dict[str, str] = {}
@@ -174,55 +176,62 @@ def _each(settings: dict[str, Any], *, again: str, as_json: bool, by: str | None
     for name, dataset in named.items():
         sys.stderr.write(f"{one_line(name)}\n")
         try:
-            found = perform({**settings, "dataset": dataset, "out": folder / places[name]}, again=again)
+            found = run_with_progress({**settings, "dataset": dataset, "out": folder / places[name]}, again=again)
             if not as_json:
-                console.show(*([""] if seen else []), cell(name, "bold"))
+                console.print_tables(*([""] if seen else []), terminal_cell(name, "bold"))
             own = list_tags(found)
             tags |= own
             if by is not None and canonical_tag(by, own) not in own:
                 note = f"not split by {by}: the queries have no such tag (there are {', '.join(sorted(own)) or 'none'})"
                 found = replace(found, notes=[*found.notes, note])
-            seen[name] = _told(
+            seen[name] = _write_and_print_report(
                 found, as_json=as_json, by=by if by and canonical_tag(by, own) in own else None, explained=False
             )
-            if save_to is not None and not _broken(found):
-                save(found, Path(save_to) / places[name])
+            if save_to is not None and not _failed_systems(found):
+                save_experiment_baseline(found, Path(save_to) / places[name])
         except RagaugeError as error:
             absent[name] = error.message
-            failures.append(_of(name, error))
+            failures.append(_prefix_error(name, error))
             continue
-        failures += [_of(name, error) for error in _broken(found)]
+        failures += [_prefix_error(name, error) for error in _failed_systems(found)]
     if not seen:
         raise failures[0]
     if by is not None and canonical_tag(by, tags) not in tags:
         failures.append(UnknownName("tag", by, tags, hint=f"there are {', '.join(sorted(tags)) or 'none'}"))
     title = folder.resolve().name
-    files = {"report.md": joint.markdown(title, seen, absent, places), "summary.csv": joint.csv(seen)}
-    wavering = next((one for one in seen.values() if wavers(one)), None)
-    notes = [*joint.about(seen), *([] if wavering is None else legend(wavering))]
-    notes += _write(files, folder, lambda: page([joint.account(title, seen, absent, places)], vega()))
+    files = {
+        "report.md": joint.render_experiments_markdown(title, seen, absent, places),
+        "summary.csv": joint.experiments_to_csv(seen),
+    }
+    wavering = next((one for one in seen.values() if has_varying_trials(one)), None)
+    notes = [*joint.describe_stars_and_ranks(seen), *([] if wavering is None else describe_trials_columns(wavering))]
+    notes += _write_report_files(
+        files,
+        folder,
+        lambda: render_report_page([joint.build_experiments_report(title, seen, absent, places)], load_vega_script()),
+    )
     if as_json:
-        _echo({"datasets": {name: as_data(one) for name, one in seen.items()}, "failures": absent})
+        _print_json({"datasets": {name: overview_to_data(one) for name, one in seen.items()}, "failures": absent})
     else:
-        shown, left = joint.tables(seen, console.data().width)
-        console.show("", cell(joint.headline(seen), "bold"))
-        _show(shown)
-        notes += _unseen(left)
-        more = joint.measures(seen)[joint.MOST :]
+        shown, left = joint.render_dataset_tables(seen, console.stdout_console().width)
+        console.print_tables("", terminal_cell(joint.summarise_experiments(seen), "bold"))
+        _print_spaced_tables(shown)
+        notes += _describe_hidden_columns(left)
+        more = joint.list_measures(seen)[joint.MAX_TERMINAL_MEASURES :]
         notes += [f"summary.csv and report.md also have {', '.join(more)}"] if more else []
-    console.talk([*notes, f"wrote {folder}{os.sep}: {', '.join(files)}, and a folder for each dataset"])
-    _end(failures)
+    console.print_notes([*notes, f"wrote {folder}{os.sep}: {', '.join(files)}, and a folder for each dataset"])
+    _exit_with_failures(failures)
 
 
-def _of(dataset: str, error: RagaugeError) -> RagaugeError:
+def _prefix_error(dataset: str, error: RagaugeError) -> RagaugeError:
     """Add the name of the dataset to an error message."""
     error.message = f"{dataset}: {error.message}"
     return error
 
 
-def perform(settings: dict[str, Any], *, again: str = "the same command") -> Experiment:
+def run_with_progress(settings: dict[str, Any], *, again: str = "the same command") -> Experiment:
     """Run systems with a progress display; after Ctrl-C, say how to resume."""
-    with Bar() as watch:
+    with ExperimentProgress() as watch:
         try:
             return run_systems(**settings, allow_failures=True, watch=watch)
         except KeyboardInterrupt:
@@ -234,7 +243,7 @@ def perform(settings: dict[str, Any], *, again: str = "the same command") -> Exp
             raise typer.Exit(130) from None
 
 
-def finish(
+def finish_experiment(
     experiment: Experiment,
     *,
     as_json: bool,
@@ -243,15 +252,15 @@ def finish(
     save_to: str | None = None,
 ) -> None:
     """Write the report next to the runs, print it, and save a baseline if requested."""
-    seen = _told(experiment, as_json=as_json, by=by, audited=audited)
-    if save_to is not None and not _broken(experiment):
-        save(experiment, Path(save_to))
+    seen = _write_and_print_report(experiment, as_json=as_json, by=by, audited=audited)
+    if save_to is not None and not _failed_systems(experiment):
+        save_experiment_baseline(experiment, Path(save_to))
     if as_json:
-        _echo(as_data(seen))
-    _end(_broken(experiment))
+        _print_json(overview_to_data(seen))
+    _exit_with_failures(_failed_systems(experiment))
 
 
-def _told(
+def _write_and_print_report(
     experiment: Experiment, *, as_json: bool, by: str | None, audited: bool = False, explained: bool = True
 ) -> Overview:
     """Write the report of an experiment to the folder of its runs, and print it.
@@ -262,51 +271,55 @@ def _told(
     folder = experiment.folder or Path()
     by = None if by is None else canonical_tag(by, list_tags(experiment))
     seen = overview(experiment, by=by or (), audited=audited)
-    files = {"report.md": markdown(seen), "summary.csv": summary_csv(seen), "scores.csv": queries_csv(seen)}
-    notes = console.merge_notes(experiment.notes, experiment.runs) + _write(
-        files, folder, lambda: KINDS["html"].write(seen)
+    files = {
+        "report.md": render_overview_markdown(seen),
+        "summary.csv": overview_to_long_csv(seen),
+        "scores.csv": queries_to_long_csv(seen),
+    }
+    notes = console.merge_notes(experiment.notes, experiment.runs) + _write_report_files(
+        files, folder, lambda: OUTPUT_FORMATS["html"].write(seen)
     )
     left: list[str] = []
     if not as_json:
-        width = console.data().width
-        shown, left = tables(seen, width)
-        shown += [] if by is None else [strata_table(seen, by, width)]
-        _show(shown)
+        width = console.stdout_console().width
+        shown, left = render_systems_tables(seen, width)
+        shown += [] if by is None else [render_strata_table(seen, by, width)]
+        _print_spaced_tables(shown)
     data = experiment.dataset
     size = count_noun(len(data.documents), "document") if data.documents else "no corpus"
-    console.talk(
+    console.print_notes(
         [
             f"{size}, {count_noun(len(data.queries), 'query', 'queries')}, convention {seen.convention}",
             *(
                 f"{line}; `ragauge compare {shlex.quote(str(folder))} -b {shlex.quote(seen.baseline)}` says more"
-                for line in tested_by(seen)
+                for line in describe_p_values(seen)
                 if seen.baseline is not None
             ),
-            *timed_by(seen),
-            *(wavered_by(seen) if explained else lacking(seen)),
-            *_unseen(left),
+            *describe_timings(seen),
+            *(describe_trials(seen) if explained else describe_missing_trial_values(seen)),
+            *_describe_hidden_columns(left),
             *notes,
             f"wrote {folder}{os.sep}: {', '.join(files)}, judgments.parquet, "
-            f"queries.parquet, and a folder for each run ({', '.join(map(slug, experiment.runs))})",
-            *_beside(experiment),
+            f"queries.parquet, and a folder for each run ({', '.join(map(folder_name, experiment.runs))})",
+            *_describe_other_runs(experiment),
         ]
     )
     return seen
 
 
-def _beside(experiment: Experiment) -> list[str]:
+def _describe_other_runs(experiment: Experiment) -> list[str]:
     """Name similar runs in the folder that the report omits.
 
     They have the same dataset and settings.
     """
     if experiment.folder is None:
         return []
-    mine = [slug(name) for name in experiment.runs]
+    mine = [folder_name(name) for name in experiment.runs]
     about = next(iter(experiment.runs.values())).manifest
     others = []
     for place in sorted(one for one in experiment.folder.iterdir() if one.name not in mine and is_complete(one)):
-        if all(circumstance(place, key) == about.get(key) for key in ("dataset", "plan")):
-            others.append(str(circumstance(place, "system")["name"]))
+        if all(manifest_value(place, key) == about.get(key) for key in ("dataset", "plan")):
+            others.append(str(manifest_value(place, "system")["name"]))
     if not others:
         return []
     folder = experiment.folder
@@ -316,7 +329,7 @@ def _beside(experiment: Experiment) -> list[str]:
     ]
 
 
-def _write(files: dict[str, str], folder: Path, page: Callable[[], str]) -> list[str]:
+def _write_report_files(files: dict[str, str], folder: Path, page: Callable[[], str]) -> list[str]:
     """Write files and the HTML report; return a note if that cannot be made."""
     notes = []
     try:
@@ -324,30 +337,30 @@ def _write(files: dict[str, str], folder: Path, page: Callable[[], str]) -> list
     except MissingExtra as missing:
         notes.append(f"no report.html: {missing.message} ({missing.hint})")
     for name, text in files.items():
-        with whole_file(str(folder / name)) as file:
+        with atomic_write(str(folder / name)) as file:
             file.write(text.encode("utf-8", "replace"))
     return notes
 
 
-def _show(shown: Sequence[Table]) -> None:
-    console.show(*[part for table in shown for part in (table, "")][:-1])
+def _print_spaced_tables(shown: Sequence[Table]) -> None:
+    console.print_tables(*[part for table in shown for part in (table, "")][:-1])
 
 
-def _unseen(left: Sequence[str]) -> list[str]:
+def _describe_hidden_columns(left: Sequence[str]) -> list[str]:
     return [f"not shown, for want of room: {', '.join(left)}; report.md has them"] if left else []
 
 
-def _echo(data: Any) -> None:
+def _print_json(data: Any) -> None:
     console.write_data(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def _broken(experiment: Experiment) -> list[RagaugeError]:
+def _failed_systems(experiment: Experiment) -> list[RagaugeError]:
     """Return the errors of systems that were not built or failed on every query."""
     runs = experiment.runs
-    return [error for name, error in experiment.failures.items() if name not in runs or failed_everywhere(runs[name])]
+    return [error for name, error in experiment.failures.items() if name not in runs or has_only_failures(runs[name])]
 
 
-def _end(failures: Sequence[RagaugeError]) -> None:
+def _exit_with_failures(failures: Sequence[RagaugeError]) -> None:
     """Print errors, and exit with the highest of their exit codes."""
     for error in failures:
         hint = f" ({error.hint})" if error.hint else ""
@@ -356,7 +369,7 @@ def _end(failures: Sequence[RagaugeError]) -> None:
         raise typer.Exit(max(error.exit_code for error in failures))
 
 
-def _settle_baseline(settings: dict[str, Any], known: Mapping[str, Any], *, given: bool) -> None:
+def _resolve_baseline(settings: dict[str, Any], known: Mapping[str, Any], *, given: bool) -> None:
     """Check the baseline against the systems to run.
 
     One given on the command line must be among them. One from a file is dropped if it is not.
@@ -371,10 +384,12 @@ def _settle_baseline(settings: dict[str, Any], known: Mapping[str, Any], *, give
         raise UnknownName("system", name, [*systems, *known], hint="the baseline is one of the systems")
     if name in known:  # a name that the file lacks is reported when it is run
         del settings["baseline"]
-        console.talk([f"there is no baseline: the file's, {name}, is not among the systems (-s {shlex.quote(name)})"])
+        console.print_notes(
+            [f"there is no baseline: the file's, {name}, is not among the systems (-s {shlex.quote(name)})"]
+        )
 
 
-def _systems(given: list[str], known: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_systems(given: list[str], known: Mapping[str, Any]) -> dict[str, Any]:
     """Parse the systems of the command line by name.
 
     The name of a system in the file refers to that system.
@@ -385,29 +400,29 @@ def _systems(given: list[str], known: Mapping[str, Any]) -> dict[str, Any]:
         name, description = (found[1], found[2]) if found else (text, text)
         own = re.fullmatch(r"([\w.]+:[\w.]+)(?:\(\s*id\s*=\s*([\w.-]+)\s*\))?", description)
         if found is None and not own and text not in known:
-            spec = parse(text)
-            usual = plugins.names("retrievers")
+            spec = parse_spec(text)
+            usual = plugins.plugin_names("retrievers")
             if known and spec.name not in usual:
                 hint = f"the file has {', '.join(known)}"
                 raise UnknownName("system", spec.name, [*known, *usual], hint=hint)
-            name = str(without_secrets(spec))  # the name is printed, and used for folders
+            name = str(redact_spec(spec))  # the name is printed, and used for folders
         if name in named:
             raise BadInput(f"two systems are called `{name}`", hint=f"--system other={description}")
-        named[name] = known[text] if text in known else _load_own(own[1], own[2]) if own else description
+        named[name] = known[text] if text in known else _load_user_system(own[1], own[2]) if own else description
     others = {name: one for name, one in known.items() if name not in named}
-    return {name: _written_out(one, others) for name, one in named.items()}
+    return {name: _inline_subsystems(one, others) for name, one in named.items()}
 
 
-def _load_own(path: str, id: str | None) -> Any:
+def _load_user_system(path: str, id: str | None) -> Any:
     """Import a user's system, `module:name`.
 
     `id` is the field of its hits that has the document id.
     """
-    thing = plugins.own(path)
+    thing = plugins.import_user_object(path)
     return adapt_retriever(thing, id=id) if id else thing
 
 
-def _written_out(system: Any, others: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:
+def _inline_subsystems(system: Any, others: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:
     """Replace the names of `others` in a system by their specifications.
 
     The others are systems of the file that are not run themselves.
@@ -418,7 +433,7 @@ def _written_out(system: Any, others: Mapping[str, Any], above: tuple[str, ...] 
             return name
         if name in above:
             raise BadInput(f"the system `{name}` is made of itself")
-        return _written_out(others[name], others, (*above, name))
+        return _inline_subsystems(others[name], others, (*above, name))
 
     if not isinstance(system, Spec):
         return system

@@ -13,19 +13,26 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.option_checks import refuse
-from ragauge.cli.output import tell, writable
-from ragauge.cli.progress import Stages
+from ragauge.cli.option_checks import refuse_options
+from ragauge.cli.output import check_outputs, write_result
+from ragauge.cli.progress import StageProgress
 from ragauge.core import plugins
 from ragauge.core.errors import BadInput, MissingExtra
-from ragauge.files.workspace import slug
+from ragauge.files.workspace import folder_name
 from ragauge.output.numbers import count_noun
-from ragauge.store_stress import Load, called, check_libraries, check_options, loaded, stressed
-from ragauge.store_stress.minimal_failure import belief
-from ragauge.store_stress.plan import WAYS, Plan
-from ragauge.store_stress.results import Broken, Ordeal
+from ragauge.store_stress import (
+    StressData,
+    check_libraries,
+    check_options,
+    load_stress_data,
+    resolve_store_name,
+    stress_store,
+)
+from ragauge.store_stress.minimal_failure import describe_confidence
+from ragauge.store_stress.plan import INGESTION_MODES, StressSettings
+from ragauge.store_stress.results import StoreFailure, StressTest
 
-USUAL = Plan()
+DEFAULT_SETTINGS = StressSettings()
 
 
 def stress(  # noqa: PLR0913 - each is an option of the command
@@ -47,21 +54,26 @@ def stress(  # noqa: PLR0913 - each is an option of the command
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option(help="The first so many documents only.")] = None,
-    way: Annotated[list[str] | None, typer.Option(help=f"`{WAYS[0]}` or `{WAYS[1]}`.  [dim]default both[/dim]")] = None,
-    batch: Annotated[int, typer.Option(help="Documents in a batch.")] = USUAL.batch,
+    way: Annotated[
+        list[str] | None,
+        typer.Option(help=f"`{INGESTION_MODES[0]}` or `{INGESTION_MODES[1]}`.  [dim]default both[/dim]"),
+    ] = None,
+    batch: Annotated[int, typer.Option(help="Documents in a batch.")] = DEFAULT_SETTINGS.batch,
     commit_every: Annotated[
         int | None,
         typer.Option(help="Commit after so many documents.  [dim]default at the end; sooner when killed[/dim]"),
     ] = None,
     embedder: Annotated[str, typer.Option(help="What turns texts into vectors.")] = "wordllama",
-    k: Annotated[int, typer.Option("-k", help="Documents a query.")] = USUAL.k,
-    queries: Annotated[int, typer.Option(help="At most so many queries are asked.")] = USUAL.queries,
-    kills: Annotated[int, typer.Option(help="How often its process is killed in mid-ingest.")] = USUAL.kills,
+    k: Annotated[int, typer.Option("-k", help="Documents a query.")] = DEFAULT_SETTINGS.k,
+    queries: Annotated[int, typer.Option(help="At most so many queries are asked.")] = DEFAULT_SETTINGS.queries,
+    kills: Annotated[int, typer.Option(help="How often its process is killed in mid-ingest.")] = DEFAULT_SETTINGS.kills,
     kill_at: Annotated[
         list[int] | None, typer.Option(metavar="N", help="Or when it has put in so many documents; again for more.")
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds that a single call may take.")] = USUAL.timeout,
-    seed: Annotated[int, typer.Option(help="For the sample of queries, and the moments to kill at.")] = USUAL.seed,
+    timeout: Annotated[float, typer.Option(help="Seconds that a single call may take.")] = DEFAULT_SETTINGS.timeout,
+    seed: Annotated[
+        int, typer.Option(help="For the sample of queries, and the moments to kill at.")
+    ] = DEFAULT_SETTINGS.seed,
     bisect: Annotated[
         bool, typer.Option("--bisect/--no-bisect", help="Look for the shortest prefix that breaks it.")
     ] = True,
@@ -80,35 +92,37 @@ def stress(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge stress --store sqlite-vec --stix enterprise-attack.json[/dim]
     """
-    writable(out or [], as_json=json_out, as_csv=csv_out)
+    check_outputs(out or [], as_json=json_out, as_csv=csv_out)
     if kill_at:
-        refuse(context, ["kills"], "with --kill-at, which says how often")
-    stores = _stores(store or [])
-    plan = Plan(way or WAYS, batch, commit_every, k, queries, kills, kill_at or None, timeout, seed, bisect)
-    told: list[Ordeal] = []
-    with Stages() as watch, _ended_alike():
+        refuse_options(context, ["kills"], "with --kill-at, which says how often")
+    stores = _resolve_stores(store or [])
+    plan = StressSettings(
+        way or INGESTION_MODES, batch, commit_every, k, queries, kills, kill_at or None, timeout, seed, bisect
+    )
+    told: list[StressTest] = []
+    with StageProgress() as watch, _sigterm_as_interrupt():
         try:
-            found = loaded(_source(stix, documents), embedder, plan, limit=limit, progress=watch)
-            _each(stores, found, plan, reproducer, told, watch, every="all" in (store or []))
+            found = load_stress_data(_resolve_source(stix, documents), embedder, plan, limit=limit, progress=watch)
+            _stress_each_store(stores, found, plan, reproducer, told, watch, every="all" in (store or []))
         except KeyboardInterrupt as interrupted:
             sys.stderr.write(f"\nstopped at {watch.now or 'the beginning'}; its processes and folders are gone\n")
-            _finish(told, out or [], as_json=json_out, as_csv=csv_out)
-            raise typer.Exit(143 if isinstance(interrupted, Terminated) else 130) from None
-    _finish(told, out or [], as_json=json_out, as_csv=csv_out)
+            _finish_stress_test(told, out or [], as_json=json_out, as_csv=csv_out)
+            raise typer.Exit(143 if isinstance(interrupted, StressTestTerminated) else 130) from None
+    _finish_stress_test(told, out or [], as_json=json_out, as_csv=csv_out)
     if any(one.broken is not None for one in told):
         raise typer.Exit(3)
 
 
-class Terminated(KeyboardInterrupt):
+class StressTestTerminated(KeyboardInterrupt):
     """Exception raised by SIGTERM, which ends the command as Ctrl-C does."""
 
 
 @contextmanager
-def _ended_alike() -> Iterator[None]:
+def _sigterm_as_interrupt() -> Iterator[None]:
     """Make SIGTERM end the command as Ctrl-C does, with cleanup."""
 
     def end(*_: Any) -> None:
-        raise Terminated
+        raise StressTestTerminated
 
     if threading.current_thread() is not threading.main_thread():  # only the main thread can set a signal handler
         yield
@@ -120,18 +134,18 @@ def _ended_alike() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _stores(named: Sequence[str]) -> list[str]:
+def _resolve_stores(named: Sequence[str]) -> list[str]:
     """Resolve store names, and check their libraries and options."""
-    wanted = [one for name in named for one in (plugins.names("keepers") if name == "all" else [name])]
+    wanted = [one for name in named for one in (plugins.plugin_names("keepers") if name == "all" else [name])]
     if not wanted:
-        raise BadInput("no store is asked for", hint=f"--store {plugins.names('keepers')[0]}, or --store all")
+        raise BadInput("no store is asked for", hint=f"--store {plugins.plugin_names('keepers')[0]}, or --store all")
     check_libraries([name for name in named if name != "all" and ":" not in name])
-    stores = [called(one) for one in dict.fromkeys(wanted)]
+    stores = [resolve_store_name(one) for one in dict.fromkeys(wanted)]
     check_options(stores)
     return stores
 
 
-def _source(stix: str | None, documents: str | None) -> str:
+def _resolve_source(stix: str | None, documents: str | None) -> str:
     if (stix is None) == (documents is None):
         raise BadInput(
             "either a bundle or documents are put in", hint="--stix enterprise-attack.json, or --documents corpus.jsonl"
@@ -139,45 +153,46 @@ def _source(stix: str | None, documents: str | None) -> str:
     return f"stix:{stix}" if stix is not None else str(documents)
 
 
-def _each(
+def _stress_each_store(
     stores: Sequence[str],
-    found: Load,
-    plan: Plan,
+    found: StressData,
+    plan: StressSettings,
     reproducer: str | None,
-    told: list[Ordeal],
+    told: list[StressTest],
     watch: Callable[[str, int, int], None],
     *,
     every: bool,
 ) -> None:
     for number, name in enumerate(stores):
         if len(stores) > 1:
-            watch(Stages.WHOLE, number, len(stores))
-        place = Path(reproducer or f"stress-{slug(name)}")
-        place = place / slug(name) if reproducer is not None and len(stores) > 1 else place
+            watch(StageProgress.WHOLE, number, len(stores))
+        place = Path(reproducer or f"stress-{folder_name(name)}")
+        place = place / folder_name(name) if reproducer is not None and len(stores) > 1 else place
         try:
-            told.append(stressed(name, found, plan, reproducer=place, progress=watch))
+            told.append(stress_store(name, found, plan, reproducer=place, progress=watch))
         except MissingExtra as error:
             if not every:
                 raise
-            console.talk([f"{name} is left out: {error.message} ({error.hint})"])
+            console.print_notes([f"{name} is left out: {error.message} ({error.hint})"])
 
 
-def _finish(told: Sequence[Ordeal], files: Sequence[str], *, as_json: bool, as_csv: bool) -> None:
+def _finish_stress_test(told: Sequence[StressTest], files: Sequence[str], *, as_json: bool, as_csv: bool) -> None:
     """Print and write the results, and print how each failed store failed."""
     if told:
-        tell(told, files, as_json=as_json, as_csv=as_csv)
+        write_result(told, files, as_json=as_json, as_csv=as_csv)
     for one in told:
         for broken in (way.broken for way in one.ways if way.broken is not None):
-            _say(one, broken)
+            _print_store_failure(one, broken)
 
 
-def _say(told: Ordeal, broken: Broken) -> None:
+def _print_store_failure(told: StressTest, broken: StoreFailure) -> None:
     """Print the original error of a store; control characters are replaced."""
     how = "gave no error" if broken.silent else "said"
     at = f" (at hand: {broken.document})" if broken.document else ""
     error = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in broken.error)
     lines = [
-        f"error: {told.store} broke {broken.way} while {broken.stage}, after {count_noun(broken.after, 'document')}{at}; "
+        f"error: {told.store} broke {broken.way} while {broken.stage}, after "
+        f"{count_noun(broken.after, 'document')}{at}; "
         f"it {how}:",
         "",
         error,
@@ -188,7 +203,7 @@ def _say(told: Ordeal, broken: Broken) -> None:
         lines.append(f"not reproduced in {attempts}; it is a failure because documents were lost or altered")
     elif broken.prefix is not None:
         what = "shortest prefix that breaks it" if broken.is_shortest else "shortest prefix known to break it"
-        lines.append(f"{what}: {count_noun(broken.prefix, 'document')}. {belief(broken)}")
+        lines.append(f"{what}: {count_noun(broken.prefix, 'document')}. {describe_confidence(broken)}")
     elif broken.doubt:
         lines.append(f"no shorter prefix: {broken.doubt}")
     if broken.reproducer:

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.option_checks import refuse
-from ragauge.cli.output import talk_unread, tell, writable
-from ragauge.cli.progress import status
+from ragauge.cli.option_checks import refuse_options
+from ragauge.cli.output import check_outputs, print_unread_notes, write_result
+from ragauge.cli.progress import show_status
 from ragauge.core.errors import BadInput
-from ragauge.embedder_study.results import Tokenizers
+from ragauge.embedder_study.results import TokenizerStudy
 
 
 def tokenizers(  # noqa: PLR0913 - each is an option of the command
@@ -65,11 +65,11 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
         raise BadInput("nothing is given", hint="ragauge tokenizers CORPUS: a file, a folder or a dataset")
     from ragauge.embedder_study import tokenizer_study
 
-    writable(out or [], as_json=as_json, as_csv=as_csv, form=form, noun=Tokenizers)
+    check_outputs(out or [], as_json=as_json, as_csv=as_csv, form=form, noun=TokenizerStudy)
     if as_json or as_csv or (form is not None and not out):
-        refuse(context, ["full"], "with --json, --csv and --as, which have everything")
-    with status(after=0.5) as watch:
-        found = tokenizer_study.tokenizers(
+        refuse_options(context, ["full"], "with --json, --csv and --as, which have everything")
+    with show_status(after=0.5) as watch:
+        found = tokenizer_study.compare_tokenizers(
             corpus,
             tokenizer or None,
             limit=limit,
@@ -79,21 +79,23 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
             probes=probe or (),
             tell=lambda what: watch(f"{what} …"),
         )
-    tell([found], out or [], as_json=as_json, as_csv=as_csv, form=form, show=lambda: _shown(found, full=full))
-    talk_unread(corpus)
+    write_result(
+        [found], out or [], as_json=as_json, as_csv=as_csv, form=form, show=lambda: _print_tokenizers(found, full=full)
+    )
+    print_unread_notes(corpus)
 
 
-def _shown(found: Tokenizers, *, full: bool) -> list[str]:
+def _print_tokenizers(found: TokenizerStudy, *, full: bool) -> list[str]:
     """Print scores, lengths and requested probes; return columns that do not fit."""
     from ragauge.embedder_study import tokenizer_report
     from ragauge.output import report
-    from ragauge.output.report import Part
+    from ragauge.output.report import Section
 
-    told = tokenizer_report.account(found)
+    told = tokenizer_report.build_report(found)
     parts = [part._replace(long=False) for part in told.parts if not part.long or (full and part.id != "probes")]
     asked = [one.kind for one in found.rows[0].probes if one.kind.startswith("yours")]
     if asked and not full:
-        parts.append(Part("pieces", "Pieces", "Pieces", rows=tokenizer_report.pieces(found.rows, asked)))
-    pieces, left = report.tables(replace(told, parts=parts), console.width())
-    console.show(*console.narrow(pieces[:-1]))
+        parts.append(Section("pieces", "Pieces", "Pieces", rows=tokenizer_report.piece_tables(found.rows, asked)))
+    pieces, left = report.render_terminal(replace(told, parts=parts), console.output_width())
+    console.print_tables(*console.constrain_width(pieces[:-1]))
     return left

@@ -33,15 +33,15 @@ def validate(
     [dim]ragauge validate qrels.txt bm25.run --corpus corpus.jsonl --strict[/dim]
     """
     from ragauge.evaluation import validation
-    from ragauge.files.judged_folders import SAMPLES, is_judged
-    from ragauge.files.samples import is_samples
+    from ragauge.files.judged_folders import SAMPLES_FILE, is_judged_folder
+    from ragauge.files.samples import is_samples_file
 
-    if not runs and is_judged(qrels):
-        qrels = str(Path(qrels) / SAMPLES)
-    if not runs and corpus is None and qrels_format is None and is_samples(qrels):
+    if not runs and is_judged_folder(qrels):
+        qrels = str(Path(qrels) / SAMPLES_FILE)
+    if not runs and corpus is None and qrels_format is None and is_samples_file(qrels):
         findings = validation.validate_samples(qrels)
     else:
-        findings = validation.validate(qrels, runs or [], corpus, qrels_format)
+        findings = validation.validate_files(qrels, runs or [], corpus, qrels_format)
     problems = sum(f.problem for f in findings)
     if as_json:
         console.write_data(json.dumps([asdict(f) for f in findings], ensure_ascii=False, indent=2))
@@ -58,7 +58,7 @@ def validate(
             examples = f" ({', '.join(f.examples)}{', …' if f.count > len(f.examples) else ''})" if f.examples else ""
             mark = Text("!", style="bold red") if f.problem else Text("·", style="dim")
             table.add_row(mark, Text(f.message + examples, overflow="fold"))
-        console.show(table)
-        console.talk([f"{problems} problem{'s' * (problems != 1)} found"])
+        console.print_tables(table)
+        console.print_notes([f"{problems} problem{'s' * (problems != 1)} found"])
     if strict and problems:
         raise typer.Exit(2)

@@ -14,26 +14,26 @@ from typing import Any
 import numpy as np
 
 from ragauge.comparison.alignment import (
-    Side,
-    Table,
-    aligned,
-    named_sides,
-    refuse_other_circumstances,
-    shared_measures,
-    shared_queries,
-    unscored,
+    SystemScores,
+    ValuesBySeed,
+    align,
+    check_comparable,
+    check_unscored,
+    find_shared_measures,
+    find_shared_queries,
+    read_system_scores,
 )
-from ragauge.comparison.scored_files import Scored, score_files
+from ragauge.comparison.scored_files import ScoredRuns, score_runs
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.core.run_dates import AnswerDate
-from ragauge.datasets.queries import COMPLEXITY, by_answers
-from ragauge.files.serialization import as_record
+from ragauge.core.run_dates import RunDate
+from ragauge.datasets.queries import COMPLEXITY_LEVELS, tags_from_judgments
+from ragauge.files.serialization import settings_from
 from ragauge.runs.results import Experiment, canonical_tag
-from ragauge.stats.comparisons import Comparison, Comparisons, Method
-from ragauge.stats.system_pairs import Mask, Pair, compared
+from ragauge.stats.comparisons import Comparison, Comparisons, ComparisonSettings
+from ragauge.stats.system_pairs import QueryMask, SystemPair, compare_pairs
 
-Tags = Mapping[str, Mapping[str, str]]
-FEW = 10
+TagsByQuery = Mapping[str, Mapping[str, str]]
+MIN_DIFFERING_QUERIES = 10
 """Intervals and tests on fewer differing queries are reported as rough: a bootstrap cannot resample a loss that was
 never observed.
 """
@@ -45,7 +45,7 @@ def compare(
     *,
     measures: str | Iterable[str] | None = None,
     by: str | Mapping[str, str] | None = None,
-    tags: Tags | None = None,
+    tags: TagsByQuery | None = None,
     overlap: bool = False,
     count_missing: bool = False,
     executor: Executor | None = None,
@@ -66,47 +66,49 @@ def compare(
     >>> round(row.difference, 4), row.wins, row.losses, row.stars
     (0.3, 3, 0, 'ns')
     """
-    method = as_record(Method, how)
+    method = settings_from(ComparisonSettings, how)
     if overlap and count_missing:
         raise BadInput("what systems lack is left out or counts 0, not both", hint="overlap or count-missing")
-    known = _known(scores, baseline, measures)
+    known = _score_if_files(scores, baseline, measures)
     if known is not None:
         scores, baseline, measures = known.scores, known.baseline, known.measures
         tags = {**known.tags, **(tags or {})}
     elif isinstance(scores, Experiment):
         data = scores.dataset
         every: dict[str, Any] = {**scores.scores, **scores.trials}
-        dates = {name: AnswerDate.find(one.manifest) for name, one in scores.runs.items()}
+        dates = {name: RunDate.find(one.manifest) for name, one in scores.runs.items()}
         answers = {name: date for name, date in dates.items() if date is not None}
-        known = Scored(every, baseline or scores.baseline, None, data.queries, dataset=data.name, answers=answers)
+        known = ScoredRuns(every, baseline or scores.baseline, None, data.queries, dataset=data.name, answers=answers)
         baseline, tags, scores = known.baseline, tags or data.tags, every
         count_missing = not overlap  # Every query of an experiment was run, so a missing ranking is an empty one.
-    named = named_sides(scores, method.lower_is_better, method.higher_is_better)
+    named = read_system_scores(scores, method.lower_is_better, method.higher_is_better)
     if len(named) < 2:
         raise BadInput("there is nothing to compare with", hint="give at least two systems")
     if baseline is not None and baseline not in named:
         raise UnknownName("system", baseline, named, hint=f"the baseline is one of {', '.join(named)}")
     sides = [side for seeds in named.values() for side in seeds.values()]
-    refuse_other_circumstances(sides)
-    chosen = shared_measures(sides, measures)
-    queries, notes = shared_queries(sides, overlap=overlap, count_missing=count_missing)
-    table = aligned(named, chosen, queries, count_missing=count_missing)
+    check_comparable(sides)
+    chosen = find_shared_measures(sides, measures)
+    queries, notes = find_shared_queries(sides, overlap=overlap, count_missing=count_missing)
+    table = align(named, chosen, queries, count_missing=count_missing)
     notes += [] if known is None else known.notes
-    notes += _counted(sides, overlap, count_missing) + (_left(sides, chosen) if measures is None else [])
-    notes += unscored(table, sides, chosen, queries, overlap=overlap)
+    notes += _missing_query_notes(sides, overlap, count_missing) + (
+        _unshared_measure_notes(sides, chosen) if measures is None else []
+    )
+    notes += check_unscored(table, sides, chosen, queries, overlap=overlap)
     notes += _describe_directions(sides, chosen)
     lower = frozenset(m for side in sides for m in side.lower)
     others = [name for name in named if name != baseline]
     couples = [(baseline, name) for name in others] if baseline else list(itertools.combinations(named, 2))
-    pairs = [_pair(table, m, base, name, queries, m in lower) for m in chosen for base, name in couples]
-    rows = compared(pairs, method, executor)
+    pairs = [_build_system_pair(table, m, base, name, queries, m in lower) for m in chosen for base, name in couples]
+    rows = compare_pairs(pairs, method, executor)
     strata: list[Comparison] = []
     if by is not None:
-        groups, more = _strata(by, tags, sides[0], queries)
+        groups, more = _build_strata_masks(by, tags, sides[0], queries)
         notes += more
-        parts = [_within(pair, label, mask) for pair in pairs for label, mask in groups.items()]
-        strata = compared(parts, method, executor)
-    notes += _remarks([*rows, *strata], sides, chosen)
+        parts = [_restrict_pair(pair, label, mask) for pair in pairs for label, mask in groups.items()]
+        strata = compare_pairs(parts, method, executor)
+    notes += _comparison_notes([*rows, *strata], sides, chosen)
     return Comparisons(
         rows,
         method,
@@ -121,25 +123,25 @@ def compare(
     )
 
 
-def _known(scores: Any, baseline: str | None, measures: str | Iterable[str] | None) -> Scored | None:
+def _score_if_files(scores: Any, baseline: str | None, measures: str | Iterable[str] | None) -> ScoredRuns | None:
     """Score the given files. Return None if `scores` is not a list of files."""
-    if isinstance(scores, Scored):
+    if isinstance(scores, ScoredRuns):
         return scores
     files = [scores] if isinstance(scores, str | Path) else scores
     if not isinstance(files, Sequence) or not files or not all(isinstance(one, str | Path) for one in files):
         return None
     wanted = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
-    return score_files([str(one) for one in files], baseline, wanted)
+    return score_runs([str(one) for one in files], baseline, wanted)
 
 
-def _pair(
-    table: Table,
+def _build_system_pair(
+    table: ValuesBySeed,
     measure: str,
     baseline: str,
     system: str,
     queries: Sequence[str],
     lower: bool,
-) -> Pair:
+) -> SystemPair:
     base = {label: columns[measure] for label, columns in table[baseline].items()}
     mine = {label: columns[measure] for label, columns in table[system].items()}
     labels: list[str] = []
@@ -149,12 +151,12 @@ def _pair(
     elif 1 in (len(base), len(mine)) and len(base) != len(mine):
         labels = list(mine if len(mine) > 1 else base)
     stacked = np.stack(list(base.values())), np.stack(list(mine.values()))
-    return Pair(measure, baseline, system, queries, *stacked, seeds=labels, lower_is_better=lower)
+    return SystemPair(measure, baseline, system, queries, *stacked, seeds=labels, lower_is_better=lower)
 
 
-def _strata(
-    by: str | Mapping[str, str], tags: Tags | None, first: Side, queries: Sequence[str]
-) -> tuple[dict[str, Mask], list[str]]:
+def _build_strata_masks(
+    by: str | Mapping[str, str], tags: TagsByQuery | None, first: SystemScores, queries: Sequence[str]
+) -> tuple[dict[str, QueryMask], list[str]]:
     """Return a mask of the queries by stratum.
 
     Also returns notes on queries without a stratum.
@@ -163,18 +165,21 @@ def _strata(
     if isinstance(by, Mapping):
         found = {str(query): str(value) for query, value in by.items()}
     else:
-        by = canonical_tag(by, {name for one in (tags or {}).values() for name in one} | set(by_answers({})))
+        by = canonical_tag(by, {name for one in (tags or {}).values() for name in one} | set(tags_from_judgments({})))
         label = f"{by}="
         found = {query: values[by] for query, values in (tags or {}).items() if by in values}
-        if by in by_answers({}) and first.scores is not None and first.scores.judged is not None:
+        if by in tags_from_judgments({}) and first.scores is not None and first.scores.judged is not None:
             grades = first.scores.judged.judgments.nested
-            found = {query: by_answers(grades[query], first.scores.rel)[by] for query in grades}
+            found = {query: tags_from_judgments(grades[query], first.scores.rel)[by] for query in grades}
     values = [found.get(query) for query in queries]
     names = [value for value in dict.fromkeys(values) if value is not None]
     if not names:
         known = sorted({name for one in (tags or {}).values() for name in one} | {"answers", "complexity"})
         raise UnknownName("tag", str(by), known, hint=f"there are {', '.join(known)}")
-    order = [*COMPLEXITY, *sorted((one for one in names if one not in COMPLEXITY), key=lambda one: -values.count(one))]
+    order = [
+        *COMPLEXITY_LEVELS,
+        *sorted((one for one in names if one not in COMPLEXITY_LEVELS), key=lambda one: -values.count(one)),
+    ]
     groups = {f"{label}{name}": np.array([value == name for value in values]) for name in order if name in names}
     left = values.count(None)
     what = str(by) if isinstance(by, str) else "stratum"
@@ -182,11 +187,11 @@ def _strata(
     return groups, notes
 
 
-def _within(pair: Pair, stratum: str, mask: Mask) -> Pair:
+def _restrict_pair(pair: SystemPair, stratum: str, mask: QueryMask) -> SystemPair:
     return replace(pair, stratum=stratum, base=np.where(mask, pair.base, math.nan))
 
 
-def _counted(sides: Sequence[Side], overlap: bool, count_missing: bool) -> list[str]:
+def _missing_query_notes(sides: Sequence[SystemScores], overlap: bool, count_missing: bool) -> list[str]:
     """Collect notes of the scores, and name systems with missing queries."""
     notes = [] if overlap else [note for side in sides if side.scores is not None for note in side.scores.notes]
     if count_missing:
@@ -196,7 +201,7 @@ def _counted(sides: Sequence[Side], overlap: bool, count_missing: bool) -> list[
     return notes
 
 
-def _describe_directions(sides: Sequence[Side], measures: Sequence[str]) -> list[str]:
+def _describe_directions(sides: Sequence[SystemScores], measures: Sequence[str]) -> list[str]:
     """Name the measures whose direction is assumed."""
     named = [m for m in measures if any(m in side.named for side in sides)]
     unknown = [m for m in measures if any(m in side.unknown for side in sides)]
@@ -209,13 +214,13 @@ def _describe_directions(sides: Sequence[Side], measures: Sequence[str]) -> list
     return notes
 
 
-def _left(sides: Sequence[Side], measures: Sequence[str]) -> list[str]:
+def _unshared_measure_notes(sides: Sequence[SystemScores], measures: Sequence[str]) -> list[str]:
     """Name the measures that only some systems have."""
     left = dict.fromkeys(m for side in sides for m in side.values if m not in measures)
     return [f"not compared, since not all systems have them: {', '.join(left)}"] if left else []
 
 
-def _remarks(rows: Sequence[Comparison], sides: Sequence[Side], measures: Sequence[str]) -> list[str]:
+def _comparison_notes(rows: Sequence[Comparison], sides: Sequence[SystemScores], measures: Sequence[str]) -> list[str]:
     notes = []
     for row in rows:
         if row.seeds is not None and row.seeds.flips:
@@ -224,7 +229,7 @@ def _remarks(rows: Sequence[Comparison], sides: Sequence[Side], measures: Sequen
                 f"{row.baseline} depending on the seed "
                 f"({min(row.seeds.differences):+.4f} to {max(row.seeds.differences):+.4f})"
             )
-    few = [row for row in rows if 0 < row.n - row.ties < FEW or 1 < row.n < 2 * FEW]
+    few = [row for row in rows if 0 < row.n - row.ties < MIN_DIFFERING_QUERIES or 1 < row.n < 2 * MIN_DIFFERING_QUERIES]
     if few:
         least = min(few, key=lambda row: row.n - row.ties)
         others = f"{len(few) - 1} more row{' is' if len(few) == 2 else 's are'} of few"
@@ -239,10 +244,10 @@ def _remarks(rows: Sequence[Comparison], sides: Sequence[Side], measures: Sequen
             plain = float(np.nanmean(one.values[measure]))
             if not math.isclose(plain, one.means[measure], rel_tol=1e-9, abs_tol=1e-12):
                 notes.append(f"{measure}: compared by its mean over queries, which is not how `evaluate` sums it up")
-    return notes + _shallow(sides, measures)
+    return notes + _ranking_depth_notes(sides, measures)
 
 
-def _shallow(sides: Sequence[Side], measures: Sequence[str]) -> list[str]:
+def _ranking_depth_notes(sides: Sequence[SystemScores], measures: Sequence[str]) -> list[str]:
     """Name the measures with cutoffs beyond the depth of the shortest rankings."""
     depths = {
         side.name: int(side.scores.judged.retrieved.max(initial=0))

@@ -11,17 +11,19 @@ import numpy as np
 
 from ragauge.core.errors import BadInput, Incomparable, MissingEvidence
 from ragauge.core.records import Floats, Scores
-from ragauge.core.samples import same_texts
+from ragauge.core.samples import has_same_texts
 from ragauge.evaluation.directions import assign_directions, given_directions
-from ragauge.runs.inputs import same_judgments
+from ragauge.runs.inputs import has_same_judgments
 
-HINT = "--overlap (overlap=True) compares on the queries that all have, --count-missing counts what a system lacks as 0"
-Table = dict[str, dict[str, dict[str, Floats]]]
+OVERLAP_HINT = (
+    "--overlap (overlap=True) compares on the queries that all have, --count-missing counts what a system lacks as 0"
+)
+ValuesBySeed = dict[str, dict[str, dict[str, Floats]]]
 """`{system: {seed: {measure: one value per query}}}`. The label of a single seed is empty."""
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class SystemScores:
     """Per-query scores of one system for one seed, with their provenance."""
 
     name: str
@@ -38,7 +40,9 @@ class Side:
     scores: Scores | None = None
 
 
-def named_sides(scores: Any, lower: Sequence[str] = (), higher: Sequence[str] = ()) -> dict[str, dict[str, Side]]:
+def read_system_scores(
+    scores: Any, lower: Sequence[str] = (), higher: Sequence[str] = ()
+) -> dict[str, dict[str, SystemScores]]:
     """Return each system's scores by seed.
 
     `lower` and `higher` name the measures whose direction is given. Raises BadInput for an unsupported type.
@@ -55,15 +59,16 @@ def named_sides(scores: Any, lower: Sequence[str] = (), higher: Sequence[str] = 
         scores = {one.run: one for one in given}
         if len(scores) < len(given):
             raise BadInput("two systems have the same name", hint="give a mapping from names to scores")
-    found = {str(name): _seeds(str(name), one) for name, one in scores.items()}
+    found = {str(name): _scores_by_seed(str(name), one) for name, one in scores.items()}
     sides = [side for seeds in found.values() for side in seeds.values()]
     directions = given_directions(lower, higher, [side.values for side in sides])
     return {
-        name: {label: _directed(side, directions) for label, side in seeds.items()} for name, seeds in found.items()
+        name: {label: _with_directions(side, directions) for label, side in seeds.items()}
+        for name, seeds in found.items()
     }
 
 
-def _directed(side: Side, directions: Mapping[str, bool]) -> Side:
+def _with_directions(side: SystemScores, directions: Mapping[str, bool]) -> SystemScores:
     """Set the direction of each measure: as stated, as given, or by its name."""
     canonical = str if side.scores is None else side.scores.values._canonical
     given = {name if name in list(side.values) else canonical(name): value for name, value in directions.items()}
@@ -71,49 +76,57 @@ def _directed(side: Side, directions: Mapping[str, bool]) -> Side:
     return replace(side, lower=lower, unknown=unknown, named=(lower & side.unknown) - given.keys())
 
 
-def _seeds(name: str, thing: Any) -> dict[str, Side]:
+def _scores_by_seed(name: str, thing: Any) -> dict[str, SystemScores]:
     """Return a system's scores by seed. The label of a single seed is empty."""
     if isinstance(thing, Sequence) and not isinstance(thing, str):
         thing = {str(i): one for i, one in enumerate(thing, start=1)}
-        return {label: _one(f"{name} #{label}", one) for label, one in thing.items()} if thing else _unreadable(name)
-    if _depth(thing) == 3 or (isinstance(thing, Mapping) and any(isinstance(one, Scores) for one in thing.values())):
-        return {str(seed): _one(f"{name} #{seed}", one) for seed, one in thing.items()}
-    return {"": _one(name, thing)}
+        return (
+            {label: _to_system_scores(f"{name} #{label}", one) for label, one in thing.items()}
+            if thing
+            else _raise_unreadable(name)
+        )
+    if _nesting_depth(thing) == 3 or (
+        isinstance(thing, Mapping) and any(isinstance(one, Scores) for one in thing.values())
+    ):
+        return {str(seed): _to_system_scores(f"{name} #{seed}", one) for seed, one in thing.items()}
+    return {"": _to_system_scores(name, thing)}
 
 
-def _one(name: str, thing: Any) -> Side:
+def _to_system_scores(name: str, thing: Any) -> SystemScores:
     if isinstance(thing, Scores):
-        return _of_scores(name, thing)
-    depth = _depth(thing)
-    return _of_numbers(name, thing if depth == 2 else {"score": thing}) if depth in (1, 2) else _unreadable(name)
+        return _from_scores(name, thing)
+    depth = _nesting_depth(thing)
+    return (
+        _from_numbers(name, thing if depth == 2 else {"score": thing}) if depth in (1, 2) else _raise_unreadable(name)
+    )
 
 
-def _depth(thing: Any) -> int:
+def _nesting_depth(thing: Any) -> int:
     """Return the number of nested mappings.
 
     Returns 0 if it varies or the values are not numbers.
     """
     if not isinstance(thing, Mapping) or not thing:
         return 0
-    inside = {_depth(one) if isinstance(one, Mapping) else 0 for one in thing.values()}
+    inside = {_nesting_depth(one) if isinstance(one, Mapping) else 0 for one in thing.values()}
     if inside != {0}:
         return 1 + inside.pop() if len(inside) == 1 and 0 not in inside else 0
     return 1 if all(isinstance(one, int | float | np.number) or one is None for one in thing.values()) else 0
 
 
-def _unreadable(name: str) -> Any:
+def _raise_unreadable(name: str) -> Any:
     raise BadInput(
         f"the scores of `{name}` cannot be read",
         hint="Scores, {query: number}, or {measure: {query: number}}; a list or a mapping of these is by seed",
     )
 
 
-def _of_scores(name: str, scores: Scores) -> Side:
+def _from_scores(name: str, scores: Scores) -> SystemScores:
     lacking: frozenset[str] = frozenset()
     if scores.judged is not None:
         absent = np.flatnonzero(~scores.judged.answered).tolist()
         lacking = frozenset(scores.queries[i] for i in absent)
-    return Side(
+    return SystemScores(
         name,
         scores.queries,
         scores.values,
@@ -124,7 +137,7 @@ def _of_scores(name: str, scores: Scores) -> Side:
     )
 
 
-def _of_numbers(name: str, values: Mapping[str, Mapping[str, float]]) -> Side:
+def _from_numbers(name: str, values: Mapping[str, Mapping[str, float]]) -> SystemScores:
     queries = list(dict.fromkeys(str(query) for column in values.values() for query in column))
     columns = {}
     for measure, column in values.items():
@@ -132,15 +145,15 @@ def _of_numbers(name: str, values: Mapping[str, Mapping[str, float]]) -> Side:
         if len(known) < len(column):
             raise BadInput(f"two queries of `{name}` have the same id", hint="1 and '1' are the same id")
         columns[str(measure)] = np.array([known.get(query, math.nan) for query in queries])
-    return Side(name, queries, columns, unknown=frozenset(columns))
+    return SystemScores(name, queries, columns, unknown=frozenset(columns))
 
 
-def refuse_other_circumstances(sides: Sequence[Side], *, judgments: bool = True) -> None:
+def check_comparable(sides: Sequence[SystemScores], *, judgments: bool = True) -> None:
     """Raise Incomparable if scores differ in more than the system.
 
     `judgments` also compares the judgments.
     """
-    _refuse_other_directions(sides)
+    _check_directions(sides)
     first = next((side for side in sides if side.scores is not None), None)
     if first is None or first.scores is None:
         return
@@ -159,13 +172,13 @@ def refuse_other_circumstances(sides: Sequence[Side], *, judgments: bool = True)
                 f"{side.name} by `{side.scores.judge or 'people'}`",
                 hint="let one judge judge both",
             )
-        _refuse_other_texts(first.name, first.scores, side.name, side.scores)
+        _check_sample_texts(first.name, first.scores, side.name, side.scores)
         mine, other = (first.scores.judged, side.scores.judged) if judgments else (None, None)
-        if mine is not None and other is not None and not same_judgments(mine.judgments, other.judgments):
-            raise Incomparable(_other_judgments(first, side), hint="score both by the same judgments")
+        if mine is not None and other is not None and not has_same_judgments(mine.judgments, other.judgments):
+            raise Incomparable(_describe_judgment_differences(first, side), hint="score both by the same judgments")
 
 
-def _refuse_other_directions(sides: Sequence[Side]) -> None:
+def _check_directions(sides: Sequence[SystemScores]) -> None:
     """Raise Incomparable if a measure is lower-is-better in one system only."""
     lower = {measure: side.name for side in sides for measure in side.lower}
     for side in sides:
@@ -177,10 +190,10 @@ def _refuse_other_directions(sides: Sequence[Side]) -> None:
             )
 
 
-def _refuse_other_texts(name: str, one: Scores, other_name: str, other: Scores) -> None:
+def _check_sample_texts(name: str, one: Scores, other_name: str, other: Scores) -> None:
     """Raise Incomparable if samples with one id differ in question or reference."""
     shared = [query for query in one.fingerprints if query in other.fingerprints]
-    differ = [query for query in shared if not same_texts(one.fingerprints[query], other.fingerprints[query])]
+    differ = [query for query in shared if not has_same_texts(one.fingerprints[query], other.fingerprints[query])]
     if differ:
         raise Incomparable(
             f"`{differ[0]}` is another question in {other_name} than in {name}, or has another reference "
@@ -189,7 +202,7 @@ def _refuse_other_texts(name: str, one: Scores, other_name: str, other: Scores) 
         )
 
 
-def _other_judgments(first: Side, other: Side) -> str:
+def _describe_judgment_differences(first: SystemScores, other: SystemScores) -> str:
     one, two = (side.scores.judged.judgments.nested for side in (first, other) if side.scores is not None)
     shared = [query for query in one if query in two]
     changed = sum(dict(one[query]) != dict(two[query]) for query in shared)
@@ -199,7 +212,7 @@ def _other_judgments(first: Side, other: Side) -> str:
     )
 
 
-def shared_measures(sides: Sequence[Side], wanted: str | Iterable[str] | None) -> list[str]:
+def find_shared_measures(sides: Sequence[SystemScores], wanted: str | Iterable[str] | None) -> list[str]:
     """Return the shared measures, by the first system's names for them.
 
     Raises Incomparable if there are none, or MissingEvidence if a wanted one is missing.
@@ -223,7 +236,9 @@ def shared_measures(sides: Sequence[Side], wanted: str | Iterable[str] | None) -
     return list(dict.fromkeys(measure if measure in list(sides[0].values) else canonical(measure) for measure in asked))
 
 
-def shared_queries(sides: Sequence[Side], *, overlap: bool, count_missing: bool) -> tuple[list[str], list[str]]:
+def find_shared_queries(
+    sides: Sequence[SystemScores], *, overlap: bool, count_missing: bool
+) -> tuple[list[str], list[str]]:
     """Return the queries to compare on, with notes.
 
     Raises Incomparable if the systems have different queries, unless `overlap` or `count_missing` is set.
@@ -247,23 +262,31 @@ def shared_queries(sides: Sequence[Side], *, overlap: bool, count_missing: bool)
         if absent:
             other = next(o.name for o, theirs in zip(sides, have, strict=True) if absent[0] in theirs)
             raise Incomparable(
-                f"{side.name} lacks {len(absent)} of {len(union)} queries, which {other} has ({_some(absent)})",
-                hint=HINT,
+                f"{side.name} lacks {len(absent)} of {len(union)} queries, which {other} has "
+                f"({_first_query_names(absent)})",
+                hint=OVERLAP_HINT,
             )
-    raise Incomparable("the systems do not have the same queries", hint=HINT)
+    raise Incomparable("the systems do not have the same queries", hint=OVERLAP_HINT)
 
 
-def aligned(
-    named: Mapping[str, Mapping[str, Side]], measures: Sequence[str], queries: Sequence[str], *, count_missing: bool
-) -> Table:
+def align(
+    named: Mapping[str, Mapping[str, SystemScores]],
+    measures: Sequence[str],
+    queries: Sequence[str],
+    *,
+    count_missing: bool,
+) -> ValuesBySeed:
     """Return the values of all systems in the order of the queries."""
     return {
-        name: {label: {m: _column(side, m, queries, count_missing) for m in measures} for label, side in seeds.items()}
+        name: {
+            label: {m: _aligned_values(side, m, queries, count_missing) for m in measures}
+            for label, side in seeds.items()
+        }
         for name, seeds in named.items()
     }
 
 
-def _column(side: Side, measure: str, queries: Sequence[str], count_missing: bool) -> Floats:
+def _aligned_values(side: SystemScores, measure: str, queries: Sequence[str], count_missing: bool) -> Floats:
     """Return the values in the order of the queries.
 
     Missing values are NaN, or 0 if `count_missing` is set.
@@ -286,9 +309,9 @@ def _column(side: Side, measure: str, queries: Sequence[str], count_missing: boo
     return found
 
 
-def unscored(
-    table: Table,
-    sides: Sequence[Side],
+def check_unscored(
+    table: ValuesBySeed,
+    sides: Sequence[SystemScores],
     measures: Sequence[str],
     queries: Sequence[str],
     *,
@@ -313,8 +336,8 @@ def unscored(
             names = [queries[i] for i in np.flatnonzero(one_sided & without[place]).tolist()]
             reason = "" if side.scores is None else side.scores.unscored[measure].get(names[0], "")
             raise Incomparable(
-                f"{side.name} has no {measure} for {len(names)} queries that others have one for ({_some(names)})"
-                + (f": {reason}" if reason else ""),
+                f"{side.name} has no {measure} for {len(names)} queries that others have one for "
+                f"({_first_query_names(names)})" + (f": {reason}" if reason else ""),
                 hint="--overlap (overlap=True) compares on the queries that all have a value for",
             )
         for seeds in table.values():  # A query without a value in one system is left out for all.
@@ -326,5 +349,5 @@ def unscored(
     return notes
 
 
-def _some(names: Sequence[str]) -> str:
+def _first_query_names(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

@@ -8,162 +8,174 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragauge.comparison.curve_charts import curves, latency, stages
-from ragauge.comparison.difference_charts import boxes, strata, waterfall, wins
-from ragauge.comparison.quality_charts import bars, how_to_read, measures, quality_latency, stars
+from ragauge.comparison.curve_charts import draw_curves, draw_latency_distributions, draw_stage_times
+from ragauge.comparison.difference_charts import draw_difference_boxes, draw_strata, draw_waterfall, draw_wins
+from ragauge.comparison.quality_charts import (
+    describe_bars,
+    draw_bars,
+    draw_measures,
+    draw_quality_latency,
+    significance_stars,
+)
 from ragauge.comparison.results import Overview
 from ragauge.core.summaries import Mean
-from ragauge.output.chart_style import Cast
+from ragauge.output.chart_style import SystemStyles
 from ragauge.output.charts import (
+    ChartDraft,
+    ChartPanel,
     ChartRows,
-    Panel,
-    Sketch,
-    altair,
-    figure,
-    format_bar_label,
-    interval_tips,
-    panel,
-    powers,
-    sentence,
-    span,
-    ticked,
+    format_bar_value,
+    import_altair,
+    interval_tooltips,
+    join_sentence,
+    log_range,
+    log_ticks,
+    make_panel,
+    padded_range,
+    round_digits,
 )
-from ragauge.output.report import Drawing
+from ragauge.output.report import Chart as Drawing
 
-FEWEST = 4
+MIN_PANELS = 4
 """Minimum number of panels for the chart to be drawn."""
-TAG = "complexity"
-KINDS = 4
+DEFAULT_STRATA_TAG = "complexity"
+MAX_STRATA_DRAWN = 4
 """Maximum number of strata drawn. More could not be distinguished."""
-Groups = Mapping[str, Mapping[str, Mean]]
+MeansByGroup = Mapping[str, Mapping[str, Mean]]
 """Means by system for each group on the x axis."""
 
 
-def panels(overview: Overview) -> Sketch | None:
+def draw_panels(overview: Overview) -> ChartDraft | None:
     """Draw the panels for which measures are available.
 
     Returns None with too few panels, or without measures that other charts lack.
     """
-    hits = _cutoffs(overview, "hit_rate")
-    ranks, recall = _named(overview, "mrr"), _deepest(overview, "recall")
-    distinct, several, unique = (_deepest(overview, one) for one in ("dr", "diversity_count", "unique_ratio"))
+    hits = _measures_by_cutoff(overview, "hit_rate")
+    ranks, recall = _measure_without_cutoff(overview, "mrr"), _deepest_measure(overview, "recall")
+    distinct, several, unique = (_deepest_measure(overview, one) for one in ("dr", "diversity_count", "unique_ratio"))
     if len(hits) < 2 or ranks is None or (distinct is None and several is None):
         return None
-    cast = Cast(overview.systems, overview.baseline)
+    cast = SystemStyles(overview.systems, overview.baseline)
     height = max(160, 20 * len(cast.names) + 4)
-    found: list[Panel] = [
-        dots(
+    found: list[ChartPanel] = [
+        draw_dots(
             "hit_rate@k",
-            {f"@{k}": _means(overview, name) for k, name in hits.items()},
+            {f"@{k}": _system_means(overview, name) for k, name in hits.items()},
             "hit rate",
             cast,
             height,
             key=cast.names,
         ),
-        bars(overview, cast, ranks, height=height),
+        draw_bars(overview, cast, ranks, height=height),
     ]
-    said = [_ends(overview, name) for name in (*hits.values(), ranks)]
+    said = [_describe_best_and_worst(overview, name) for name in (*hits.values(), ranks)]
     if recall is not None and distinct is not None:
-        found.append(_pairs(overview, cast, (recall, distinct), height))
-        said += [_ends(overview, recall), _ends(overview, distinct)]
-    tag = TAG if TAG in overview.strata else next(iter(overview.strata), None)
+        found.append(_paired_bars_panel(overview, cast, (recall, distinct), height))
+        said += [_describe_best_and_worst(overview, recall), _describe_best_and_worst(overview, distinct)]
+    tag = DEFAULT_STRATA_TAG if DEFAULT_STRATA_TAG in overview.strata else next(iter(overview.strata), None)
     if tag is not None:  # below the first panel, as both have a value axis on the left
-        kinds = {f"{one.value} ({one.n})": one.means for one in overview.strata[tag][:KINDS]}
+        kinds = {f"{one.value} ({one.n})": one.means for one in overview.strata[tag][:MAX_STRATA_DRAWN]}
         below = f"{tag} (number of {overview.asked[1]})"
         title = f"{overview.first} by {tag}"
-        found.append(dots(title, kinds, overview.first, cast, height, key=cast.names, below=below))
+        found.append(draw_dots(title, kinds, overview.first, cast, height, key=cast.names, below=below))
     if several is not None:
-        found.append(bars(overview, cast, several, height=height, beside=unique))
-        said += [_ends(overview, several), *([_ends(overview, unique)] if unique is not None else [])]
-    timed = _timed(overview, cast, height)
+        found.append(draw_bars(overview, cast, several, height=height, beside=unique))
+        said += [
+            _describe_best_and_worst(overview, several),
+            *([_describe_best_and_worst(overview, unique)] if unique is not None else []),
+        ]
+    timed = _latency_range_panel(overview, cast, height)
     found += [] if timed is None else [timed]
-    if len(found) < FEWEST:
+    if len(found) < MIN_PANELS:
         return None
-    caption = sentence(
-        *how_to_read(overview, [one for one in (ranks, recall, distinct, several) if one is not None]),
+    caption = join_sentence(
+        *describe_bars(overview, [one for one in (ranks, recall, distinct, several) if one is not None]),
         f"in brackets {unique}" if several is not None and unique is not None else "",
         f"of two bars the pale one is {distinct}" if recall is not None and distinct is not None else "",
         "of a time the mark is the median and the line goes to p95" if timed is not None else "",
     )
-    return Sketch(found, "; ".join(said) + ".", caption, width=1140)
+    return ChartDraft(found, "; ".join(said) + ".", caption, width=1140)
 
 
-def _known(overview: Overview) -> list[str]:
+def _available_measures(overview: Overview) -> list[str]:
     return [name for name in overview.measures if any(name in entry.means for entry in overview.entries.values())]
 
 
-def _cutoffs(overview: Overview, base: str) -> dict[int, str]:
+def _measures_by_cutoff(overview: Overview, base: str) -> dict[int, str]:
     """Return measures of one kind by cutoff, regardless of their options.
 
     The first one for each cutoff is used.
     """
     found: dict[int, str] = {}
-    for name in _known(overview):
+    for name in _available_measures(overview):
         parts = re.fullmatch(r"(\w+)(?:\(.*\))?@(\d+)", name)
         if parts and parts[1] == base:
             found.setdefault(int(parts[2]), name)
     return dict(sorted(found.items()))
 
 
-def _deepest(overview: Overview, base: str) -> str | None:
-    found = _cutoffs(overview, base)
+def _deepest_measure(overview: Overview, base: str) -> str | None:
+    found = _measures_by_cutoff(overview, base)
     return found[max(found)] if found else None
 
 
-def _named(overview: Overview, base: str) -> str | None:
+def _measure_without_cutoff(overview: Overview, base: str) -> str | None:
     """Return the measure of this kind without a cutoff, else with the largest one."""
     return next(
-        (name for name in _known(overview) if re.fullmatch(rf"{base}(\(.*\))?", name)), _deepest(overview, base)
+        (name for name in _available_measures(overview) if re.fullmatch(rf"{base}(\(.*\))?", name)),
+        _deepest_measure(overview, base),
     )
 
 
-def _means(overview: Overview, measure: str) -> dict[str, Mean]:
+def _system_means(overview: Overview, measure: str) -> dict[str, Mean]:
     return {name: entry.means[measure] for name, entry in overview.entries.items() if measure in entry.means}
 
 
-def _ends(overview: Overview, measure: str) -> str:
+def _describe_best_and_worst(overview: Overview, measure: str) -> str:
     """Describe the best and the worst system by a measure."""
     ranked = overview.ranked(measure)
     told = [
-        f"{one} {format_bar_label(overview.entries[one].means[measure].value)}"
+        f"{one} {format_bar_value(overview.entries[one].means[measure].value)}"
         for one in dict.fromkeys([*ranked[:1], *ranked[-1:]])
     ]
     words = ["best ", "worst "] if len(told) > 1 else [""]
     return f"{measure}: " + (", ".join(w + t for w, t in zip(words, told, strict=True)) if told else "none")
 
 
-def dots(
+def draw_dots(
     title: str,
-    groups: Groups,
+    groups: MeansByGroup,
     words: str,
-    cast: Cast,
+    cast: SystemStyles,
     height: int,
     *,
     key: Sequence[str] = (),
     below: str | None = None,
     wide: bool = False,
-) -> Panel:
+) -> ChartPanel:
     """Draw a dot with its interval for each system and group.
 
     `below` is the title of the x axis.
     """
-    alt = altair()
+    alt = import_altair()
     rows: ChartRows = [
         {
             "group": group,
             "system": name,
             "place": cast.names.index(name),
-            "value": figure(mean.value),
-            "low": figure(mean.low),
-            "high": figure(mean.high),
+            "value": round_digits(mean.value),
+            "low": round_digits(mean.low),
+            "high": round_digits(mean.high),
             "n": mean.n or None,
         }
         for group, means in groups.items()
         for name, mean in means.items()
         if name in cast.names and math.isfinite(mean.value)
     ]
-    ends = span([end for row in rows for end in (row["value"], row["low"], row["high"]) if end is not None] or [0.0])
-    scale = alt.Scale(domain=[figure(end) for end in ends], zero=False, nice=False)
+    ends = padded_range(
+        [end for row in rows for end in (row["value"], row["low"], row["high"]) if end is not None] or [0.0]
+    )
+    scale = alt.Scale(domain=[round_digits(end) for end in ends], zero=False, nice=False)
     side = alt.Axis(grid=False, labelAngle=0, labelLimit=240 if wide else 90)
     x = alt.X("group:N", title=below, sort=None, axis=side, scale=alt.Scale(domain=list(groups), paddingInner=0.2))
     # Ordinal numbers, because Vega-Lite would write sorted names into an expression.
@@ -172,7 +184,7 @@ def dots(
     tips = [
         alt.Tooltip("system:N", title="system"),
         alt.Tooltip("group:N", title="at"),
-        *interval_tips(alt),
+        *interval_tooltips(alt),
         alt.Tooltip("n:Q", title="queries"),
     ]
     chart = alt.Chart(alt.Data(values=rows))
@@ -183,20 +195,20 @@ def dots(
         lines.encode(x=x, xOffset=offset, y=low, y2="high:Q", color=colour),
         marks.encode(x=x, xOffset=offset, y=y, color=colour, shape=shape, tooltip=tips),
     ]
-    return panel(title, layers, height, wide=wide)
+    return make_panel(title, layers, height, wide=wide)
 
 
-def _pairs(overview: Overview, cast: Cast, measures: Sequence[str], height: int) -> Panel:
+def _paired_bars_panel(overview: Overview, cast: SystemStyles, measures: Sequence[str], height: int) -> ChartPanel:
     """Draw two bars per system, the second one paler, with both values as text."""
-    alt = altair()
-    means = [_means(overview, measure) for measure in measures]
+    alt = import_altair()
+    means = [_system_means(overview, measure) for measure in measures]
     nothing = Mean(math.nan, 0)
     rows: ChartRows = [
         {
             "system": name,
             "measure": measure,
             "place": place,
-            "value": figure(mine.get(name, nothing).value),
+            "value": round_digits(mine.get(name, nothing).value),
             "n": mine.get(name, nothing).n or None,
         }
         for place, (measure, mine) in enumerate(zip(measures, means, strict=True))
@@ -207,7 +219,10 @@ def _pairs(overview: Overview, cast: Cast, measures: Sequence[str], height: int)
             "system": name,
             "label": " / ".join(
                 " ".join(
-                    filter(None, [format_bar_label(mine.get(name, nothing).value), stars(overview, name, measure)])
+                    filter(
+                        None,
+                        [format_bar_value(mine.get(name, nothing).value), significance_stars(overview, name, measure)],
+                    )
                 )
                 for measure, mine in zip(measures, means, strict=True)
             ),
@@ -215,7 +230,7 @@ def _pairs(overview: Overview, cast: Cast, measures: Sequence[str], height: int)
         for name in cast.names
     ]
     most = max([row["value"] for row in rows if row["value"] is not None], default=0.0) or 1.0
-    scale = alt.Scale(domain=[0, figure(1.75 * most)], nice=False)
+    scale = alt.Scale(domain=[0, round_digits(1.75 * most)], nice=False)
     axis = alt.Axis(values=[tick for tick in (0, 0.2, 0.4, 0.6, 0.8, 1) if tick <= max(most, 0.2)])
     x = alt.X("value:Q", title=None, scale=scale, axis=axis, stack=None)
     y = cast.rows(alt, cast.names)
@@ -229,27 +244,35 @@ def _pairs(overview: Overview, cast: Cast, measures: Sequence[str], height: int)
         both.encode(x=x, y=y, yOffset=offset, opacity=pale, color=cast.colour(alt), tooltip=tips),
         text.encode(x=alt.XDatum(most, title=None, scale=scale), y=y, text="label:N"),
     ]
-    return panel(" and ".join(measures), layers, height, wide=False)
+    return make_panel(" and ".join(measures), layers, height, wide=False)
 
 
-def _timed(overview: Overview, cast: Cast, height: int) -> Panel | None:
+def _latency_range_panel(overview: Overview, cast: SystemStyles, height: int) -> ChartPanel | None:
     """Draw the range from p50 to p95 of the total latency on a logarithmic axis."""
-    alt = altair()
+    alt = import_altair()
     rows: ChartRows = []
     for name, entry in overview.entries.items():
         total = None if entry.speed is None else entry.speed.stages.get("total")
         if total is not None and 0 < total.p50 <= total.p95 < math.inf:
-            label = f"{format_bar_label(total.p50)} to {format_bar_label(total.p95)}"
+            label = f"{format_bar_value(total.p50)} to {format_bar_value(total.p95)}"
             rows.append(
-                {"system": name, "p50": figure(total.p50), "p95": figure(total.p95), "label": label, "n": total.n}
+                {
+                    "system": name,
+                    "p50": round_digits(total.p50),
+                    "p95": round_digits(total.p95),
+                    "label": label,
+                    "n": total.n,
+                }
             )
     if not rows:
         return None
     low, high = min(row["p50"] for row in rows), max(row["p95"] for row in rows)
-    ends = ticked(low / 1.3, high * 1.3)
+    ends = log_range(low / 1.3, high * 1.3)
     # Space for the values on the right.
-    scale = alt.Scale(type="log", domain=[figure(ends[0]), figure(ends[1] * max(3.0, (ends[1] / ends[0]) ** 0.75))])
-    side = alt.Axis(values=powers(*ends), format="~g", labelOverlap="greedy")
+    scale = alt.Scale(
+        type="log", domain=[round_digits(ends[0]), round_digits(ends[1] * max(3.0, (ends[1] / ends[0]) ** 0.75))]
+    )
+    side = alt.Axis(values=log_ticks(*ends), format="~g", labelOverlap="greedy")
     x = alt.X("p50:Q", title=None, scale=scale, axis=side)
     y = cast.rows(alt, [row["system"] for row in rows])
     tips = [alt.Tooltip("system:N", title="system")]
@@ -262,42 +285,42 @@ def _timed(overview: Overview, cast: Cast, height: int) -> Panel | None:
             x=x, y=y, color=cast.colour(alt), shape=cast.shape(alt), tooltip=tips
         ),
         chart.mark_text(style="words", align="left", dx=6).encode(
-            x=alt.XDatum(figure(ends[1]), title=None, scale=scale), y=y, text="label:N"
+            x=alt.XDatum(round_digits(ends[1]), title=None, scale=scale), y=y, text="label:N"
         ),
     ]
-    return panel("total ms, p50 to p95 (log scale, lower is better)", layers, height, wide=False)
+    return make_panel("total ms, p50 to p95 (log scale, lower is better)", layers, height, wide=False)
 
 
 @dataclass(frozen=True)
-class Chart:
+class ChartDefinition:
     """Title of a chart and the function that draws it.
 
     The function returns None if data are missing.
     """
 
     title: str
-    draw: Callable[[Overview], Sketch | None]
+    draw: Callable[[Overview], ChartDraft | None]
 
 
-CHARTS: dict[str, Chart] = {
-    "quality_latency": Chart("Quality against latency", quality_latency),
-    "panels": Chart("Six panels", panels),
-    "measures": Chart("Measure by measure", measures),
-    "curves": Chart("How many documents are enough", curves),
-    "waterfall": Chart("Differences, sorted", waterfall),
-    "boxes": Chart("How differences are spread", boxes),
-    "wins": Chart("Won, tied and lost", wins),
-    "strata": Chart("By kind of query", strata),
-    "latency": Chart("How long queries take", latency),
-    "stages": Chart("Where the time goes", stages),
+CHART_DEFINITIONS: dict[str, ChartDefinition] = {
+    "quality_latency": ChartDefinition("Quality against latency", draw_quality_latency),
+    "panels": ChartDefinition("Six panels", draw_panels),
+    "measures": ChartDefinition("Measure by measure", draw_measures),
+    "curves": ChartDefinition("How many documents are enough", draw_curves),
+    "waterfall": ChartDefinition("Differences, sorted", draw_waterfall),
+    "boxes": ChartDefinition("How differences are spread", draw_difference_boxes),
+    "wins": ChartDefinition("Won, tied and lost", draw_wins),
+    "strata": ChartDefinition("By kind of query", draw_strata),
+    "latency": ChartDefinition("How long queries take", draw_latency_distributions),
+    "stages": ChartDefinition("Where the time goes", draw_stage_times),
 }
 """Definitions of all charts of an overview, in display order."""
 
 
-def drawn(overview: Overview) -> dict[str, Drawing]:
+def draw_charts(overview: Overview) -> dict[str, Drawing]:
     """Draw every chart for which the overview has data, by name."""
     found = {}
-    for name, chart in CHARTS.items():
+    for name, chart in CHART_DEFINITIONS.items():
         sketch = chart.draw(overview) if overview.measures else None
         if sketch is not None:
             found[name] = Drawing(chart.title, sketch.caption, sketch.alt, sketch.panels, sketch.width)

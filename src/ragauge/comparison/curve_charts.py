@@ -9,51 +9,51 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ragauge.comparison.results import Curve, Entry, Overview
+from ragauge.comparison.results import MeasureCurve, Overview, SystemSummary
 from ragauge.core.stages import STAGES
 from ragauge.core.summaries import Latency
-from ragauge.output.chart_style import PALETTE, Cast
-from ragauge.output.chart_style import STAGES as COLOURS
+from ragauge.output.chart_style import PALETTE, SystemStyles
+from ragauge.output.chart_style import STAGE_COLOURS as COLOURS
 from ragauge.output.charts import (
-    NEAR,
-    Box,
+    LABEL_DISTANCE_PX,
+    ChartDraft,
+    ChartPanel,
     ChartRows,
-    Mark,
-    Panel,
-    Sketch,
-    Spot,
-    altair,
-    apart,
-    figure,
-    format_bar_label,
-    listed,
-    named,
-    panel,
-    powers,
-    sentence,
-    span,
-    spots,
-    ticked,
+    LabelledMark,
+    LabelPosition,
+    PlotBox,
+    format_bar_value,
+    import_altair,
+    join_sentence,
+    join_with_and,
+    label_layer,
+    log_range,
+    log_ticks,
+    make_panel,
+    padded_range,
+    place_labels,
+    round_digits,
+    spread_labels,
 )
-from ragauge.stats.smallest_k import Advice
+from ragauge.stats.smallest_k import SmallestK
 
-WIDTH, HEIGHT = 200, 240
+CURVE_WIDTH_PX, CURVE_HEIGHT_PX = 200, 240
 """Plot size on a phone, where labels have the least space."""
-PARTS = 6
+BOXES_PER_SEGMENT = 6
 """Number of boxes that cover a line segment, used to keep labels off the line."""
-BESIDE = 110
+END_LABEL_WIDTH_PX = 110
 """Width reserved for a name at the end of a line, in pixels."""
-LONG = 22
+MAX_ADVICE_NAME_CHARS = 22
 """Maximum number of characters of a system name in a recommendation."""
-Lines = Mapping[str, list[tuple[int, float]]]
+CurvePoints = Mapping[str, list[tuple[int, float]]]
 """`(k, mean)` points by system, up to the depth of its rankings."""
 
 
-class Told(NamedTuple):
+class KRecommendation(NamedTuple):
     """Smallest sufficient k of a system."""
 
     system: str
-    advice: Advice
+    advice: SmallestK
     enough: bool
     """Whether a k below the largest tested one is sufficient."""
     last: int
@@ -70,9 +70,9 @@ class Told(NamedTuple):
         return f"k = {self.k} is enough" if self.enough else f"no k below {self.k} is enough"
 
 
-def curves(overview: Overview) -> Sketch | None:
+def draw_curves(overview: Overview) -> ChartDraft | None:
     """Draw one panel per measure that is known over k."""
-    cast = Cast(overview.systems, overview.baseline)
+    cast = SystemStyles(overview.systems, overview.baseline)
     panels, said, advised = [], [], []
     for curve in overview.curves:
         known = {
@@ -83,17 +83,23 @@ def curves(overview: Overview) -> Sketch | None:
         known = {name: points for name, points in known.items() if points}
         if not known:
             continue
-        told = _advice(overview, curve, known)
-        panels.append(_panel(curve, known, cast, told))
-        last = listed([f"{one} {format_bar_label(points[-1][1])} at {points[-1][0]}" for one, points in known.items()])
+        told = _find_recommendation(overview, curve, known)
+        panels.append(_curve_panel(curve, known, cast, told))
+        last = join_with_and(
+            [f"{one} {format_bar_value(points[-1][1])} at {points[-1][0]}" for one, points in known.items()]
+        )
         said.append(f"{curve.measure} over k: {last}" + (f"; for {told.system} {told.words}" if told else ""))
         advised += [told] if told else []
     if not panels:
         return None
-    return Sketch(panels, "; ".join(said) + ".", sentence("each line is a system's mean over k", *_read(advised)))
+    return ChartDraft(
+        panels,
+        "; ".join(said) + ".",
+        join_sentence("each line is a system's mean over k", *_recommendation_captions(advised)),
+    )
 
 
-def _read(advised: Sequence[Told]) -> list[str]:
+def _recommendation_captions(advised: Sequence[KRecommendation]) -> list[str]:
     """Return caption parts that explain the recommendations."""
     parts = []
     enough, lacking = ([one for one in advised if one.enough is wanted] for wanted in (True, False))
@@ -109,31 +115,33 @@ def _read(advised: Sequence[Told]) -> list[str]:
     return parts
 
 
-def _advice(overview: Overview, curve: Curve, known: Lines) -> Told | None:
+def _find_recommendation(overview: Overview, curve: MeasureCurve, known: CurvePoints) -> KRecommendation | None:
     """Return the recommendation for the best system, else for the baseline, else None."""
     for name in (*overview.ranked()[:1], overview.baseline):
         if name is not None and name in curve.enough and name in known:
             advice = curve.enough[name]
             last = known[name][-1][0]
-            return Told(name, advice, advice.k is not None and advice.k < last, last)
+            return KRecommendation(name, advice, advice.k is not None and advice.k < last, last)
     return None
 
 
-def _panel(curve: Curve, known: Lines, cast: Cast, told: Told | None) -> Panel:
-    alt = altair()
-    bottom, top = span([v for points in known.values() for _, v in points])
+def _curve_panel(
+    curve: MeasureCurve, known: CurvePoints, cast: SystemStyles, told: KRecommendation | None
+) -> ChartPanel:
+    alt = import_altair()
+    bottom, top = padded_range([v for points in known.values() for _, v in points])
     bottom = max(bottom, 0.0)
     # Space for the text above all lines.
-    top += (top - bottom) * 13 / HEIGHT if told is not None else 0.0
+    top += (top - bottom) * 13 / CURVE_HEIGHT_PX if told is not None else 0.0
     first, last = curve.ks[0], curve.ks[-1]
     # Padding at both ends keeps points off the axis labels and the names.
     more = (last / first) ** 0.02
     axis = alt.Axis(values=list(curve.ks), format="~g", labelOverlap="greedy", grid=False)
     x = alt.X("k:Q", title="k (log scale)", scale=alt.Scale(type="log", domain=[first / more, last * more]), axis=axis)
-    scale = alt.Scale(domain=[figure(bottom), figure(top)], nice=False, zero=False)
+    scale = alt.Scale(domain=[round_digits(bottom), round_digits(top)], nice=False, zero=False)
     y = alt.Y("value:Q", title=None, scale=scale, axis=alt.Axis(tickCount=5))
     rows: ChartRows = [
-        {"system": name, "k": k, "value": figure(v), "dash": cast.dashes[name]}
+        {"system": name, "k": k, "value": round_digits(v), "dash": cast.dashes[name]}
         for name, points in known.items()
         for k, v in points
     ]
@@ -150,56 +158,62 @@ def _panel(curve: Curve, known: Lines, cast: Cast, told: Told | None) -> Panel:
         chart.mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
     ]
     if told is not None:
-        layers = [*_enough(alt, told, x, y, top, curve), *layers]
+        layers = [*_recommendation_layers(alt, told, x, y, top, curve), *layers]
     if cast.few:
-        words = _names(known, (first / more, last * more), (bottom, top))
-        layers += [text.encode(x=x, y=y, text="system:N") for text in named(alt, words, BESIDE)]
-    return panel(f"{curve.measure}@k", layers, HEIGHT, wide=False)
+        words = _end_label_rows(known, (first / more, last * more), (bottom, top))
+        layers += [text.encode(x=x, y=y, text="system:N") for text in label_layer(alt, words, END_LABEL_WIDTH_PX)]
+    return make_panel(f"{curve.measure}@k", layers, CURVE_HEIGHT_PX, wide=False)
 
 
-def _names(known: Lines, xs: tuple[float, float], ys: tuple[float, float]) -> ChartRows:
+def _end_label_rows(known: CurvePoints, xs: tuple[float, float], ys: tuple[float, float]) -> ChartRows:
     """Place names to the right of the plot.
 
     Names of lines that end earlier are placed off the lines.
     """
     deepest = max(points[-1][0] for points in known.values())
     tails = {name: points[-1][1] for name, points in known.items() if points[-1][0] == deepest}
-    heights = apart(list(tails.values()), 13 / HEIGHT * (ys[1] - ys[0]))
-    beside = Spot("left", NEAR, 0)
+    heights = spread_labels(list(tails.values()), 13 / CURVE_HEIGHT_PX * (ys[1] - ys[0]))
+    beside = LabelPosition("left", LABEL_DISTANCE_PX, 0)
     rows: ChartRows = [
-        {"system": name, "k": deepest, "value": figure(at), **beside._asdict()}
+        {"system": name, "k": deepest, "value": round_digits(at), **beside._asdict()}
         for name, at in zip(tails, heights, strict=True)
     ]
 
     def plotted(k: float, value: float) -> tuple[float, float]:
-        return WIDTH * math.log(k / xs[0]) / math.log(xs[1] / xs[0]), HEIGHT * (ys[1] - value) / (ys[1] - ys[0])
+        return CURVE_WIDTH_PX * math.log(k / xs[0]) / math.log(xs[1] / xs[0]), CURVE_HEIGHT_PX * (ys[1] - value) / (
+            ys[1] - ys[0]
+        )
 
     lines = []
     for points in known.values():
         for (x, y), (further, other) in pairwise(plotted(*point) for point in points):
-            for part in range(PARTS):
-                ends = [y + (other - y) * share / PARTS for share in (part, part + 1)]
-                left, right = (x + (further - x) * share / PARTS for share in (part, part + 1))
-                lines.append(Box(left, min(ends) - 1, right, max(ends) + 1))
+            for part in range(BOXES_PER_SEGMENT):
+                ends = [y + (other - y) * share / BOXES_PER_SEGMENT for share in (part, part + 1)]
+                left, right = (x + (further - x) * share / BOXES_PER_SEGMENT for share in (part, part + 1))
+                lines.append(PlotBox(left, min(ends) - 1, right, max(ends) + 1))
     early = {name: points[-1] for name, points in known.items() if name not in tails}
-    marks = [Mark(name, *(at := plotted(*point)), at[1], at[1]) for name, point in early.items()]
-    for (name, (k, value)), spot in zip(early.items(), spots(marks, lines, WIDTH, HEIGHT), strict=True):
-        rows.append({"system": name, "k": k, "value": figure(value), **spot._asdict()})
+    marks = [LabelledMark(name, *(at := plotted(*point)), at[1], at[1]) for name, point in early.items()]
+    for (name, (k, value)), spot in zip(
+        early.items(), place_labels(marks, lines, CURVE_WIDTH_PX, CURVE_HEIGHT_PX), strict=True
+    ):
+        rows.append({"system": name, "k": k, "value": round_digits(value), **spot._asdict()})
     return rows
 
 
-def _enough(alt: Any, told: Told, x: Any, y: Any, top: float, curve: Curve) -> list[Any]:
+def _recommendation_layers(
+    alt: Any, told: KRecommendation, x: Any, y: Any, top: float, curve: MeasureCurve
+) -> list[Any]:
     """Draw the recommendation as text, with a vertical line if a k is sufficient.
 
     The text is on the side of the line with more space.
     """
     ks = curve.ks
     right = not told.enough or math.log(told.k / ks[0]) > 0.5 * math.log(ks[-1] / ks[0])
-    name = told.system if len(told.system) <= LONG else f"{told.system[: LONG - 1]}…"
+    name = told.system if len(told.system) <= MAX_ADVICE_NAME_CHARS else f"{told.system[: MAX_ADVICE_NAME_CHARS - 1]}…"
     rows = [
         {
             "k": told.k if told.enough else ks[-1],
-            "value": figure(top),
+            "value": round_digits(top),
             "system": told.system,
             "label": f"{name}: {told.words}",
         }
@@ -212,19 +226,19 @@ def _enough(alt: Any, told: Told, x: Any, y: Any, top: float, curve: Curve) -> l
     return [*([rule] if told.enough else []), text.encode(x=x, y=y, text="label:N", tooltip=tips)]
 
 
-MOST = 120
+MAX_DISTRIBUTION_POINTS = 120
 """Maximum number of points per line."""
-MARKED = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+MARKED_PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
-def latency(overview: Overview) -> Sketch | None:
+def draw_latency_distributions(overview: Overview) -> ChartDraft | None:
     """Draw the cumulative latency distribution of `total` and each stage."""
-    known = _stages(overview)
-    cast = Cast(overview.systems, overview.baseline)
+    known = _ordered_stages(overview)
+    cast = SystemStyles(overview.systems, overview.baseline)
     timed = [name for name, entry in overview.entries.items() if entry.times or entry.speed is not None]
-    panels: list[Panel] = []
+    panels: list[ChartPanel] = []
     for stage in known:
-        made = _distribution(overview, stage, cast, [] if panels else timed)
+        made = _distribution_panel(overview, stage, cast, [] if panels else timed)
         panels += [made] if made is not None else []
     if not panels:
         return None
@@ -232,16 +246,20 @@ def latency(overview: Overview) -> Sketch | None:
     for name, entry in overview.entries.items():
         if entry.speed is not None and "total" in entry.speed.stages:
             total = entry.speed.stages["total"]
-            said.append(f"{name} {', '.join(f'{one} {format_bar_label(getattr(total, one))}' for one in MARKED)}")
-    caption = sentence(
+            said.append(
+                f"{name} {', '.join(f'{one} {format_bar_value(getattr(total, one))}' for one in MARKED_PERCENTILES)}"
+            )
+    caption = join_sentence(
         "a line shows which share of the queries took at most so long",
         "marks are the 50th, 90th, 95th and 99th percentile",
         "fusing counts as rerank" if any(one.title == "rerank" for one in panels) else "",
     )
-    return Sketch(panels, f"Milliseconds in total: {'; '.join(said)}." if said else "Milliseconds by stage.", caption)
+    return ChartDraft(
+        panels, f"Milliseconds in total: {'; '.join(said)}." if said else "Milliseconds by stage.", caption
+    )
 
 
-def _stages(overview: Overview) -> list[str]:
+def _ordered_stages(overview: Overview) -> list[str]:
     """Return `total`, the standard stages, then custom stages sorted by name."""
     found = {
         stage
@@ -252,7 +270,7 @@ def _stages(overview: Overview) -> list[str]:
     return [*usual, *sorted(found - set(usual))]
 
 
-def _line(entry: Entry, stage: str) -> tuple[list[float], list[float]]:
+def _distribution_points(entry: SystemSummary, stage: str) -> tuple[list[float], list[float]]:
     """Return latencies in ms and cumulative shares of queries.
 
     They are computed from the latencies of all queries, or else from known percentiles.
@@ -260,32 +278,40 @@ def _line(entry: Entry, stage: str) -> tuple[list[float], list[float]]:
     times = np.asarray(entry.times.get(stage, ()), dtype=np.float64)
     times = np.sort(times[np.isfinite(times)])
     if len(times):
-        places = np.unique(np.linspace(0, len(times) - 1, min(len(times), MOST)).round().astype(int))
+        places = np.unique(np.linspace(0, len(times) - 1, min(len(times), MAX_DISTRIBUTION_POINTS)).round().astype(int))
         return times[places].tolist(), ((places + 1) / len(times)).tolist()
     found = None if entry.speed is None else entry.speed.stages.get(stage)
     if found is None:
         return [], []
-    shares = {0.0: found.min, **{share: getattr(found, one) for one, share in MARKED.items()}, 1.0: found.max}
+    shares = {
+        0.0: found.min,
+        **{share: getattr(found, one) for one, share in MARKED_PERCENTILES.items()},
+        1.0: found.max,
+    }
     known = {share: ms for share, ms in shares.items() if math.isfinite(ms)}
     return list(known.values()), list(known)
 
 
-def _marks(entry: Entry, stage: str) -> dict[str, float]:
+def _percentile_values(entry: SystemSummary, stage: str) -> dict[str, float]:
     found: Latency | None = None if entry.speed is None else entry.speed.stages.get(stage)
     if found is not None:
-        return {one: getattr(found, one) for one in MARKED}
+        return {one: getattr(found, one) for one in MARKED_PERCENTILES}
     times = entry.times.get(stage, ())
-    return {one: float(np.percentile(times, 100 * share)) for one, share in MARKED.items()} if len(times) else {}
+    return (
+        {one: float(np.percentile(times, 100 * share)) for one, share in MARKED_PERCENTILES.items()}
+        if len(times)
+        else {}
+    )
 
 
-def _distribution(overview: Overview, stage: str, cast: Cast, key: Sequence[str]) -> Panel | None:
-    alt = altair()
+def _distribution_panel(overview: Overview, stage: str, cast: SystemStyles, key: Sequence[str]) -> ChartPanel | None:
+    alt = import_altair()
     rows: ChartRows = []
     marks: ChartRows = []
     every: list[float] = []
     for name, entry in overview.entries.items():
         # A logarithmic axis cannot show 0.
-        points = [(ms, share) for ms, share in zip(*_line(entry, stage), strict=True) if ms > 0]
+        points = [(ms, share) for ms, share in zip(*_distribution_points(entry, stage), strict=True) if ms > 0]
         if not points:
             continue
         every += [ms for ms, _ in points]
@@ -294,20 +320,20 @@ def _distribution(overview: Overview, stage: str, cast: Cast, key: Sequence[str]
             {
                 "system": name,
                 "dash": cast.dashes[name],
-                "ms": [figure(t, 4) for t in times],
-                "share": [figure(100 * s, 4) for s in shares],
+                "ms": [round_digits(t, 4) for t in times],
+                "share": [round_digits(100 * s, 4) for s in shares],
             }
         )
         marks += [
-            {"system": name, "what": one, "ms": figure(ms, 4), "share": 100 * MARKED[one]}
-            for one, ms in _marks(entry, stage).items()
+            {"system": name, "what": one, "ms": round_digits(ms, 4), "share": 100 * MARKED_PERCENTILES[one]}
+            for one, ms in _percentile_values(entry, stage).items()
             if 0 < ms < math.inf
         ]
     if not every:
         return None
-    low, high = ticked(min(every) / 1.15, max(every) * 1.15)
-    scale = alt.Scale(type="log", domain=[figure(low), figure(high)])
-    axis = alt.Axis(values=powers(low, high), format="~g", labelOverlap="greedy")
+    low, high = log_range(min(every) / 1.15, max(every) * 1.15)
+    scale = alt.Scale(type="log", domain=[round_digits(low), round_digits(high)])
+    axis = alt.Axis(values=log_ticks(low, high), format="~g", labelOverlap="greedy")
     x = alt.X("ms:Q", title="ms (log scale)", scale=scale, axis=axis)
     y = alt.Y("share:Q", title="% of queries", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(values=[0, 50, 90, 100]))
     colour, dash, shape = cast.colour(alt, key), cast.dash(alt), cast.shape(alt, key)
@@ -321,18 +347,18 @@ def _distribution(overview: Overview, stage: str, cast: Cast, key: Sequence[str]
     if marks:
         dots = alt.Chart(alt.Data(values=marks)).mark_point(filled=True, size=40, opacity=1)
         layers.append(dots.encode(x=x, y=y, color=colour, shape=shape, tooltip=tips))
-    return panel(stage, layers, 190, wide=False)
+    return make_panel(stage, layers, 190, wide=False)
 
 
-def stages(overview: Overview) -> Sketch | None:
+def draw_stage_times(overview: Overview) -> ChartDraft | None:
     """Draw the mean time of a query by stage, one bar per system."""
-    parts = {name: _parts(entry) for name, entry in overview.entries.items()}
+    parts = {name: _mean_stage_times(entry) for name, entry in overview.entries.items()}
     parts = {name: mine for name, mine in parts.items() if mine}
     if not parts:
         return None
-    alt = altair()
-    cast = Cast(overview.systems, overview.baseline)
-    kinds = [one for one in (*STAGES, *_others(parts), "other") if any(one in mine for mine in parts.values())]
+    alt = import_altair()
+    cast = SystemStyles(overview.systems, overview.baseline)
+    kinds = [one for one in (*STAGES, *_custom_stages(parts), "other") if any(one in mine for mine in parts.values())]
     spare = [one for one in PALETTE if one not in COLOURS.values()]
     fresh = {kind: spare[i % len(spare)] for i, kind in enumerate(k for k in kinds if k not in COLOURS)}
     rows: ChartRows = []
@@ -346,14 +372,14 @@ def stages(overview: Overview) -> Sketch | None:
                     {
                         "system": name,
                         "stage": kind,
-                        "ms": figure(mine[kind]),
-                        "begin": figure(begin),
-                        "end": figure(end),
+                        "ms": round_digits(mine[kind]),
+                        "begin": round_digits(begin),
+                        "end": round_digits(end),
                     }
                 )
                 begin = end
-        totals.append({"system": name, "end": figure(begin), "label": f"{format_bar_label(begin)} ms"})
-    scale = alt.Scale(domain=[0, figure(1.22 * max(row["end"] for row in totals))], nice=False)
+        totals.append({"system": name, "end": round_digits(begin), "label": f"{format_bar_value(begin)} ms"})
+    scale = alt.Scale(domain=[0, round_digits(1.22 * max(row["end"] for row in totals))], nice=False)
     x = alt.X("begin:Q", title="mean ms of a query", scale=scale, axis=alt.Axis(tickCount=5))
     y = cast.rows(alt, list(parts))
     key = alt.Scale(domain=kinds, range=[COLOURS.get(kind) or fresh[kind] for kind in kinds])
@@ -370,21 +396,23 @@ def stages(overview: Overview) -> Sketch | None:
         words.encode(x=alt.X("end:Q", title="mean ms of a query", scale=scale), y=y, text="label:N"),
     ]
     said = [
-        f"{name} {listed([f'{kind} {format_bar_label(ms)}' for kind, ms in mine.items()])}"
+        f"{name} {join_with_and([f'{kind} {format_bar_value(ms)}' for kind, ms in mine.items()])}"
         for name, mine in parts.items()
     ]
-    caption = sentence(
+    caption = join_sentence(
         "mean milliseconds of a query, by the stage in which they were spent",
         "other is time that no stage claimed" if "other" in kinds else "",
     )
-    return Sketch([panel("", layers, 24 * len(parts) + 4)], f"Mean milliseconds by stage: {'; '.join(said)}.", caption)
+    return ChartDraft(
+        [make_panel("", layers, 24 * len(parts) + 4)], f"Mean milliseconds by stage: {'; '.join(said)}.", caption
+    )
 
 
-def _others(parts: Mapping[str, Mapping[str, float]]) -> list[str]:
+def _custom_stages(parts: Mapping[str, Mapping[str, float]]) -> list[str]:
     return sorted({kind for mine in parts.values() for kind in mine} - {*STAGES, "other"})
 
 
-def _parts(entry: Entry) -> dict[str, float]:
+def _mean_stage_times(entry: SystemSummary) -> dict[str, float]:
     """Return the mean time in ms per query by stage, averaged over all queries.
 
     A stage that only some queries have is weighted by their number. `other` is the remaining time.

@@ -8,30 +8,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ragauge.comparison.results import Overview, Stratum
+from ragauge.comparison.results import Overview, StratumMeans
 from ragauge.core.records import Floats
-from ragauge.datasets.queries import explained
-from ragauge.output.chart_style import LOST, TIED, WON, Cast
+from ragauge.datasets.queries import explain_tag
+from ragauge.output.chart_style import LOSS_COLOUR, TIE_COLOUR, WIN_COLOUR, SystemStyles
 from ragauge.output.charts import (
+    ChartDraft,
+    ChartPanel,
     ChartRows,
-    Panel,
-    Sketch,
-    altair,
-    figure,
-    format_bar_label,
-    interval_tips,
-    listed,
-    panel,
-    sentence,
-    span,
+    format_bar_value,
+    import_altair,
+    interval_tooltips,
+    join_sentence,
+    join_with_and,
+    make_panel,
+    padded_range,
+    round_digits,
 )
 from ragauge.stats.comparisons import Comparison
 
-MOST = 400
+MAX_LINE_POINTS = 400
 """Maximum number of points per line."""
 
 
-def compared(overview: Overview) -> list[Comparison]:
+def baseline_comparisons(overview: Overview) -> list[Comparison]:
     """Return the comparisons with the baseline by the first measure.
 
     Without a baseline, returns the comparison of the best system with the second best.
@@ -43,7 +43,7 @@ def compared(overview: Overview) -> list[Comparison]:
     return rows[:1] if overview.rival is None else [overview.rival]
 
 
-def best_first(row: Comparison) -> Floats | None:
+def sort_query_differences(row: Comparison) -> Floats | None:
     """Return the differences of all queries, best first; None if some are unknown."""
     if len(row.moved) != row.wins + row.losses:
         return None
@@ -51,38 +51,51 @@ def best_first(row: Comparison) -> Floats | None:
     return np.sort(values) if row.lower_is_better else np.sort(values)[::-1]
 
 
-def _known(overview: Overview) -> list[tuple[Comparison, Floats]]:
-    return [(row, values) for row in compared(overview) if (values := best_first(row)) is not None and len(values)]
+def _comparisons_with_differences(overview: Overview) -> list[tuple[Comparison, Floats]]:
+    return [
+        (row, values)
+        for row in baseline_comparisons(overview)
+        if (values := sort_query_differences(row)) is not None and len(values)
+    ]
 
 
-def _against(overview: Overview, rows: Sequence[Comparison]) -> str:
+def _difference_axis_title(overview: Overview, rows: Sequence[Comparison]) -> str:
     lower = " (less than 0 is better)" if rows[0].lower_is_better else ""
     return f"difference in {overview.first} to {rows[0].baseline}{lower}"
 
 
-def waterfall(overview: Overview) -> Sketch | None:
+def draw_waterfall(overview: Overview) -> ChartDraft | None:
     """Draw the sorted differences, one line per system."""
-    known = _known(overview)
+    known = _comparisons_with_differences(overview)
     if not known:
         return None
-    alt = altair()
-    cast = Cast(overview.systems, overview.baseline)
+    alt = import_altair()
+    cast = SystemStyles(overview.systems, overview.baseline)
     rows: ChartRows = []
     turns: ChartRows = []
     for row, values in known:
         n = len(values)
-        places = np.unique(np.linspace(0, n - 1, min(n, MOST)).round().astype(int))
-        shares = [figure(100 * (place + 0.5) / n, 4) for place in places.tolist()]
-        drawn = [figure(value, 4) for value in values[places].tolist()]
+        places = np.unique(np.linspace(0, n - 1, min(n, MAX_LINE_POINTS)).round().astype(int))
+        shares = [round_digits(100 * (place + 0.5) / n, 4) for place in places.tolist()]
+        drawn = [round_digits(value, 4) for value in values[places].tolist()]
         rows.append({"system": row.system, "dash": cast.dashes[row.system], "share": shares, "difference": drawn})
         at = [("won", row.wins, 100 * row.wins / n), ("lost", row.losses, 100 - 100 * row.losses / n)]
         turns += [
-            {"system": row.system, "share": figure(share, 4), "difference": 0, "what": what, "count": count, "n": n}
+            {
+                "system": row.system,
+                "share": round_digits(share, 4),
+                "difference": 0,
+                "what": what,
+                "count": count,
+                "n": n,
+            }
             for what, count, share in at
         ]
     title = f"{overview.asked[1]}, best for the system first, %"
     x = alt.X("share:Q", title=title, scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5, grid=False))
-    y = alt.Y("difference:Q", title=_against(overview, [row for row, _ in known]), axis=alt.Axis(tickCount=5))
+    y = alt.Y(
+        "difference:Q", title=_difference_axis_title(overview, [row for row, _ in known]), axis=alt.Axis(tickCount=5)
+    )
     key = [row.system for row, _ in known]
     colour, dash, shape = cast.colour(alt, key), cast.dash(alt), cast.shape(alt, key)
     lines = alt.Chart(alt.Data(values=rows)).transform_flatten(["share", "difference"])
@@ -102,28 +115,28 @@ def waterfall(overview: Overview) -> Sketch | None:
         area = lines.mark_area(interpolate="step", opacity=0.2)
         layers.insert(0, area.encode(x=x, y=y, color=colour))
     first = known[0][0]
-    caption = sentence(
+    caption = join_sentence(
         f"all {overview.asked[1]} in order, best for the system first: where a line lies "
         f"{'below' if first.lower_is_better else 'above'} 0 the system beats {first.baseline}, and marks show where "
         "winning ends and losing begins"
     )
-    return Sketch([panel("", layers, 260)], _won(overview, [row for row, _ in known]), caption)
+    return ChartDraft([make_panel("", layers, 260)], _describe_wins(overview, [row for row, _ in known]), caption)
 
 
-def boxes(overview: Overview) -> Sketch | None:
+def draw_difference_boxes(overview: Overview) -> ChartDraft | None:
     """Draw quartiles, 5th and 95th percentile, and mean difference with its interval."""
-    known = _known(overview)
+    known = _comparisons_with_differences(overview)
     if not known:
         return None
-    alt = altair()
-    cast = Cast(overview.systems, overview.baseline)
+    alt = import_altair()
+    cast = SystemStyles(overview.systems, overview.baseline)
     rows: ChartRows = []
     for row, values in known:
-        cuts = [figure(float(cut), 4) for cut in np.percentile(values, [5, 25, 50, 75, 95])]
+        cuts = [round_digits(float(cut), 4) for cut in np.percentile(values, [5, 25, 50, 75, 95])]
         entry = dict(zip(("p5", "q1", "median", "q3", "p95"), cuts, strict=True))
-        ends = {"low": figure(row.ci[0]), "high": figure(row.ci[1])}
-        rows.append({"system": row.system, **entry, "mean": figure(row.difference), **ends, "n": row.n})
-    title = _against(overview, [row for row, _ in known])
+        ends = {"low": round_digits(row.ci[0]), "high": round_digits(row.ci[1])}
+        rows.append({"system": row.system, **entry, "mean": round_digits(row.difference), **ends, "n": row.n})
+    title = _difference_axis_title(overview, [row for row, _ in known])
     y = cast.rows(alt, [row["system"] for row in rows])
     chart = alt.Chart(alt.Data(values=rows))
     fields = {
@@ -151,30 +164,33 @@ def boxes(overview: Overview) -> Sketch | None:
             x=at("mean"), y=y, tooltip=tips
         ),
     ]
-    said = listed(
-        [f"{row['system']} {row['mean']:+.4f} from {_signed(row['low'])} to {_signed(row['high'])}" for row in rows]
+    said = join_with_and(
+        [
+            f"{row['system']} {row['mean']:+.4f} from {_format_signed(row['low'])} to {_format_signed(row['high'])}"
+            for row in rows
+        ]
     )
     words = f"Mean {title}: {said}."
     sure = f" with its {overview.confidence:.0%} interval" if any(row["low"] is not None for row in rows) else ""
-    caption = sentence(
+    caption = join_sentence(
         f"boxes hold the middle half of the {overview.asked[1]} and thin lines all but 5% at each end",
         f"the diamond is the mean{sure}",
     )
-    return Sketch([panel("", layers, 34 * len(rows) + 6)], words, caption)
+    return ChartDraft([make_panel("", layers, 34 * len(rows) + 6)], words, caption)
 
 
-def _signed(value: float | None) -> str:
+def _format_signed(value: float | None) -> str:
     return "unknown" if value is None else f"{value:+.4f}"
 
 
-def wins(overview: Overview) -> Sketch | None:
+def draw_wins(overview: Overview) -> ChartDraft | None:
     """Draw the share of queries that each system wins, ties and loses."""
-    found = compared(overview)
+    found = baseline_comparisons(overview)
     if not found:
         return None
-    alt = altair()
-    cast = Cast(overview.systems, overview.baseline)
-    kinds = {"won": WON, "tied": TIED, "lost": LOST}
+    alt = import_altair()
+    cast = SystemStyles(overview.systems, overview.baseline)
+    kinds = {"won": WIN_COLOUR, "tied": TIE_COLOUR, "lost": LOSS_COLOUR}
     rows: ChartRows = []
     for row in found:
         begin = 0
@@ -185,10 +201,10 @@ def wins(overview: Overview) -> Sketch | None:
                     "system": row.system,
                     "what": kind,
                     "count": count,
-                    "share": figure(share, 4),
-                    "begin": figure(100 * begin / row.n),
-                    "end": figure(100 * (begin + count) / row.n),
-                    "middle": figure(100 * (begin + count / 2) / row.n),
+                    "share": round_digits(share, 4),
+                    "begin": round_digits(100 * begin / row.n),
+                    "end": round_digits(100 * (begin + count) / row.n),
+                    "middle": round_digits(100 * (begin + count / 2) / row.n),
                     "label": str(count) if share >= 6 else "",
                 }
             )
@@ -211,32 +227,32 @@ def wins(overview: Overview) -> Sketch | None:
             x=alt.X("middle:Q", title=f"{overview.asked[1]}, %"), y=y, text="label:N"
         ),
     ]
-    caption = sentence(
+    caption = join_sentence(
         f"how many {overview.asked[1]} each system ranks better than, like, or worse than {found[0].baseline} by "
         f"{overview.first}"
     )
-    return Sketch([panel("", layers, 28 * len(found) + 4)], _won(overview, found), caption)
+    return ChartDraft([make_panel("", layers, 28 * len(found) + 4)], _describe_wins(overview, found), caption)
 
 
-def _won(overview: Overview, rows: Sequence[Comparison]) -> str:
+def _describe_wins(overview: Overview, rows: Sequence[Comparison]) -> str:
     said = [f"{row.system} wins {row.wins}, ties {row.ties} and loses {row.losses} of {row.n}" for row in rows]
     return f"{overview.asked[1].capitalize()} by {overview.first} against {rows[0].baseline}: {'; '.join(said)}."
 
 
 MAX_STRATA_SHOWN = 20
 """Maximum number of strata drawn per tag."""
-FEW = 6
+MAX_HALF_WIDTH_STRATA = 6
 """Maximum number of strata in a half-width panel."""
 
 
-class Frame(NamedTuple):
+class StrataAxes(NamedTuple):
     """Axis range and left margin in pixels that all panels share."""
 
     ends: tuple[float, float]
     margin: int
 
 
-def strata(overview: Overview) -> Sketch | None:
+def draw_strata(overview: Overview) -> ChartDraft | None:
     """Draw one panel per tag, with a row per stratum and a dot per system."""
     known = {
         tag: [one for one in several if any(math.isfinite(mean.value) for mean in one.means.values())]
@@ -247,47 +263,53 @@ def strata(overview: Overview) -> Sketch | None:
         return None
     means = [mean for several in known.values() for one in several for mean in one.means.values()]
     # One axis and one margin for all tags, so that they can be compared.
-    frame = Frame(
-        span([end for mean in means for end in (mean.value, mean.low, mean.high)], pad=0.03),
-        min(130, 6 * max(len(_called(one)) for several in known.values() for one in several)),
+    frame = StrataAxes(
+        padded_range([end for mean in means for end in (mean.value, mean.low, mean.high)], pad=0.03),
+        min(130, 6 * max(len(_stratum_label(one)) for several in known.values() for one in several)),
     )
-    cast = Cast(overview.systems, overview.baseline, frame.margin)
-    panels: list[Panel] = []
+    cast = SystemStyles(overview.systems, overview.baseline, frame.margin)
+    panels: list[ChartPanel] = []
     said = []
     for tag, several in known.items():
         whole = len(overview.strata[tag])
-        title = explained(tag) if len(several) == whole else f"{explained(tag)} ({len(several)} of {whole} values)"
-        panels.append(_panel(title, several, overview, cast, frame, key=[] if panels else cast.names))
-        said.append(f"{tag}: " + "; ".join(_best(overview, one) for one in several))
+        title = explain_tag(tag) if len(several) == whole else f"{explain_tag(tag)} ({len(several)} of {whole} values)"
+        panels.append(_strata_panel(title, several, overview, cast, frame, key=[] if panels else cast.names))
+        said.append(f"{tag}: " + "; ".join(_describe_best_system(overview, one) for one in several))
     sure = f", with its {overview.confidence:.0%} interval" if any(math.isfinite(one.low) for one in means) else ""
-    caption = sentence(
+    caption = join_sentence(
         f"a row is a kind of {overview.asked[0]} and a mark a system's mean {overview.first} there{sure}"
     )
-    return Sketch(panels, f"Mean {overview.first} by kind of {overview.asked[0]}. {'. '.join(said)}.", caption)
+    return ChartDraft(panels, f"Mean {overview.first} by kind of {overview.asked[0]}. {'. '.join(said)}.", caption)
 
 
-def _called(one: Stratum) -> str:
+def _stratum_label(one: StratumMeans) -> str:
     return f"{one.value} (n={one.n})"
 
 
-def _best(overview: Overview, one: Stratum) -> str:
+def _describe_best_system(overview: Overview, one: StratumMeans) -> str:
     known = {name: mean.value for name, mean in one.means.items() if math.isfinite(mean.value)}
     best = (min if overview.first in overview.lower_is_better else max)(known, key=known.__getitem__)
-    return f"{one.value} (n={one.n}) best {best} {format_bar_label(known[best])}"
+    return f"{one.value} (n={one.n}) best {best} {format_bar_value(known[best])}"
 
 
-def _panel(
-    title: str, drawn: Sequence[Stratum], overview: Overview, cast: Cast, frame: Frame, *, key: Sequence[str]
-) -> Panel:
-    alt = altair()
+def _strata_panel(
+    title: str,
+    drawn: Sequence[StratumMeans],
+    overview: Overview,
+    cast: SystemStyles,
+    frame: StrataAxes,
+    *,
+    key: Sequence[str],
+) -> ChartPanel:
+    alt = import_altair()
     rows: ChartRows = [
         {
-            "stratum": _called(one),
+            "stratum": _stratum_label(one),
             "system": name,
             "place": cast.names.index(name),
-            "value": figure(mean.value),
-            "low": figure(mean.low),
-            "high": figure(mean.high),
+            "value": round_digits(mean.value),
+            "low": round_digits(mean.low),
+            "high": round_digits(mean.high),
             "n": mean.n or None,
         }
         for one in drawn
@@ -296,9 +318,9 @@ def _panel(
     ]
     lower = overview.first in overview.lower_is_better
     words = overview.first + " (lower is better)" * lower
-    ends = alt.Scale(domain=[figure(end) for end in frame.ends], zero=False, nice=False)
+    ends = alt.Scale(domain=[round_digits(end) for end in frame.ends], zero=False, nice=False)
     x = alt.X("value:Q", title=words, scale=ends, axis=alt.Axis(tickCount=6))
-    scale = alt.Scale(domain=[_called(one) for one in drawn], paddingInner=0.25, paddingOuter=0.12)
+    scale = alt.Scale(domain=[_stratum_label(one) for one in drawn], paddingInner=0.25, paddingOuter=0.12)
     y = alt.Y(
         "stratum:N",
         title=None,
@@ -311,7 +333,7 @@ def _panel(
     tips = [
         alt.Tooltip("stratum:N", title="queries"),
         alt.Tooltip("system:N", title="system"),
-        *interval_tips(alt),
+        *interval_tooltips(alt),
         alt.Tooltip("n:Q", title="n"),
     ]
     chart = alt.Chart(alt.Data(values=rows))
@@ -322,4 +344,6 @@ def _panel(
         bars.encode(x=alt.X("low:Q", title=words), x2="high:Q", y=y, yOffset=offset, color=colour),
         dots.encode(x=x, y=y, yOffset=offset, color=colour, shape=shape, tooltip=tips),
     ]
-    return panel(title, layers, len(drawn) * (9 * len(cast.names) + 14) + 8, wide=len(drawn) > FEW)
+    return make_panel(
+        title, layers, len(drawn) * (9 * len(cast.names) + 14) + 8, wide=len(drawn) > MAX_HALF_WIDTH_STRATA
+    )

@@ -9,39 +9,39 @@ from typing import NamedTuple
 
 from ragauge.comparison.results import Overview
 from ragauge.core.summaries import Mean
-from ragauge.output.chart_style import Cast
+from ragauge.output.chart_style import SystemStyles
 from ragauge.output.charts import (
-    Box,
+    ChartDraft,
+    ChartPanel,
     ChartRows,
-    Mark,
-    Panel,
-    Sketch,
-    altair,
-    figure,
-    format_bar_label,
-    interval_tips,
-    listed,
-    named,
-    panel,
-    powers,
-    sentence,
-    span,
-    spots,
-    steps,
-    ticked,
+    LabelledMark,
+    PlotBox,
+    format_bar_value,
+    import_altair,
+    interval_tooltips,
+    join_sentence,
+    join_with_and,
+    label_layer,
+    log_range,
+    log_ticks,
+    make_panel,
+    padded_range,
+    place_labels,
+    round_digits,
+    round_outwards,
 )
 
-MOST = 12
+MAX_PANELS = 12
 """Maximum number of panels."""
-LABELLED = 8
+MAX_LABELLED_SYSTEMS = 8
 """Maximum number of systems that are labelled in the plot. Above it, a legend is used."""
-LONG = 14
+MAX_SHORT_NAME_CHARS = 14
 """Maximum length of a system name that needs no extra space next to the bars."""
-WIDTH, HEIGHT = 260, 300
+PLOT_WIDTH_PX, PLOT_HEIGHT_PX = 260, 300
 """Plot size on a phone, where labels have the least space."""
 
 
-class Place(NamedTuple):
+class QualityLatencyPoint(NamedTuple):
     """Mean quality and p95 latency in ms of a system."""
 
     system: str
@@ -49,43 +49,43 @@ class Place(NamedTuple):
     p95: float
 
 
-def quality_latency(overview: Overview) -> Sketch | None:
+def draw_quality_latency(overview: Overview) -> ChartDraft | None:
     """Draw the first measure against the p95 total latency."""
     places = [
-        Place(name, entry.means[overview.first], entry.speed.stages["total"].p95)
+        QualityLatencyPoint(name, entry.means[overview.first], entry.speed.stages["total"].p95)
         for name, entry in overview.entries.items()
         if overview.first in entry.means and entry.speed is not None and "total" in entry.speed.stages
     ]
     places = [one for one in places if math.isfinite(one.mean.value) and 0 < one.p95 < math.inf]
     if not places:
         return None
-    alt = altair()
+    alt = import_altair()
     lower = overview.first in overview.lower_is_better
-    cast = Cast(overview.systems, overview.baseline)
-    near = frontier(places, lower=lower)
+    cast = SystemStyles(overview.systems, overview.baseline)
+    near = find_pareto_frontier(places, lower=lower)
     xs = [one.p95 for one in places]
-    ends = ticked(min(xs) / 1.6, max(xs) * 1.6)
-    ys = span([end for one in places for end in (one.mean.value, one.mean.low, one.mean.high)])
-    side = alt.Axis(values=powers(*ends), format="~g")
-    wide = alt.Scale(type="log", domain=[figure(end) for end in ends])
+    ends = log_range(min(xs) / 1.6, max(xs) * 1.6)
+    ys = padded_range([end for one in places for end in (one.mean.value, one.mean.low, one.mean.high)])
+    side = alt.Axis(values=log_ticks(*ends), format="~g")
+    wide = alt.Scale(type="log", domain=[round_digits(end) for end in ends])
     x = alt.X("ms:Q", title="p95 of total latency, ms (log scale)", scale=wide, axis=side)
     title = overview.first + " (lower is better, axis upside down)" * lower
-    scale = alt.Scale(domain=[figure(end) for end in ys], zero=False, nice=False, reverse=lower)
+    scale = alt.Scale(domain=[round_digits(end) for end in ys], zero=False, nice=False, reverse=lower)
     y = alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6))
     tips = [
         alt.Tooltip("system:N", title="system"),
-        *interval_tips(alt),
+        *interval_tooltips(alt),
         alt.Tooltip("ms:Q", title="p95 ms", format=".4~g"),
         alt.Tooltip("n:Q", title="queries"),
     ]
-    rows = _rows(places)
-    corners = [{"ms": figure(one.p95), "value": figure(one.mean.value)} for one in near]
+    rows = _point_rows(places)
+    corners = [{"ms": round_digits(one.p95), "value": round_digits(one.mean.value)} for one in near]
     layers = []
     if len(near) > 1:
         line = alt.Chart(alt.Data(values=corners)).mark_line(style="guide", interpolate="step-after", strokeWidth=1)
         layers.append(line.encode(x=x, y=y))
     dots = alt.Chart(alt.Data(values=rows))
-    key = [one.system for one in places] if len(places) > LABELLED else []
+    key = [one.system for one in places] if len(places) > MAX_LABELLED_SYSTEMS else []
     colour = cast.colour(alt, key)
     layers.append(dots.mark_rule(strokeWidth=1.5).encode(x=x, y=alt.Y("low:Q", title=title), y2="high:Q", color=colour))
     layers.append(
@@ -97,104 +97,111 @@ def quality_latency(overview: Overview) -> Sketch | None:
             tooltip=tips,
         )
     )
-    if len(places) <= LABELLED:
-        marks, lines = _plotted(places, near, cast, (ends, ys), lower=lower)
+    if len(places) <= MAX_LABELLED_SYSTEMS:
+        marks, lines = _to_pixels(places, near, cast, (ends, ys), lower=lower)
         words = [
-            {"label": mark.name, "ms": figure(one.p95), "value": figure(one.mean.value), **spot._asdict()}
-            for one, mark, spot in zip(places, marks, spots(marks, lines, WIDTH, HEIGHT), strict=True)
+            {"label": mark.name, "ms": round_digits(one.p95), "value": round_digits(one.mean.value), **spot._asdict()}
+            for one, mark, spot in zip(
+                places, marks, place_labels(marks, lines, PLOT_WIDTH_PX, PLOT_HEIGHT_PX), strict=True
+            )
         ]
-        layers += [text.encode(x=x, y="value:Q", text="label:N") for text in named(alt, words)]
-    said = listed(
-        [f"{one.system} {format_bar_label(one.mean.value)} at {format_bar_label(one.p95)} ms" for one in places]
+        layers += [text.encode(x=x, y="value:Q", text="label:N") for text in label_layer(alt, words)]
+    said = join_with_and(
+        [f"{one.system} {format_bar_value(one.mean.value)} at {format_bar_value(one.p95)} ms" for one in places]
     )
-    best = listed([one.system for one in near])
-    caption = sentence(
+    best = join_with_and([one.system for one in near])
+    caption = join_sentence(
         "further up is better and further left is faster",
         "the stepped line joins the systems that no other beats in both" if len(near) > 1 else "",
         f"bars are {overview.confidence:.0%} intervals" if any(row["low"] is not None for row in rows) else "",
     )
     told = f"Mean {overview.first} against p95 of total latency: {said}. Not beaten in both: {best}."
-    return Sketch([panel("", layers, HEIGHT)], told, caption)
+    return ChartDraft([make_panel("", layers, PLOT_HEIGHT_PX)], told, caption)
 
 
-def frontier(places: Sequence[Place], *, lower: bool) -> list[Place]:
+def find_pareto_frontier(places: Sequence[QualityLatencyPoint], *, lower: bool) -> list[QualityLatencyPoint]:
     """Return the Pareto-optimal systems, fastest first. Ties are all included."""
 
-    def beaten(one: Place, other: Place) -> bool:
+    def beaten(one: QualityLatencyPoint, other: QualityLatencyPoint) -> bool:
         better = (one.mean.value - other.mean.value) * (1 if lower else -1)
         return other.p95 <= one.p95 and better >= 0 and (other.p95 < one.p95 or better > 0)
 
     return sorted((one for one in places if not any(beaten(one, other) for other in places)), key=lambda one: one.p95)
 
 
-def _rows(places: Sequence[Place]) -> ChartRows:
+def _point_rows(places: Sequence[QualityLatencyPoint]) -> ChartRows:
     return [
         {
             "system": one.system,
-            "ms": figure(one.p95),
-            "value": figure(one.mean.value),
-            "low": figure(one.mean.low),
-            "high": figure(one.mean.high),
+            "ms": round_digits(one.p95),
+            "value": round_digits(one.mean.value),
+            "low": round_digits(one.mean.low),
+            "high": round_digits(one.mean.high),
             "n": one.mean.n or None,
         }
         for one in places
     ]
 
 
-def _plotted(
-    places: Sequence[Place], near: Sequence[Place], cast: Cast, frame: Sequence[tuple[float, float]], *, lower: bool
-) -> tuple[list[Mark], list[Box]]:
+def _to_pixels(
+    places: Sequence[QualityLatencyPoint],
+    near: Sequence[QualityLatencyPoint],
+    cast: SystemStyles,
+    frame: Sequence[tuple[float, float]],
+    *,
+    lower: bool,
+) -> tuple[list[LabelledMark], list[PlotBox]]:
     """Convert marks and the frontier line to pixels of the narrowest plot."""
     xs, ys = frame
 
-    def across(one: Place) -> float:
-        return WIDTH * math.log(one.p95 / xs[0]) / math.log(xs[1] / xs[0])
+    def across(one: QualityLatencyPoint) -> float:
+        return PLOT_WIDTH_PX * math.log(one.p95 / xs[0]) / math.log(xs[1] / xs[0])
 
     def down(value: float) -> float:
         share = (value - ys[0]) / (ys[1] - ys[0])
-        return HEIGHT * (share if lower else 1 - share)
+        return PLOT_HEIGHT_PX * (share if lower else 1 - share)
 
     marks = []
     for one in places:
         y, *ends = (down(v) for v in (one.mean.value, one.mean.low, one.mean.high))
         known = [end for end in ends if math.isfinite(end)]
-        marks.append(Mark(cast.called(one.system), across(one), y, min([y, *known]), max([y, *known])))
+        marks.append(LabelledMark(cast.called(one.system), across(one), y, min([y, *known]), max([y, *known])))
     lines = []
     for one, after in pairwise(near):
         (x, y), (further, above) = ((across(place), down(place.mean.value)) for place in (one, after))
-        lines += [Box(x, y - 2, further, y + 2), Box(further - 2, above, further + 2, y)]
+        lines += [PlotBox(x, y - 2, further, y + 2), PlotBox(further - 2, above, further + 2, y)]
     return marks, lines
 
 
-def measures(overview: Overview) -> Sketch | None:
+def draw_measures(overview: Overview) -> ChartDraft | None:
     """Draw one panel per measure: bars with intervals and significance stars."""
     known = [m for m in overview.measures if any(m in entry.means for entry in overview.entries.values())]
     if not known:
         return None
-    times = _p95(overview)
-    names = known[: MOST - bool(times)]
-    cast = Cast(overview.systems, overview.baseline)
+    times = _p95_latencies_ms(overview)
+    names = known[: MAX_PANELS - bool(times)]
+    cast = SystemStyles(overview.systems, overview.baseline)
     panels, said = [], []
     for measure in names:
-        panels.append(bars(overview, cast, measure, small=len(names) + bool(times) > 1))
+        panels.append(draw_bars(overview, cast, measure, small=len(names) + bool(times) > 1))
         ranked = overview.ranked(measure)
         if ranked:
             ends = [ranked[0], ranked[-1]] if len(ranked) > 1 else ranked
-            figures = [f"{one} {format_bar_label(overview.entries[one].means[measure].value)}" for one in ends]
+            figures = [f"{one} {format_bar_value(overview.entries[one].means[measure].value)}" for one in ends]
             words = ["best ", "worst "] if len(ranked) > 1 else [""]
             said.append(f"{measure}: " + ", ".join(w + f for w, f in zip(words, figures, strict=True)))
     if times:
-        panels.append(_times(overview, cast, times))
+        panels.append(_latency_panel(overview, cast, times))
         fast, slow = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
         said.append(
-            f"p95 ms: lowest {fast} {format_bar_label(times[fast])}, highest {slow} {format_bar_label(times[slow])}"
+            f"p95 ms: lowest {fast} {format_bar_value(times[fast])}, highest {slow} {format_bar_value(times[slow])}"
         )
     left = known[len(names) :]
-    caption = sentence(*how_to_read(overview, names), f"not drawn: {listed(left)}" if left else "")
-    return Sketch(panels, "; ".join(said) + ".", caption)
+    caption = join_sentence(*describe_bars(overview, names), f"not drawn: {join_with_and(left)}" if left else "")
+    return ChartDraft(panels, "; ".join(said) + ".", caption)
 
 
-def _p95(overview: Overview) -> dict[str, float]:
+def _p95_latencies_ms(overview: Overview) -> dict[str, float]:
     times = {
         name: entry.speed.stages["total"].p95
         for name, entry in overview.entries.items()
@@ -203,20 +210,20 @@ def _p95(overview: Overview) -> dict[str, float]:
     return {name: value for name, value in times.items() if 0 < value < math.inf}
 
 
-def how_to_read(overview: Overview, names: Sequence[str]) -> list[str]:
+def describe_bars(overview: Overview, names: Sequence[str]) -> list[str]:
     """Return caption parts that explain bars of these measures."""
     means = [entry.means[name] for entry in overview.entries.values() for name in names if name in entry.means]
     sure = f" with {overview.confidence:.0%} intervals" if any(math.isfinite(one.low) for one in means) else ""
     parts = [f"bars are means{sure}"]
     if overview.baseline in overview.entries and len(overview.entries) > 1:
         parts.append(f"the dashed line is {overview.baseline}, the baseline")
-    if any(stars(overview, system, name) for system in overview.entries for name in names):
+    if any(significance_stars(overview, system, name) for system in overview.entries for name in names):
         against = f"stars are the corrected p-value of the test against {overview.baseline}"
         parts.append(f"{against}: *** below 0.001, ** 0.01, * 0.05, ns otherwise")
     return parts
 
 
-def stars(overview: Overview, system: str, measure: str) -> str:
+def significance_stars(overview: Overview, system: str, measure: str) -> str:
     """Return the significance stars of a system's difference from the baseline.
 
     Empty for the baseline and without a test.
@@ -225,9 +232,15 @@ def stars(overview: Overview, system: str, measure: str) -> str:
     return "" if row is None or system == overview.baseline else row.stars
 
 
-def bars(
-    overview: Overview, cast: Cast, measure: str, *, small: bool = True, height: int = 0, beside: str | None = None
-) -> Panel:
+def draw_bars(
+    overview: Overview,
+    cast: SystemStyles,
+    measure: str,
+    *,
+    small: bool = True,
+    height: int = 0,
+    beside: str | None = None,
+) -> ChartPanel:
     """Draw a bar per system with interval, value and stars.
 
     `beside` is a measure shown in brackets.
@@ -236,16 +249,18 @@ def bars(
     for name, entry in overview.entries.items():
         mean = entry.means.get(measure, Mean(math.nan, 0))
         more = (
-            [f"({format_bar_label(entry.means[beside].value)})"] if beside is not None and beside in entry.means else []
+            [f"({format_bar_value(entry.means[beside].value)})"] if beside is not None and beside in entry.means else []
         )
         rows.append(
             {
                 "system": name,
-                "value": figure(mean.value),
-                "low": figure(mean.low),
-                "high": figure(mean.high),
+                "value": round_digits(mean.value),
+                "low": round_digits(mean.low),
+                "high": round_digits(mean.high),
                 "n": mean.n or None,
-                "label": " ".join(filter(None, [format_bar_label(mean.value), *more, stars(overview, name, measure)])),
+                "label": " ".join(
+                    filter(None, [format_bar_value(mean.value), *more, significance_stars(overview, name, measure)])
+                ),
             }
         )
     lower = measure in overview.lower_is_better
@@ -253,15 +268,17 @@ def bars(
     return _bar_panel(title, rows, cast, ".4f", small=small, height=height)
 
 
-def _bar_panel(title: str, rows: ChartRows, cast: Cast, number: str, *, small: bool = True, height: int = 0) -> Panel:
-    alt = altair()
+def _bar_panel(
+    title: str, rows: ChartRows, cast: SystemStyles, number: str, *, small: bool = True, height: int = 0
+) -> ChartPanel:
+    alt = import_altair()
     data = alt.Data(values=rows)
     ends = [row[field] for row in rows for field in ("value", "low", "high") if row.get(field) is not None]
     least, most = min([0.0, *ends]), max([0.0, *ends]) or 1.0
     # Long names leave less space for the bars, but the values need the same width.
-    room = 1.42 if max(len(row["system"]) for row in rows) <= LONG else 1.6
+    room = 1.42 if max(len(row["system"]) for row in rows) <= MAX_SHORT_NAME_CHARS else 1.6
     room += 0.04 * max(0, max(len(row["label"]) for row in rows) - 9)
-    scale = alt.Scale(domain=[figure(1.1 * least), figure(least + (most - least) * room)], nice=False)
+    scale = alt.Scale(domain=[round_digits(1.1 * least), round_digits(least + (most - least) * room)], nice=False)
     # With stacking, Vega-Lite would write the names into an expression.
     x = alt.X("value:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4), stack=None)
     y = cast.rows(alt, [row["system"] for row in rows])
@@ -280,27 +297,27 @@ def _bar_panel(title: str, rows: ChartRows, cast: Cast, number: str, *, small: b
         layers.append(chart.mark_rule(style="guide", strokeWidth=1.5).encode(x="low:Q", x2="high:Q", y=y))
     text = chart.mark_text(style="words", align="left", dx=5)
     layers.append(text.encode(x=alt.XDatum(most, title=None, scale=scale), y=y, text="label:N"))
-    return panel(title, layers, height or 20 * len(rows) + 4, wide=not small)
+    return make_panel(title, layers, height or 20 * len(rows) + 4, wide=not small)
 
 
-def _times(overview: Overview, cast: Cast, times: dict[str, float]) -> Panel:
+def _latency_panel(overview: Overview, cast: SystemStyles, times: dict[str, float]) -> ChartPanel:
     """Draw p95 latencies as bars, or as dots if they differ more than 30-fold.
 
     Dots are on a logarithmic axis.
     """
-    alt = altair()
+    alt = import_altair()
     counts = {
         name: entry.speed.stages["total"].n for name, entry in overview.entries.items() if entry.speed and name in times
     }
     rows: ChartRows = [
-        {"system": name, "value": figure(ms), "n": counts[name], "label": format_bar_label(ms)}
+        {"system": name, "value": round_digits(ms), "n": counts[name], "label": format_bar_value(ms)}
         for name, ms in times.items()
     ]
     low, high = min(times.values()), max(times.values())
     if high / low <= 30:
         return _bar_panel("p95 ms (lower is better)", rows, cast, ".4~g")
-    ends = steps(low, high)
-    axis = alt.Axis(values=powers(*ends), format="~g", labelOverlap="greedy")
+    ends = round_outwards(low, high)
+    axis = alt.Axis(values=log_ticks(*ends), format="~g", labelOverlap="greedy")
     x = alt.X("value:Q", title=None, scale=alt.Scale(type="log", domain=list(ends)), axis=axis)
     y = cast.rows(alt, list(times))
     chart = alt.Chart(alt.Data(values=rows))
@@ -311,4 +328,4 @@ def _times(overview: Overview, cast: Cast, times: dict[str, float]) -> Panel:
         dots.encode(x=x, y=y, color=cast.colour(alt), shape=cast.shape(alt), tooltip=tips),
         words.encode(x=x, y=y, text="label:N"),
     ]
-    return panel("p95 ms (log scale, lower is better)", layers, 20 * len(rows) + 4, wide=False)
+    return make_panel("p95 ms (log scale, lower is better)", layers, 20 * len(rows) + 4, wide=False)

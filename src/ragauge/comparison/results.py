@@ -13,15 +13,15 @@ from ragauge.core.documents import Document
 from ragauge.core.findings import Audit
 from ragauge.core.protocols import Result
 from ragauge.core.records import Floats, Judgments, Run, Scores
-from ragauge.core.run_dates import AnswerDate
+from ragauge.core.run_dates import RunDate
 from ragauge.core.summaries import Mean, Speed
 from ragauge.stats.comparisons import Comparison, Comparisons
 from ragauge.stats.repeated_trials import Variation
-from ragauge.stats.smallest_k import Advice
+from ragauge.stats.smallest_k import SmallestK
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class SystemSummary:
     """Summary of one system: scores, latencies, costs and failures."""
 
     name: str
@@ -82,13 +82,13 @@ class Entry:
         return self.told if self.run is None else self.run.manifest
 
     @property
-    def answered(self) -> AnswerDate | None:
+    def answered(self) -> RunDate | None:
         """Date at which the results were produced; None if unknown."""
-        return AnswerDate.find(self.manifest)
+        return RunDate.find(self.manifest)
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class MeasureCurve:
     """Means of a measure over k by system, with the smallest sufficient k."""
 
     measure: str
@@ -96,10 +96,10 @@ class Curve:
     ks: Sequence[int]
     values: Mapping[str, Sequence[float]]
     """By system, one mean per k; NaN if unknown."""
-    enough: Mapping[str, Advice] = field(default_factory=dict)
+    enough: Mapping[str, SmallestK] = field(default_factory=dict)
 
 
-def ranked(entries: Mapping[str, Entry], measure: str, lower_is_better: frozenset[str]) -> list[str]:
+def rank_systems(entries: Mapping[str, SystemSummary], measure: str, lower_is_better: frozenset[str]) -> list[str]:
     """Return the systems ordered by a measure, best first.
 
     Ties keep their order. Systems without a value are omitted.
@@ -109,7 +109,7 @@ def ranked(entries: Mapping[str, Entry], measure: str, lower_is_better: frozense
     return sorted(known, key=known.__getitem__, reverse=measure not in lower_is_better)
 
 
-class Stratum(NamedTuple):
+class StratumMeans(NamedTuple):
     """Means of the first measure over the queries of one stratum, by system."""
 
     value: str
@@ -122,7 +122,7 @@ class Overview:
     """Comparison of systems: quality, significance, latency, failures and provenance."""
 
     title: str
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, SystemSummary]
     """Summaries by system name, in display order."""
     measures: Sequence[str]
     """Canonical measure names. The systems are compared by the first one."""
@@ -135,8 +135,8 @@ class Overview:
     """Comparisons with the baseline, or of every pair; None for a single system or if only means are known."""
     rival: Comparison | None = None
     """Comparison of the best system by the first measure with the second best."""
-    curves: Sequence[Curve] = ()
-    strata: Mapping[str, Sequence[Stratum]] = field(default_factory=dict)
+    curves: Sequence[MeasureCurve] = ()
+    strata: Mapping[str, Sequence[StratumMeans]] = field(default_factory=dict)
     """Means by stratum for each tag of the queries."""
     dataset: str = ""
     documents_known: int | None = None
@@ -167,7 +167,7 @@ class Overview:
         return list(self.entries)
 
     @property
-    def answers(self) -> dict[str, AnswerDate]:
+    def answers(self) -> dict[str, RunDate]:
         """Date of the results by system, if known."""
         dates = {name: entry.answered for name, entry in self.entries.items()}
         return {name: date for name, date in dates.items() if date is not None}
@@ -195,7 +195,7 @@ class Overview:
 
         Systems without a value are omitted.
         """
-        return ranked(self.entries, measure or self.first, self.lower_is_better)
+        return rank_systems(self.entries, measure or self.first, self.lower_is_better)
 
     def difference(self, system: str, measure: str | None = None) -> Comparison | None:
         """Return the comparison of a system with the baseline, or None if there is none."""
@@ -212,19 +212,19 @@ class Overview:
         return "\n".join([f"Overview of {self.title}", *lines])
 
 
-Overviews = Mapping[str, Overview]
+OverviewsByDataset = Mapping[str, Overview]
 """Overviews by dataset."""
 
 
-def systems(overviews: Overviews) -> list[str]:
+def list_systems(overviews: OverviewsByDataset) -> list[str]:
     """Return every system that has results on at least one dataset."""
     return list(dict.fromkeys(name for one in overviews.values() for name in one.systems))
 
 
-def ranks(values: Sequence[float], *, lower: bool) -> list[float]:
+def compute_ranks(values: Sequence[float], *, lower: bool) -> list[float]:
     """Return the rank of each value, 1 for the best. Ties share their mean rank.
 
-    >>> ranks([0.5, 0.9, 0.5], lower=False), ranks([0.1 + 0.2, 0.3], lower=True)
+    >>> compute_ranks([0.5, 0.9, 0.5], lower=False), compute_ranks([0.1 + 0.2, 0.3], lower=True)
     ([2.5, 1.0, 2.5], [1.5, 1.5])
     """
     # Rounded because means of the same values in another order may differ in their last digits.
@@ -232,19 +232,19 @@ def ranks(values: Sequence[float], *, lower: bool) -> list[float]:
     return [sum(one < mine for one in signed) + (signed.count(mine) + 1) / 2 for mine in signed]
 
 
-def mean_ranks(overviews: Overviews, measure: str) -> dict[str, float]:
+def compute_mean_ranks(overviews: OverviewsByDataset, measure: str) -> dict[str, float]:
     """Return each system's mean rank over datasets.
 
     Only datasets on which all systems have a value count. Empty with fewer than two such datasets. Ranks among fewer
     systems or on fewer datasets are not comparable (Demšar 2006).
     """
-    names = systems(overviews)
+    names = list_systems(overviews)
     found = []
     for one in overviews.values():
         means = [one.entries[name].means.get(measure) if name in one.entries else None for name in names]
         values = [math.nan if mean is None else mean.value for mean in means]
         if not any(map(math.isnan, values)):
-            found.append(ranks(values, lower=measure in one.lower_is_better))
+            found.append(compute_ranks(values, lower=measure in one.lower_is_better))
     if len(names) < 2 or len(found) < 2 or measure.startswith("num_"):
         return {}
     return {name: sum(mine) / len(mine) for name, mine in zip(names, zip(*found, strict=True), strict=True)}

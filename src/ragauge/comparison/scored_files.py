@@ -8,25 +8,30 @@ from pathlib import Path
 
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Scores
-from ragauge.core.run_dates import AnswerDate
-from ragauge.evaluation import count, judgments_for, read_measures
-from ragauge.files.judged_folders import is_judged, judged_in, read_judged_samples, read_judged_scores, tags_of
-from ragauge.files.neighbour_arrays import check_rows
+from ragauge.core.run_dates import RunDate
+from ragauge.evaluation import compute_judged_ranks, judgments_for_measures, parse_measures
+from ragauge.files.judged_folders import (
+    is_judged_folder,
+    judged_folders_in,
+    read_judged_samples,
+    read_judged_scores,
+    sample_tags,
+)
+from ragauge.files.neighbour_arrays import check_row_counts
 from ragauge.files.neighbour_arrays import default_measures as neighbour_measures
-from ragauge.files.scores import Known, holds_scores, read_scores
-from ragauge.measures.answers import canonical
-from ragauge.measures.conventions import Convention
-from ragauge.measures.conventions import convention as find_convention
+from ragauge.files.scores import ScoresBySystem, is_scores_file, read_scores
+from ragauge.measures.answers import canonical_answer_name
+from ragauge.measures.conventions import Convention, find_convention
 from ragauge.measures.names import Measure
-from ragauge.measures.scoring import score
+from ragauge.measures.scoring import score_judged_ranks
 from ragauge.runs.folder import read_manifest
-from ragauge.runs.inputs import Given, gather, named, refuse_other_data, trials_in
+from ragauge.runs.inputs import Inputs, check_runs_share_dataset, find_trials, resolve_inputs, split_name
 
-MEASURES = ("ndcg@10", "map", "mrr")
+DEFAULT_MEASURES = ("ndcg@10", "map", "mrr")
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class ScoredRuns:
     """Scores by system, with one entry per seed if there are several."""
 
     scores: Mapping[str, Scores | Sequence[Scores] | Mapping[str, Scores]]
@@ -43,54 +48,57 @@ class Scored:
     """Convention of the scores; None if the inputs were score tables."""
     usual_baseline: str | None = None
     """Baseline recorded in the run folder, if any."""
-    answers: Mapping[str, AnswerDate] = field(default_factory=dict)
+    answers: Mapping[str, RunDate] = field(default_factory=dict)
     """Date of the results by system, if known."""
     failures: Mapping[str, str] = field(default_factory=dict)
     """`{system: error}` of the systems without a run."""
 
 
-def score_files(
+def score_runs(
     files: Sequence[str],
     baseline: str | None = None,
     measures: Sequence[str] | None = None,
     rules: Convention | None = None,
     *,
     split: str | None = None,
-) -> Scored:
+) -> ScoredRuns:
     """Score judgments and runs or run folders, or read score tables.
 
     The baseline is a name or a file. A file that is not among the others is added to them.
     """
-    files = [one for file in files for one in judged_parts(file)]
-    if all(is_judged(path) or holds_scores(path) for path in (named(file)[1] for file in files)):
-        _refuse_rules(rules, split)
-        return _tables(files, baseline, measures)
-    given, baseline = _with_baseline(files, baseline)
-    refuse_other_data(given)
+    files = [one for file in files for one in expand_judged_folder(file)]
+    if all(is_judged_folder(path) or is_scores_file(path) for path in (split_name(file)[1] for file in files)):
+        _check_no_scoring_options(rules, split)
+        return _read_score_tables(files, baseline, measures)
+    given, baseline = _resolve_inputs_with_baseline(files, baseline)
+    check_runs_share_dataset(given)
     rules = rules or find_convention("default")
-    check_rows(given.qrels, [path for runs in given.runs.values() for path in runs])
+    check_row_counts(given.qrels, [path for runs in given.runs.values() for path in runs])
     usual = neighbour_measures(given.qrels, [path for runs in given.runs.values() for path in runs])
-    wanted = read_measures(measures or given.measures or usual or MEASURES, rules)
-    judgments = judgments_for(wanted, given.qrels, split=split)
+    wanted = parse_measures(measures or given.measures or usual or DEFAULT_MEASURES, rules)
+    judgments = judgments_for_measures(wanted, given.qrels, split=split)
     scores: dict[str, Scores | list[Scores]] = {}
     for name, runs in given.runs.items():
-        trials = [trial for run in runs for trial in trials_in(run)]
-        found = [score(count(judgments, run, wanted, rules, name=name), wanted, rules) for run in trials]
+        trials = [trial for run in runs for trial in find_trials(run)]
+        found = [
+            score_judged_ranks(compute_judged_ranks(judgments, run, wanted, rules, name=name), wanted, rules)
+            for run in trials
+        ]
         scores[name] = found[0] if len(found) == 1 else found
     names = [str(one) if isinstance(one, Measure) else one.__name__ for one in wanted]
-    return Scored(
+    return ScoredRuns(
         scores, baseline, names, given.texts, given.tags, given.dataset, (), given.runs, rules,
-        given.baseline, _answer_dates(given.runs), given.failures,
+        given.baseline, _find_result_dates(given.runs), given.failures,
     )  # fmt: skip
 
 
-def _answer_dates(runs: Mapping[str, Sequence[str]]) -> dict[str, AnswerDate]:
+def _find_result_dates(runs: Mapping[str, Sequence[str]]) -> dict[str, RunDate]:
     """Return the date of each system's results, from the manifests of its run folders."""
-    found = {name: AnswerDate.find(*(read_manifest(one) for one in several)) for name, several in runs.items()}
+    found = {name: RunDate.find(*(read_manifest(one) for one in several)) for name, several in runs.items()}
     return {name: date for name, date in found.items() if date is not None}
 
 
-def _refuse_rules(rules: Convention | None, split: str | None) -> None:
+def _check_no_scoring_options(rules: Convention | None, split: str | None) -> None:
     """Raise BadInput for a convention or a split if the scores are already computed."""
     given = {"convention": None if rules is None or rules == find_convention("default") else rules.name, "split": split}
     for name, value in given.items():
@@ -102,59 +110,64 @@ def _refuse_rules(rules: Convention | None, split: str | None) -> None:
             )
 
 
-def judged_parts(file: str) -> list[str]:
+def expand_judged_folder(file: str) -> list[str]:
     """Return the judged folders in a folder, or the file itself."""
     place = Path(file)
-    if named(file)[0] is not None or not place.is_dir() or is_judged(file) or (place / "judgments.parquet").exists():
+    if (
+        split_name(file)[0] is not None
+        or not place.is_dir()
+        or is_judged_folder(file)
+        or (place / "judgments.parquet").exists()
+    ):
         return [file]
-    return judged_in(file) or [file]
+    return judged_folders_in(file) or [file]
 
 
-def _tables(files: Sequence[str], baseline: str | None, measures: Sequence[str] | None) -> Scored:
-    if baseline is not None and is_judged(baseline) and _elsewhere(baseline, files):
+def _read_score_tables(files: Sequence[str], baseline: str | None, measures: Sequence[str] | None) -> ScoredRuns:
+    if baseline is not None and is_judged_folder(baseline) and _is_extra_baseline(baseline, files):
         files = [*files, baseline]
     known: dict[str, Scores | dict[str, Scores]] = {}
     tags: dict[str, dict[str, str]] = {}
     texts: dict[str, str] = {}
     for file in files:
-        name, path = named(file)
-        scores, more = _of_judged(path, texts) if is_judged(path) else read_scores(path)
+        name, path = split_name(file)
+        scores, more = _read_judged_folder(path, texts) if is_judged_folder(path) else read_scores(path)
         if name is not None and len(scores) == 1:
             scores = {name: next(iter(scores.values()))}
-        if baseline is not None and (baseline == file or _same(baseline, path)) and len(scores) == 1:
+        if baseline is not None and (baseline == file or _is_same_judged_folder(baseline, path)) and len(scores) == 1:
             baseline = next(iter(scores))
         twice = next((one for one in scores if one in known), None)
         if twice is not None:
             raise BadInput(f"`{twice}` is in two files", file=path, hint="NAME=FILE gives a system another name")
         known.update(scores)
         tags.update(more)
-    return Scored(known, baseline, measures, {name: text for name, text in texts.items() if text}, tags)
+    return ScoredRuns(known, baseline, measures, {name: text for name, text in texts.items() if text}, tags)
 
 
-def _of_judged(path: str, texts: dict[str, str]) -> tuple[Known, dict[str, dict[str, str]]]:
+def _read_judged_folder(path: str, texts: dict[str, str]) -> tuple[ScoresBySystem, dict[str, dict[str, str]]]:
     """Read the scores and tags of a judged folder, and add its questions to `texts`."""
     samples = read_judged_samples(path)
     texts.update({one.id: one.question for one in samples})
-    return {Path(path).resolve().name: read_judged_scores(path, canonical)}, tags_of(samples)
+    return {Path(path).resolve().name: read_judged_scores(path, canonical_answer_name)}, sample_tags(samples)
 
 
-def _same(one: str, other: str) -> bool:
-    return is_judged(one) and Path(one).resolve() == Path(other).resolve()
+def _is_same_judged_folder(one: str, other: str) -> bool:
+    return is_judged_folder(one) and Path(one).resolve() == Path(other).resolve()
 
 
-def _elsewhere(baseline: str, files: Sequence[str]) -> bool:
-    return not any(_same(baseline, named(file)[1]) for file in files)
+def _is_extra_baseline(baseline: str, files: Sequence[str]) -> bool:
+    return not any(_is_same_judged_folder(baseline, split_name(file)[1]) for file in files)
 
 
-def _with_baseline(files: Sequence[str], baseline: str | None) -> tuple[Given, str | None]:
-    given = gather(files)
+def _resolve_inputs_with_baseline(files: Sequence[str], baseline: str | None) -> tuple[Inputs, str | None]:
+    given = resolve_inputs(files)
     if baseline is None or baseline in given.runs:
         return given, baseline
     place = Path(baseline).resolve()
-    if named(baseline)[0] is None and place.exists() and _name_of(given, place) is None:
-        given = gather([*files, baseline])
-    return given, _name_of(given, place) or baseline
+    if split_name(baseline)[0] is None and place.exists() and _find_run_name(given, place) is None:
+        given = resolve_inputs([*files, baseline])
+    return given, _find_run_name(given, place) or baseline
 
 
-def _name_of(given: Given, place: Path) -> str | None:
+def _find_run_name(given: Inputs, place: Path) -> str | None:
     return next((name for name, runs in given.runs.items() if place in [Path(run).resolve() for run in runs]), None)

@@ -16,29 +16,29 @@ from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import resource_tracker
 from typing import Any
 
-from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, words_of
+from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, error_summary
 
-ADDRESS = re.compile(r"(?:(?:tcp|tls)://)?(?P<host>[^\s/:]+|\[[^\s/]+\]):(?P<port>\d+)")
-LOCAL = re.compile(r"local(?::(\d+))?")
+SCHEDULER_ADDRESS = re.compile(r"(?:(?:tcp|tls)://)?(?P<host>[^\s/:]+|\[[^\s/]+\]):(?P<port>\d+)")
+LOCAL_ADDRESS = re.compile(r"local(?::(\d+))?")
 """`local:4` stands for four worker processes on this machine, which end with the `with` block."""
-THREADS = "distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS"
+POLARS_THREADS_SETTING = "distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS"
 """Dask setting for the threads of polars per worker. By default each worker would use all cores of its machine."""
-LOST = "distributed.deploy.lost-worker-timeout"
-STARTS = 3
+LOST_WORKER_TIMEOUT_SETTING = "distributed.deploy.lost-worker-timeout"
+MAX_LOCAL_STARTS = 3
 """Number of attempts to start the processes of `local:N`."""
-SECONDS = 15
+CONNECT_TIMEOUT_S = 15
 """Time limit in seconds for a scheduler to respond and for a worker to connect."""
 
 
 @contextmanager
-def cluster(address: str | None) -> Iterator[Executor | None]:
+def dask_cluster(address: str | None) -> Iterator[Executor | None]:
     """Open a Dask executor for `executor=`, closed at the end of the `with` block.
 
     An address is that of a scheduler, `tcp://host:8786` or `tls://…`, or `local:N` for N processes of this machine.
     The executor is None if the address is None. Raise BackendFailed if the cluster cannot be reached, has no
     workers, or has workers with other versions.
 
-        with ragauge.cluster("local:4") as executor:
+        with ragauge.dask_cluster("local:4") as executor:
             ragauge.evaluate(qrels, run, executor=executor)
     """
     if address is None:
@@ -52,38 +52,38 @@ def cluster(address: str | None) -> Iterator[Executor | None]:
     for name in ("distributed", "distributed.client"):  # the second has its own log level
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with ExitStack() as stack:
-        client = stack.enter_context(_client(distributed, address, stack))
-        _same_versions(client, address)
+        client = stack.enter_context(_connect_client(distributed, address, stack))
+        _check_worker_versions(client, address)
         yield client.get_executor(pure=False)
 
 
-def _client(distributed: Any, address: str, stack: ExitStack) -> Any:
+def _connect_client(distributed: Any, address: str, stack: ExitStack) -> Any:
     import dask
 
-    local = LOCAL.fullmatch(address)
+    local = LOCAL_ADDRESS.fullmatch(address)
     if local is not None:
         workers = int(local[1] or 2)
         if not workers:
             raise BadInput("a cluster of no workers does nothing", hint="--cluster local:2")
         # Replace every lost worker, no matter how long ago another one was lost.
-        settings = {THREADS: max(1, (os.cpu_count() or 1) // workers), LOST: "1h"}
+        settings = {POLARS_THREADS_SETTING: max(1, (os.cpu_count() or 1) // workers), LOST_WORKER_TIMEOUT_SETTING: "1h"}
         stack.enter_context(dask.config.set(settings))
         with _delayed_interrupt():
             started = stack.enter_context(_start_local(distributed, address, workers))
         client = distributed.Client(started, set_as_default=False)
-        _run_everywhere(client, _ignore_terminal)
+        _run_on_all_workers(client, _leave_process_group)
         return client
-    found = ADDRESS.fullmatch(address)
+    found = SCHEDULER_ADDRESS.fullmatch(address)
     if found is None:
         raise BadInput(f"`{address}` is no address of a cluster", hint="tcp://host:8786, or local:4")
     try:
         # Check the port first: Dask would retry a closed port until the timeout.
-        with socket.create_connection((found["host"].strip("[]"), int(found["port"])), timeout=SECONDS):
+        with socket.create_connection((found["host"].strip("[]"), int(found["port"])), timeout=CONNECT_TIMEOUT_S):
             pass
-        client = distributed.Client(address, timeout=SECONDS, set_as_default=False)
+        client = distributed.Client(address, timeout=CONNECT_TIMEOUT_S, set_as_default=False)
     except (OSError, OverflowError, ValueError) as error:
         raise BackendFailed(
-            f"no cluster answers at {address}: {words_of(error)}",
+            f"no cluster answers at {address}: {error_summary(error)}",
             hint="`dask scheduler` starts one, `dask worker ADDRESS` joins it; local:4 needs neither",
         ) from None
     return client
@@ -91,7 +91,7 @@ def _client(distributed: Any, address: str, stack: ExitStack) -> Any:
 
 def _start_local(distributed: Any, address: str, workers: int) -> Any:
     """Start a cluster on this machine; retry if a worker is killed while it starts."""
-    for left in reversed(range(STARTS)):
+    for left in reversed(range(MAX_LOCAL_STARTS)):
         try:
             return distributed.LocalCluster(
                 n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
@@ -99,7 +99,7 @@ def _start_local(distributed: Any, address: str, workers: int) -> Any:
         except RuntimeError as error:
             if not left:
                 raise BackendFailed(
-                    f"the workers of {address} do not start: {words_of(error)}",
+                    f"the workers of {address} do not start: {error_summary(error)}",
                     hint="each imports your script, so put its work under `if __name__ == '__main__':` in a file",
                 ) from None
     raise BackendFailed(f"the workers of {address} do not start")
@@ -128,12 +128,12 @@ def _delayed_interrupt() -> Iterator[None]:
             raise KeyboardInterrupt
 
 
-def _run_everywhere(client: Any, function: Callable[[], Any]) -> dict[str, Any]:
+def _run_on_all_workers(client: Any, function: Callable[[], Any]) -> dict[str, Any]:
     """Run a function on each worker; retry if a worker is lost.
 
     Exceptions of the function are raised.
     """
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + CONNECT_TIMEOUT_S
     while True:
         found: dict[str, Any] = client.run(function, on_error="return")
         failures = [error for error in found.values() if isinstance(error, BaseException)]
@@ -142,11 +142,11 @@ def _run_everywhere(client: Any, function: Callable[[], Any]) -> dict[str, Any]:
             raise next((error for error in failures if error not in lost), failures[0])
         if found and not failures:
             return found
-        client.wait_for_workers(1, timeout=SECONDS)
+        client.wait_for_workers(1, timeout=CONNECT_TIMEOUT_S)
         time.sleep(0.2)
 
 
-def _ignore_terminal() -> None:
+def _leave_process_group() -> None:
     """Leave the process group of the terminal.
 
     Ctrl-C is for the process that started the cluster.
@@ -155,21 +155,21 @@ def _ignore_terminal() -> None:
         os.setpgrp()
 
 
-def _same_versions(client: Any, address: str) -> None:
+def _check_worker_versions(client: Any, address: str) -> None:
     """Raise BackendFailed if workers have other versions.
 
     Scores computed with them could differ.
     """
     try:
-        client.wait_for_workers(1, timeout=SECONDS)
+        client.wait_for_workers(1, timeout=CONNECT_TIMEOUT_S)
     except TimeoutError:
         raise BackendFailed(f"the cluster at {address} has no workers", hint=f"dask worker {address}") from None
-    own = _versions()
+    own = _library_versions()
     try:
-        found = _run_everywhere(client, _versions)
+        found = _run_on_all_workers(client, _library_versions)
     except Exception as error:  # e.g. an import that fails on the worker
         raise BackendFailed(
-            f"a worker of {address} cannot run this: {words_of(error)}", hint="install ragauge on every worker"
+            f"a worker of {address} cannot run this: {error_summary(error)}", hint="install ragauge on every worker"
         ) from None
     for worker, theirs in found.items():
         other = [f"{name} {theirs[name]}, not {version}" for name, version in own.items() if theirs[name] != version]
@@ -177,7 +177,7 @@ def _same_versions(client: Any, address: str) -> None:
             raise BackendFailed(f"the worker {worker} has {'; '.join(other)}", hint="install the same everywhere")
 
 
-def _versions() -> dict[str, str]:
+def _library_versions() -> dict[str, str]:
     """Return the versions on which the last bits of a score depend."""
     import numpy as np
     import polars as pl

@@ -17,21 +17,21 @@ from ragauge.core.errors import BackendFailed
 T = TypeVar("T")
 R = TypeVar("R")
 
-IDLE = 60.0
+IDLE_TIMEOUT_S = 60.0
 """Seconds without work after which a loop is closed; a worker process is not told which task is the last."""
 
-ENDINGS = (SystemExit, KeyboardInterrupt)
+LOOP_ENDING_ERRORS = (SystemExit, KeyboardInterrupt)
 """Exceptions that end an event loop; they are suppressed in its thread and reported to the caller."""
 
 
-class _Opened(NamedTuple, Generic[T]):
+class _OpenLoop(NamedTuple, Generic[T]):
     thing: T
     loop: asyncio.AbstractEventLoop
     end: Callable[[], None]
     """Ends the loop; call it in the loop."""
 
 
-class Room(Generic[T]):
+class LoopThread(Generic[T]):
     """A resource opened on first use, and an event loop in its own thread for all work on it.
 
     Connections, locks and queues belong to one event loop. The resource is closed by `close` or after some time
@@ -42,26 +42,26 @@ class Room(Generic[T]):
         self._opening = opening
         self._closing = closing
         self._lock = threading.Lock()
-        self._open: _Opened[T] | None = None
+        self._open: _OpenLoop[T] | None = None
         self._busy = 0
         self._last = 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Room, (self._opening, self._closing)
+        return LoopThread, (self._opening, self._closing)
 
     def run(self, work: Callable[[T], Coroutine[Any, Any, R]]) -> R:
         """Run work on the resource and return its result; call from any other thread."""
         with self._lock:
             if self._open is None:
-                self._open = _Opened(self._opening(), *_loop())
-                asyncio.run_coroutine_threadsafe(self._until_idle(self._open), self._open.loop)
+                self._open = _OpenLoop(self._opening(), *_start_loop_thread())
+                asyncio.run_coroutine_threadsafe(self._close_when_idle(self._open), self._open.loop)
             thing, loop, _ = self._open
             self._busy += 1
             # Schedule while holding the lock, so that close() cancels this task instead of leaving it pending.
             coming = asyncio.run_coroutine_threadsafe(work(thing), loop)
         try:
             failure = coming.exception()
-            if isinstance(failure, ENDINGS):
+            if isinstance(failure, LOOP_ENDING_ERRORS):
                 raise BackendFailed(f"what was asked ended: {type(failure).__name__}: {failure}", final=True) from None
             return coming.result()
         finally:
@@ -74,27 +74,27 @@ class Room(Generic[T]):
         with self._lock:
             opened, self._open = self._open, None
         if opened is not None:
-            await asyncio.shield(asyncio.wrap_future(self._emptied(opened)))
+            await asyncio.shield(asyncio.wrap_future(self._stop_loop(opened)))
 
-    async def _until_idle(self, opened: _Opened[T]) -> None:
+    async def _close_when_idle(self, opened: _OpenLoop[T]) -> None:
         """Close the resource after IDLE_TIMEOUT_S seconds without work."""
         while True:
-            await asyncio.sleep(IDLE / 4)
+            await asyncio.sleep(IDLE_TIMEOUT_S / 4)
             with self._lock:
                 if self._open is not opened:
                     return
-                if not self._busy and time.monotonic() - self._last > IDLE:
+                if not self._busy and time.monotonic() - self._last > IDLE_TIMEOUT_S:
                     self._open = None
                     break
-        self._emptied(opened)
+        self._stop_loop(opened)
 
-    def _emptied(self, opened: _Opened[T]) -> Future[None]:
+    def _stop_loop(self, opened: _OpenLoop[T]) -> Future[None]:
         thing, loop, end = opened
-        coming = asyncio.run_coroutine_threadsafe(self._over(thing), loop)
+        coming = asyncio.run_coroutine_threadsafe(self._cancel_and_close(thing), loop)
         coming.add_done_callback(lambda _: loop.call_soon_threadsafe(end))
         return coming
 
-    async def _over(self, thing: T) -> None:
+    async def _cancel_and_close(self, thing: T) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
@@ -103,7 +103,7 @@ class Room(Generic[T]):
             await self._closing(thing)
 
 
-def _loop() -> tuple[asyncio.AbstractEventLoop, Callable[[], None]]:
+def _start_loop_thread() -> tuple[asyncio.AbstractEventLoop, Callable[[], None]]:
     """Start an event loop in its own thread; return it and a function that ends it.
 
     Call the function in the loop.
@@ -114,7 +114,7 @@ def _loop() -> tuple[asyncio.AbstractEventLoop, Callable[[], None]]:
         # Such an exception is reported to the caller once the loop runs again. The loop would lose a stop that comes at
         # the same time, so it is checked separately.
         while not ended.is_set():
-            with suppress(*ENDINGS):
+            with suppress(*LOOP_ENDING_ERRORS):
                 loop.run_forever()
         loop.close()
 
@@ -126,20 +126,20 @@ def _loop() -> tuple[asyncio.AbstractEventLoop, Callable[[], None]]:
     return loop, end
 
 
-def in_a_loop(work: Coroutine[Any, Any, T]) -> T:
+def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end; inside a running loop (a notebook), in a new thread."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(work)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _run(loop, task)
+        return _run_task(loop, task)
     result: list[T] = []
     failure: list[BaseException] = []
 
     def run() -> None:
         try:
-            result.append(_run(loop, task))
+            result.append(_run_task(loop, task))
         except BaseException as error:
             failure.append(error)
 
@@ -156,7 +156,7 @@ def in_a_loop(work: Coroutine[Any, Any, T]) -> T:
     return result[0]
 
 
-def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T]) -> T:
+def _run_task(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T]) -> T:
     """Run a task to its end like asyncio.run, but react to Ctrl-C at once.
 
     asyncio.run would wait until the system is built, because building awaits nothing.
@@ -174,7 +174,7 @@ def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T]) -> T:
         loop.close()
 
 
-async def in_a_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+async def run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
     """Run a blocking call in its own thread and await its result.
 
     In the loop's thread pool, calls that hang would block others.
@@ -209,7 +209,7 @@ async def in_a_thread(function: Callable[..., Any], *arguments: Any) -> Any:
     return await future
 
 
-async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather_or_cancel(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Run coroutines concurrently and return their results in input order.
 
     The first exception cancels the rest and is re-raised.
@@ -222,7 +222,7 @@ async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-async def each(things: Sequence[T], work: Callable[[T], Awaitable[None]], workers: int) -> None:
+async def map_async(things: Sequence[T], work: Callable[[T], Awaitable[None]], workers: int) -> None:
     """Run `work` on every item, at most `workers` at a time."""
     left = iter(things)
 
@@ -230,4 +230,4 @@ async def each(things: Sequence[T], work: Callable[[T], Awaitable[None]], worker
         for one in left:
             await work(one)
 
-    await together(worker() for _ in range(min(workers, len(things))))
+    await gather_or_cancel(worker() for _ in range(min(workers, len(things))))

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.compute.resources import now, read
+from ragauge.compute.resources import now, take_snapshot
 from ragauge.core.records import Floats
 
 
 @dataclass(frozen=True)
-class Clock:
+class ClockCheck:
     """Evidence of whether other work on the machine disturbed a measurement."""
 
     floor_ms: float
@@ -29,20 +29,20 @@ class Clock:
     """Reasons why the times are not reliable; empty if none."""
 
 
-Raw = Mapping[str, NDArray[Any]]
-FLOOR_DRIFT = 1.5
+RawArrays = Mapping[str, NDArray[Any]]
+MAX_NULL_STORE_DRIFT = 1.5
 """Maximum latency of the null store as a multiple of its usual value; in CPU time it varies by at most 1.1."""
-QPS_ERROR = 0.1
+MAX_QPS_ERROR = 0.1
 """Maximum relative standard error of QPS over the repeats; in CPU time it is at most 0.04."""
-DISPLACED = 0.05
+MAX_DISPLACED_SHARE = 0.05
 """Maximum share of time in which other processes had the CPU; on an idle machine it is below 0.01."""
-SLICE_SECONDS = 0.01
+MAX_SWITCH_S = 0.01
 """Maximum time that an involuntary context switch is assumed to cost.
 
 A process that waits by itself, for a disk or for its own threads, is rarely switched involuntarily.
 """
-STOLEN = 0.02
-STOLEN_TICKS = 3
+MAX_STOLEN_SHARE = 0.02
+MIN_STOLEN_TICKS = 3
 """Minimum number of stolen ticks of 10 ms; one or two occur on any host."""
 
 
@@ -60,7 +60,7 @@ def qps_error(nanoseconds: NDArray[Any]) -> float:
     return float(means.std(ddof=1) / math.sqrt(len(means)) / means.mean())
 
 
-def clock(raw: Raw, *, in_process: bool = True, usual_floor_ns: float = math.inf) -> Clock:
+def assess_clock(raw: RawArrays, *, in_process: bool = True, usual_floor_ns: float = math.inf) -> ClockCheck:
     """Assess whether the times of a configuration are reliable.
 
     They are not if QPS is uncertain by more than 10% (standard error over the repeats), if the median latency of the
@@ -74,30 +74,30 @@ def clock(raw: Raw, *, in_process: bool = True, usual_floor_ns: float = math.inf
     drift = float(np.median(floors.min(axis=1))) / usual_floor_ns if floors.size and usual_floor_ns > 0 else math.nan
     steal = float(stolen / ticks) if ticks > 0 else math.nan
     error = qps_error(raw["nanoseconds"])
-    displaced = _displaced(seconds, cpu, switches) if in_process else 0.0
+    displaced = _displaced_share(seconds, cpu, switches) if in_process else 0.0
     doubts = []
-    if error > QPS_ERROR:
+    if error > MAX_QPS_ERROR:
         doubts.append(f"QPS is uncertain by ±{error:.0%} (standard error over the repeats)")
-    if drift > FLOOR_DRIFT:
+    if drift > MAX_NULL_STORE_DRIFT:
         doubts.append(f"the harness itself took {drift:.1f} times as long as usual")
-    if displaced > DISPLACED:
+    if displaced > MAX_DISPLACED_SHARE:
         doubts.append(f"other processes had the CPU for {displaced:.0%} of the time")
-    if steal > STOLEN and stolen >= STOLEN_TICKS:
+    if steal > MAX_STOLEN_SHARE and stolen >= MIN_STOLEN_TICKS:
         doubts.append(f"the host took {steal:.0%} of the CPU time")
-    return Clock(float(np.median(floors)) / 1e6, 0 if math.isnan(switches) else int(switches), steal, doubts)
+    return ClockCheck(float(np.median(floors)) / 1e6, 0 if math.isnan(switches) else int(switches), steal, doubts)
 
 
-def _displaced(seconds: float, cpu: float, switches: float) -> float:
+def _displaced_share(seconds: float, cpu: float, switches: float) -> float:
     """Return the share of time in which a process was ready but another had the CPU.
 
     NaN if the system does not report it.
     """
-    return float(min(seconds - cpu, SLICE_SECONDS * switches) / seconds) if seconds > 0 and switches >= 0 else math.nan
+    return float(min(seconds - cpu, MAX_SWITCH_S * switches) / seconds) if seconds > 0 and switches >= 0 else math.nan
 
 
-CALLS = 256
+EMPTY_CALLS_TIMED = 256
 """Number of timed calls of an empty function: enough for a median, and done in less than a millisecond."""
-_floors_ns: list[float] = []
+_call_overheads_ns: list[float] = []
 """Medians measured in this process so far, in nanoseconds."""
 
 
@@ -111,15 +111,15 @@ class Observation:
     @contextmanager
     def observe(self) -> Iterator[None]:
         """Take snapshots before and after the block."""
-        floors = [_floor_ns()]
-        before = read()
+        floors = [_measure_call_overhead_ns()]
+        before = take_snapshot()
         try:
             yield
         finally:
-            self._readings.append(read().since(before))
-            self._floors.append([*floors, _floor_ns()])
+            self._readings.append(take_snapshot().since(before))
+            self._floors.append([*floors, _measure_call_overhead_ns()])
 
-    def assess(self, trials: Sequence[Sequence[int]], *, in_process: bool) -> Clock | None:
+    def assess(self, trials: Sequence[Sequence[int]], *, in_process: bool) -> ClockCheck | None:
         """Decide, as `bench` does, whether times are reliable.
 
         Return None if no work was observed. `trials` are the times of the same queries in nanoseconds, one row per
@@ -132,18 +132,18 @@ class Observation:
             "floor_ns": np.array(self._floors),
             "readings": np.array(self._readings),
         }
-        return clock(raw, in_process=in_process, usual_floor_ns=float(np.median(_floors_ns)))
+        return assess_clock(raw, in_process=in_process, usual_floor_ns=float(np.median(_call_overheads_ns)))
 
 
-def _floor_ns() -> float:
+def _measure_call_overhead_ns() -> float:
     """Measure the median time of a call of an empty function, in nanoseconds."""
     taken = []
-    for _ in range(CALLS):
+    for _ in range(EMPTY_CALLS_TIMED):
         began = now()
         _do_nothing()
         taken.append(now() - began)
-    _floors_ns.append(float(np.median(taken)))
-    return _floors_ns[-1]
+    _call_overheads_ns.append(float(np.median(taken)))
+    return _call_overheads_ns[-1]
 
 
 def _do_nothing() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-Heard = Callable[[int, int], None]
+StepCallback = Callable[[int, int], None]
 """Progress callback: number of items done, and total number."""
 
 
-class Watch(Protocol):
+class RunProgress(Protocol):
     """Progress callback of an experiment."""
 
     def begin(self, system: str, total: int, done: int) -> None:
@@ -29,7 +29,7 @@ class Watch(Protocol):
         ...
 
 
-class Unwatched:
+class SilentRunProgress:
     """Progress callback that does nothing."""
 
     def begin(self, system: str, total: int, done: int) -> None:
@@ -45,9 +45,9 @@ class Unwatched:
         """Do nothing."""
 
 
-Progress = Callable[[str, int, int], None]
+ProgressCallback = Callable[[str, int, int], None]
 """Progress callback: step, number done, total."""
 
 
-def unseen(what: str, done: int, total: int) -> None:
+def no_progress(what: str, done: int, total: int) -> None:
     """Ignore progress."""

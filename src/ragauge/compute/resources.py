@@ -43,13 +43,13 @@ THREAD_VARIABLES = (
 
 LANCE_IO_THREADS is left out: LanceDB deadlocks with a single I/O thread.
 """
-STAT = "/proc/stat"
-TICKS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+PROC_STAT_PATH = "/proc/stat"
+CPU_TIME_COLUMNS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 """Columns of /proc/stat that add up to the total CPU time."""
 
 
 @dataclass(frozen=True)
-class Reading:
+class MachineSnapshot:
     """Counters of this process and of the CPUs it may use, at one moment; NaN if the system does not provide one."""
 
     wall_ns: int
@@ -64,7 +64,7 @@ class Reading:
     ticks: float
     """All ticks of those CPUs."""
 
-    def since(self, before: Reading) -> Floats:
+    def since(self, before: MachineSnapshot) -> Floats:
         """Return the differences to an earlier snapshot.
 
         They are in the order of SNAPSHOT_DIFFERENCES.
@@ -81,11 +81,11 @@ class Reading:
         )
 
 
-READINGS = ("seconds", "cpu_seconds", "switches", "faults", "stolen", "ticks")
+SNAPSHOT_DIFFERENCES = ("seconds", "cpu_seconds", "switches", "faults", "stolen", "ticks")
 """Names of the values that `MachineSnapshot.since` returns, in order."""
 
 
-def read() -> Reading:
+def take_snapshot() -> MachineSnapshot:
     """Read the counters of the process and of its CPUs now."""
     switches = faults = np.nan
     try:
@@ -95,12 +95,12 @@ def read() -> Reading:
     else:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         switches, faults = usage.ru_nivcsw, usage.ru_majflt
-    stolen, ticks = _ticks()
-    return Reading(now(), time.process_time_ns(), switches, faults, stolen, ticks)
+    stolen, ticks = _read_cpu_ticks()
+    return MachineSnapshot(now(), time.process_time_ns(), switches, faults, stolen, ticks)
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def without_gc() -> Iterator[None]:
     """Run the block without garbage collection, so that no collection is timed.
 
     A collection during a search takes milliseconds that are not due to the store.
@@ -120,7 +120,7 @@ def undisturbed() -> Iterator[None]:
 
 
 @cache
-def cores() -> tuple[int, ...]:
+def usable_cores() -> tuple[int, ...]:
     """Return the CPUs that this process may use, before any pinning.
 
     They are determined on the first call.
@@ -130,13 +130,13 @@ def cores() -> tuple[int, ...]:
     return tuple(range(os.cpu_count() or 1))
 
 
-def pin(threads: int, *, first: int = 0, among: tuple[int, ...] | None = None) -> tuple[int, ...] | None:
+def pin_to_cores(threads: int, *, first: int = 0, among: tuple[int, ...] | None = None) -> tuple[int, ...] | None:
     """Pin this process and its future children to a number of CPUs.
 
     Return the CPUs, or None if the system does not support pinning. `first` is the index of the first CPU to use;
     indices wrap around, so that several processes can get different CPUs.
     """
-    known = cores() if among is None else among
+    known = usable_cores() if among is None else among
     if not hasattr(os, "sched_setaffinity"):
         return None
     chosen = {known[(first + place) % len(known)] for place in range(min(threads, len(known)))}
@@ -147,7 +147,7 @@ def pin(threads: int, *, first: int = 0, among: tuple[int, ...] | None = None) -
     return tuple(sorted(chosen))
 
 
-def environment(threads: int) -> dict[str, str]:
+def thread_limits(threads: int) -> dict[str, str]:
     """Return environment variables that limit the threads of libraries.
 
     They are for a process to be started. They have no effect on the present process, because libraries read them
@@ -171,30 +171,30 @@ def wait_until(due: int, *, spin: bool = True) -> None:
         pass
 
 
-def _ticks() -> tuple[float, float]:
+def _read_cpu_ticks() -> tuple[float, float]:
     """Read stolen ticks and all ticks of the CPUs that this process may use now."""
     mine = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
     wanted = {f"cpu{place}" for place in mine}
     stolen = ticks = 0.0
     try:
-        with Path(STAT).open(encoding="ascii") as lines:
+        with Path(PROC_STAT_PATH).open(encoding="ascii") as lines:
             for line in lines:
                 name, *columns = line.split()
                 if name in wanted:
-                    counts = [float(column) for column in columns[: len(TICKS)]]
-                    stolen += counts[-1] if len(counts) == len(TICKS) else np.nan
+                    counts = [float(column) for column in columns[: len(CPU_TIME_COLUMNS)]]
+                    stolen += counts[-1] if len(counts) == len(CPU_TIME_COLUMNS) else np.nan
                     ticks += sum(counts)
     except (OSError, ValueError):
         return np.nan, np.nan
     return (stolen, ticks) if ticks else (np.nan, np.nan)
 
 
-EVERY_SECONDS = 0.1
+MEMORY_SAMPLE_INTERVAL_S = 0.1
 """Seconds between two samples of memory. A sample takes about 50 microseconds and does not slow a build down."""
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryUse:
     """Memory of several processes, and how it was measured."""
 
     bytes: int
@@ -204,7 +204,7 @@ class Memory:
 
 
 @dataclass
-class Peak:
+class PeakMemory:
     """Peak of resident memory inside a block, to be read after the block."""
 
     bytes: int = 0
@@ -218,36 +218,36 @@ class Peak:
         return self.bytes - self.before
 
 
-def memory(pids: Iterable[int] = ()) -> Memory:
+def measure_memory(pids: Iterable[int] = ()) -> MemoryUse:
     """Measure the memory of this process, of other processes, and of their children.
 
     Workers of a PostgreSQL server share their buffers, so their resident sizes cannot be added up; proportional
     sizes (PSS) can. If one process does not report its PSS, the resident size is used for all.
     """
-    found = _processes(pids)
+    found = _find_processes(pids)
     with suppress(Exception):
-        sizes = [_of(process, "pss") for process in found]
+        sizes = [_process_memory(process, "pss") for process in found]
         if all(size is not None for size in sizes):
-            return Memory(sum(size or 0 for size in sizes), "pss", len(found))
-    return Memory(sum(_of(process, "rss") or 0 for process in found), "rss", len(found))
+            return MemoryUse(sum(size or 0 for size in sizes), "pss", len(found))
+    return MemoryUse(sum(_process_memory(process, "rss") or 0 for process in found), "rss", len(found))
 
 
 @contextmanager
-def watched(pids: Iterable[int] = ()) -> Iterator[Peak]:
+def measure_peak_memory(pids: Iterable[int] = ()) -> Iterator[PeakMemory]:
     """Measure the peak of resident memory inside the block.
 
     Memory is sampled every 0.1 s and at both ends. Pages that processes share count for each of them here, because
     reading PSS is too slow for this rate.
     """
-    peak, over, chosen = Peak(), threading.Event(), list(pids)
+    peak, over, chosen = PeakMemory(), threading.Event(), list(pids)
 
     def look() -> None:
-        seen = sum(_of(process, "rss") or 0 for process in _processes(chosen))
+        seen = sum(_process_memory(process, "rss") or 0 for process in _find_processes(chosen))
         peak.bytes = max(peak.bytes, seen)
         peak.looks += 1
 
     def sample() -> None:
-        while not over.wait(EVERY_SECONDS):
+        while not over.wait(MEMORY_SAMPLE_INTERVAL_S):
             look()
 
     look()
@@ -262,7 +262,7 @@ def watched(pids: Iterable[int] = ()) -> Iterator[Peak]:
         look()
 
 
-def settle() -> None:
+def release_free_memory() -> None:
     """Return free memory to the system before the next measurement."""
     gc.collect()
     if sys.platform == "linux":
@@ -297,7 +297,7 @@ def disk_bytes(folder: str | Path) -> int:
     return total
 
 
-def _processes(pids: Iterable[int]) -> list[Any]:
+def _find_processes(pids: Iterable[int]) -> list[Any]:
     try:
         import psutil
     except ImportError as error:
@@ -311,7 +311,7 @@ def _processes(pids: Iterable[int]) -> list[Any]:
     return list(found.values())
 
 
-def _of(process: Any, kind: str) -> int | None:
+def _process_memory(process: Any, kind: str) -> int | None:
     """Read the memory of a process in bytes.
 
     Return None if it is not reported, and 0 if the process has ended.

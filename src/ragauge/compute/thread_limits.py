@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-TOKENIZERS = "TOKENIZERS_PARALLELISM"
+TOKENIZERS_VARIABLE = "TOKENIZERS_PARALLELISM"
 """Environment variable that the library tokenizers reads at every call."""
-_active: ThreadLimit | None = None
-_planned: int | None = None
+_active_limit: ThreadLimit | None = None
+_planned_count: int | None = None
 
 
 class ThreadLimit:
@@ -21,7 +21,7 @@ class ThreadLimit:
         self.count = count
         self._limited: list[Any] = []
         self._torch: int | None = None
-        self._parallelism = os.environ.get(TOKENIZERS)
+        self._parallelism = os.environ.get(TOKENIZERS_VARIABLE)
         self._others: dict[str, int] = {}
 
     def apply(self) -> None:
@@ -34,7 +34,7 @@ class ThreadLimit:
             self._torch = torch.get_num_threads() if self._torch is None else self._torch
             torch.set_num_threads(self.count)
         if self.count == 1:
-            os.environ[TOKENIZERS] = "false"
+            os.environ[TOKENIZERS_VARIABLE] = "false"
 
     def apply_to_thread(self) -> None:
         """Limit the calling thread: OpenMP stores a number of threads per thread."""
@@ -49,9 +49,9 @@ class ThreadLimit:
         if self._torch is not None:
             sys.modules["torch"].set_num_threads(self._torch)
         if self._parallelism is None:
-            os.environ.pop(TOKENIZERS, None)
+            os.environ.pop(TOKENIZERS_VARIABLE, None)
         else:
-            os.environ[TOKENIZERS] = self._parallelism
+            os.environ[TOKENIZERS_VARIABLE] = self._parallelism
 
     def record(self, library: str, threads: int) -> None:
         """Record the number of threads of a library that takes it as an argument."""
@@ -76,37 +76,37 @@ def limit_threads(count: int) -> Iterator[ThreadLimit]:
 
     The previous numbers are restored at the end.
     """
-    global _active  # noqa: PLW0603 - libraries are limited for the whole process
-    before, limit = _active, ThreadLimit(count)
+    global _active_limit  # noqa: PLW0603 - libraries are limited for the whole process
+    before, limit = _active_limit, ThreadLimit(count)
     limit.apply()
-    _active = limit
+    _active_limit = limit
     try:
         yield limit
     finally:
-        _active = before
+        _active_limit = before
         limit.restore()
 
 
 @contextmanager
 def plan_threads(count: int) -> Iterator[None]:
     """Announce a later limit while systems are built, so that they can prepare for it."""
-    global _planned  # noqa: PLW0603 - as the limit itself
-    before, _planned = _planned, count
+    global _planned_count  # noqa: PLW0603 - as the limit itself
+    before, _planned_count = _planned_count, count
     try:
         yield
     finally:
-        _planned = before
+        _planned_count = before
 
 
 def planned_threads() -> int | None:
     """Return the announced number of threads per worker; None if none is announced."""
-    return _planned
+    return _planned_count
 
 
 def limit_this_thread() -> None:
     """Apply the limit in force, if any, to a thread that was started under it."""
-    if _active is not None:
-        _active.apply_to_thread()
+    if _active_limit is not None:
+        _active_limit.apply_to_thread()
 
 
 def threads_for(library: str, chosen: int = 0) -> int:
@@ -114,8 +114,8 @@ def threads_for(library: str, chosen: int = 0) -> int:
 
     0 leaves it to the library. A number that the user chose is kept.
     """
-    if _active is None:
+    if _active_limit is None:
         return chosen
-    threads = chosen or _active.count
-    _active.record(library, threads)
+    threads = chosen or _active_limit.count
+    _active_limit.record(library, threads)
     return threads

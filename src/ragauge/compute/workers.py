@@ -20,21 +20,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-Tell = Callable[[Mapping[str, Any]], None]
+SendEvent = Callable[[Mapping[str, Any]], None]
 """Function with which a worker process sends an event to its parent."""
-LAST_WORDS = 2_000
+MAX_LOG_TAIL_BYTES = 2_000
 """Maximum number of bytes of the end of a log that are read."""
-PATIENCE = 15.0
+EXIT_TIMEOUT_S = 15.0
 """Default time in seconds that a process has to exit once it is done."""
-LAST_SECONDS = 5.0
+TERMINATE_TIMEOUT_S = 5.0
 """Time in seconds that a terminated process has to stop a server that it started."""
 
 
-class OutOfTime(Exception):
+class WorkerTimeout(Exception):
     """A worker process that exceeded its time limit; the caller decides what that means."""
 
 
-class Child:
+class Worker:
     """A process that runs a module of ragauge with one order; use it in a `with` block."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Child:
         log: Path,
         timeout: float,
         silence: bool = False,
-        patience: float = PATIENCE,
+        patience: float = EXIT_TIMEOUT_S,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._timeout, self._silence, self._late = timeout, silence, False
@@ -61,12 +61,12 @@ class Child:
                 start_new_session=True,
             )
         try:
-            self._send(order)
+            self._send_order(order)
         except BaseException:  # interrupted before the caller could end it
-            self._end()
+            self._end_process()
             raise
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> Worker:
         return self
 
     def __exit__(
@@ -76,7 +76,7 @@ class Child:
             # Its work is done, so it is killed after a while: engines may leave threads that never end.
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=self._patience)
-        self._end()
+        self._end_process()
 
     def words(self) -> Iterator[dict[str, Any]]:
         """Yield the events of the process until it ends.
@@ -93,7 +93,7 @@ class Child:
                 left = until - time.monotonic()
                 if left <= 0:
                     self._late = True
-                    raise OutOfTime
+                    raise WorkerTimeout
                 if not waiting.select(timeout=min(left, 1.0)):
                     continue
                 got = os.read(out.fileno(), 65_536)
@@ -116,13 +116,13 @@ class Child:
     def fate(self, meanwhile: str = "") -> str:
         """Describe the exit of the process, what it was doing, and its last log line."""
         said = self.wrote().strip().splitlines()
-        return died(self._process.returncode) + meanwhile + (f"; its last words: {said[-1]}" if said else "")
+        return describe_exit(self._process.returncode) + meanwhile + (f"; its last words: {said[-1]}" if said else "")
 
     def wrote(self) -> str:
         """Read the end of the log: standard error, and anything that libraries print."""
-        return (self._log.read_bytes() if self._log.exists() else b"")[-LAST_WORDS:].decode(errors="replace")
+        return (self._log.read_bytes() if self._log.exists() else b"")[-MAX_LOG_TAIL_BYTES:].decode(errors="replace")
 
-    def _send(self, order: str) -> None:
+    def _send_order(self, order: str) -> None:
         """Send the order through a pipe that stays open.
 
         The order may contain the key of a server, which should not be written to a file.
@@ -132,7 +132,7 @@ class Child:
                 self._process.stdin.write(order.encode() + b"\n")
                 self._process.stdin.flush()
 
-    def _end(self) -> None:
+    def _end_process(self) -> None:
         """End the process and all of its children that it did not detach."""
         process = self._process
         if process.stdout is not None:
@@ -140,7 +140,7 @@ class Child:
         if process.poll() is None:
             process.terminate()  # so that it can stop a server that it started
             with suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=LAST_SECONDS)
+                process.wait(timeout=TERMINATE_TIMEOUT_S)
         if process.stdin is not None:
             with suppress(BrokenPipeError):
                 process.stdin.close()
@@ -148,10 +148,10 @@ class Child:
         process.wait()
 
 
-def died(code: int | None) -> str:
+def describe_exit(code: int | None) -> str:
     """Describe how a process ended, by its exit code.
 
-    >>> died(-9), died(3)
+    >>> describe_exit(-9), describe_exit(3)
     ('was ended by SIGKILL', 'ended with exit code 3')
     """
     if code is not None and code < 0:
@@ -160,7 +160,7 @@ def died(code: int | None) -> str:
     return f"ended with exit code {code}"
 
 
-def serve(carry_out: Callable[[str, Tell], int]) -> int:
+def serve_worker(carry_out: Callable[[str, SendEvent], int]) -> int:
     """Run a worker process: read the order, carry it out, and send events.
 
     Events go to the original standard output. Anything that a library prints goes to standard error instead, so that
@@ -170,7 +170,7 @@ def serve(carry_out: Callable[[str, Tell], int]) -> int:
         os.dup2(2, 1)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that cleanup code runs
         order = sys.stdin.readline()
-        threading.Thread(target=_die_with_the_parent, daemon=True).start()
+        threading.Thread(target=_exit_with_parent, daemon=True).start()
 
         def tell(what: Mapping[str, Any]) -> None:
             out.write(json.dumps(what) + "\n")
@@ -179,7 +179,7 @@ def serve(carry_out: Callable[[str, Tell], int]) -> int:
         return carry_out(order, tell)
 
 
-def _die_with_the_parent() -> None:
+def _exit_with_parent() -> None:
     """Exit when the parent process ends: a later command may need the same folder.
 
     Standard input stays open as long as the parent lives.
@@ -187,5 +187,5 @@ def _die_with_the_parent() -> None:
     while os.read(0, 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(LAST_SECONDS)
+    time.sleep(TERMINATE_TIMEOUT_S)
     os.kill(os.getpid(), signal.SIGKILL)

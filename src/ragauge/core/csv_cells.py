@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_FORMULA = re.compile(r"'*(?:[=@\t\r]|[+-](?=.*[(|!=]))")
+_FORMULA_START = re.compile(r"'*(?:[=@\t\r]|[+-](?=.*[(|!=]))")
 """Start of a cell that a spreadsheet may run. A sign alone also starts numbers and many ids, which are harmless."""
 
 
@@ -14,7 +14,7 @@ def neutralise_cell(text: str) -> str:
     >>> neutralise_cell("=1+1"), neutralise_cell("-0.5"), neutralise_cell("-cmd|' /C calc'!A0"), neutralise_cell("-x7")
     ("'=1+1", '-0.5', "'-cmd|' /C calc'!A0", '-x7')
     """
-    return f"'{text}" if text and text[0] in "=@\t\r+-'" and _FORMULA.match(text) else text
+    return f"'{text}" if text and text[0] in "=@\t\r+-'" and _FORMULA_START.match(text) else text
 
 
 def restore_cell(text: str) -> str:
@@ -23,4 +23,4 @@ def restore_cell(text: str) -> str:
     >>> restore_cell("'=1+1"), restore_cell("'tis")
     ('=1+1', "'tis")
     """
-    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
+    return text[1:] if text.startswith("'") and _FORMULA_START.match(text) else text

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ragauge.core.errors import BadInput
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+EMPTY_MAPPING: Mapping[str, Any] = MappingProxyType({})
 """Empty read-only mapping."""
 DOCUMENT_HINT = 'pass Document("d1", "text"), ("d1", "text") or {"id": "d1", "text": "text"}'
 
@@ -19,7 +19,7 @@ class Document(NamedTuple):
     id: str
     text: str
     title: str = ""
-    metadata: Mapping[str, Any] = NOTHING
+    metadata: Mapping[str, Any] = EMPTY_MAPPING
 
     @property
     def whole(self) -> str:
@@ -33,7 +33,7 @@ class Hit(NamedTuple):
     id: str
     score: float
     text: str = ""
-    metadata: Mapping[str, Any] = NOTHING
+    metadata: Mapping[str, Any] = EMPTY_MAPPING
 
 
 Documents = Iterable[Document] | Iterable[tuple[str, str]] | Iterable[Mapping[str, Any]] | Mapping[str, str]
@@ -67,7 +67,7 @@ def to_document(given: Any) -> Document:
         fields = {"id": given.get("_id"), **given}
     elif isinstance(given, tuple | list) and len(given) == 2:
         fields = {"id": given[0], "text": given[1]}
-    name, text, metadata = fields.get("id"), fields.get("text"), fields.get("metadata") or NOTHING
+    name, text, metadata = fields.get("id"), fields.get("text"), fields.get("metadata") or EMPTY_MAPPING
     if name is None or not isinstance(text, str):
         raise BadInput(f"not a document: {str(given)[:60]!r}; expected an id and a text", hint=DOCUMENT_HINT)
     if not isinstance(metadata, Mapping):

@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-QUOTED = 80
+MAX_QUOTED_CHARS = 80
 """Maximum number of characters of a value that a message quotes."""
-_LONG = re.compile(
-    rf"(?<![^\s(])(?:(`)([^`]{{{QUOTED}}})[^`]+`|(')([^']{{{QUOTED}}})[^']+'|(\")([^\"]{{{QUOTED}}})[^\"]+\")"
-    rf"|([^\s/]{{{4 * QUOTED}}})[^\s/]+"
+_LONG_VALUE = re.compile(
+    rf"(?<![^\s(])(?:(`)([^`]{{{MAX_QUOTED_CHARS}}})[^`]+`|(')([^']{{{MAX_QUOTED_CHARS}}})[^']+'|(\")([^\"]{{{MAX_QUOTED_CHARS}}})[^\"]+\")"
+    rf"|([^\s/]{{{4 * MAX_QUOTED_CHARS}}})[^\s/]+"
 )
 """A quoted value longer than MAX_QUOTED_CHARS, or a very long word that is not part of a path."""
 
 
-def excerpt(text: str, length: int = QUOTED) -> str:
+def excerpt(text: str, length: int = MAX_QUOTED_CHARS) -> str:
     """Cut a text to at most `length` characters.
 
     >>> excerpt("word " * 100, 12)
@@ -46,7 +46,7 @@ def excerpt(text: str, length: int = QUOTED) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def _shorten(match: re.Match[str]) -> str:
+def _shorten_match(match: re.Match[str]) -> str:
     mark, text = [group for group in match.groups() if group] if match[7] is None else ("", match[7])
     return f"{mark}{excerpt(text + ' ')}{mark}"
 
@@ -58,7 +58,7 @@ class RagaugeError(Exception):
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         # Many messages quote a service or a library, which may repeat a password.
-        message = _LONG.sub(_shorten, redact(message))
+        message = _LONG_VALUE.sub(_shorten_match, redact(message))
         super().__init__(message)
         self.message = message
         self.hint = None if hint is None else redact(hint)
@@ -68,15 +68,15 @@ class RagaugeError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Unpickle without calling the constructor, whose parameters differ between the classes.
-        return _raised_elsewhere, (type(self), self.args, self.__dict__)
+        return _unpickle_error, (type(self), self.args, self.__dict__)
 
 
-def words_of(error: BaseException) -> str:
+def error_summary(error: BaseException) -> str:
     r"""Return the first line of an exception's message.
 
     Return the name of its class if the message is empty.
 
-    >>> words_of(OSError("no such file\nor folder")), words_of(TimeoutError())
+    >>> error_summary(OSError("no such file\nor folder")), error_summary(TimeoutError())
     ('no such file', 'TimeoutError')
     """
     return redact((str(error).strip() or type(error).__name__).splitlines()[0])
@@ -108,7 +108,7 @@ def describe_failures(failures: Mapping[str, str], n: int, *, scored: bool = Tru
     return f"{len(failures):,} of {n:,} queries failed{fate}; first: {query}: {error}"
 
 
-def _raised_elsewhere(kind: type[RagaugeError], args: tuple[Any, ...], state: dict[str, Any]) -> RagaugeError:
+def _unpickle_error(kind: type[RagaugeError], args: tuple[Any, ...], state: dict[str, Any]) -> RagaugeError:
     error = kind.__new__(kind, *args)
     error.__dict__.update(state)
     return error
@@ -143,7 +143,7 @@ class UnknownName(RagaugeError, LookupError):
     """An unknown name of a measure, convention or format; the hint has the closest known one."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
-        near = difflib.get_close_matches(name[:QUOTED], list(known), n=1, cutoff=0.5)
+        near = difflib.get_close_matches(name[:MAX_QUOTED_CHARS], list(known), n=1, cutoff=0.5)
         guess = f"did you mean `{near[0]}`?" if near else ""
         super().__init__(f"no {kind} is named `{name}`", hint=" ".join(filter(None, [guess, hint])) or None)
         self.name = name
@@ -161,7 +161,7 @@ class MissingExtra(RagaugeError, ImportError):
 
     def __init__(self, what: str, extra: str) -> None:
         cause = sys.exception()
-        told = f" ({words_of(cause)})" if isinstance(cause, ImportError) else ""
+        told = f" ({error_summary(cause)})" if isinstance(cause, ImportError) else ""
         super().__init__(f"{what} needs an optional library{told}", hint=install_command(extra))
 
 

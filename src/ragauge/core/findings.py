@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-LEAKS = ("leaking field", "leaking score")
+LEAK_FINDINGS = ("leaking field", "leaking score")
 """Problems that make scores unusable: the relevant documents can be found without the query."""
-FOLLOWED = "; ranked by it: "
+LEAKING_RUNS_PREFIX = "; ranked by it: "
 """Text before the names of the runs that rank by a leaking field, in the message of that finding."""
 
 
-class Grid(NamedTuple):
+class FindingTable(NamedTuple):
     """A small table; a cell is a text, a number, or None if empty."""
 
     header: Sequence[str]
@@ -36,7 +36,7 @@ class Finding:
     examples: Sequence[str] = field(default=())
     effect: str = ""
     """Effect on the score in one sentence with numbers; empty if there is none or if it is unknown."""
-    grid: Grid | None = None
+    grid: FindingTable | None = None
     """Evidence as a table, if it has more than one number."""
     remedy: str = ""
     """What to do about it, in the imperative; every problem that an audit finds has one."""
@@ -60,7 +60,7 @@ class Audit:
         return [one for one in self.findings if one.problem]
 
 
-class Bar(NamedTuple):
+class HistogramBin(NamedTuple):
     """A bin of a histogram."""
 
     low: int

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ragauge.core.documents import NOTHING
+from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.records import Floats, Ints
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     import rustworkx as rx
 
 
-class Links(NamedTuple):
+class LinkArrays(NamedTuple):
     """Undirected links as pairs of node numbers, each with a weight above 0."""
 
     ones: Ints
     others: Ints
     weights: Floats
-    skipped: Mapping[str, int] = NOTHING
+    skipped: Mapping[str, int] = EMPTY_MAPPING
     """Number of items that could not be linked, by reason."""
 
 
@@ -47,13 +47,13 @@ class Graph:
     """Number of items that each kind could not link, by reason; kinds without any are left out."""
 
     @classmethod
-    def of(cls, ids: Sequence[str], links: Mapping[str, Links]) -> Graph:
+    def of(cls, ids: Sequence[str], links: Mapping[str, LinkArrays]) -> Graph:
         """Build a graph from links by kind.
 
         Of duplicate links of one kind the largest weight counts; weights of different kinds are added.
 
-        >>> knows = Links(np.array([0, 1, 1]), np.array([1, 0, 1]), np.array([1.0, 0.5, 1.0]))
-        >>> like = Links(np.array([0, 1]), np.array([1, 2]), np.array([0.25, 0.25]))
+        >>> knows = LinkArrays(np.array([0, 1, 1]), np.array([1, 0, 1]), np.array([1.0, 0.5, 1.0]))
+        >>> like = LinkArrays(np.array([0, 1]), np.array([1, 2]), np.array([0.25, 0.25]))
         >>> graph = Graph.of(["a", "b", "c"], {"knows": knows, "like": like})
         >>> graph.kinds, graph.starts.tolist(), graph.ends.tolist(), graph.weights.tolist()
         ({'knows': 1, 'like': 2}, [0, 1, 3, 4], [1, 0, 2, 1], [1.25, 1.25, 0.25, 0.25])
@@ -62,7 +62,7 @@ class Graph:
         kinds: dict[str, int] = {}
         keys, weights = [np.zeros(0, np.int64)], [np.zeros(0)]
         for kind, given in links.items():
-            ones, others, heavy = _checked(kind, given, n)
+            ones, others, heavy = _check_links(kind, given, n)
             apart = ones != others
             low, high = np.minimum(ones, others)[apart], np.maximum(ones, others)[apart]
             pairs, at = np.unique(low * n + high, return_inverse=True)
@@ -143,7 +143,7 @@ class Graph:
         return made
 
 
-def _checked(kind: str, links: Links, nodes: int) -> tuple[Ints, Ints, Floats]:
+def _check_links(kind: str, links: LinkArrays, nodes: int) -> tuple[Ints, Ints, Floats]:
     """Return the links of a kind as arrays.
 
     Raise BadInput for invalid nodes or weights.

@@ -7,10 +7,10 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-PLAIN = (str, int, float, bool, type(None))
+HASHED_TYPES = (str, int, float, bool, type(None))
 
 
-def code_hash(thing: Any) -> str:
+def hash_source(thing: Any) -> str:
     """Hash the source file of a function or class, and simple attributes.
 
     Changes in other files that it uses, or in a server, are not detected.
@@ -25,6 +25,6 @@ def code_hash(thing: Any) -> str:
         whole.update(b"" if code is None else code.co_code + repr(code.co_consts).encode("utf-8", "replace"))
     held = getattr(made, "__dict__", {}) if not inspect.isclass(made) else {}
     for name, value in sorted(held.items()):
-        if isinstance(value, PLAIN):
+        if isinstance(value, HASHED_TYPES):
             whole.update(f"{name}={value!r};".encode("utf-8", "replace"))
     return whole.hexdigest()

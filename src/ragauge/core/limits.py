@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from ragauge.core.errors import BadInput
 
-MB = 1_000_000
+BYTES_PER_MB = 1_000_000
 
 
-class Limit(NamedTuple):
+class SizeLimit(NamedTuple):
     """A default size limit in megabytes, and the environment variable that overrides it."""
 
     variable: str
@@ -20,12 +20,12 @@ class Limit(NamedTuple):
     def n_bytes(self) -> int:
         """The limit in bytes.
 
-        >>> Limit("RAGAUGE_MAX_EXAMPLE_MB", 64).n_bytes
+        >>> SizeLimit("RAGAUGE_MAX_EXAMPLE_MB", 64).n_bytes
         64000000
         """
         text = os.environ.get(self.variable, "")
         if not text:
-            return self.default_mb * MB
+            return self.default_mb * BYTES_PER_MB
         try:
             megabytes = float(text)
         except ValueError:
@@ -36,18 +36,21 @@ class Limit(NamedTuple):
                 f"got `{text[:80]}`",
                 hint=f"export {self.variable}={self.default_mb}",
             )
-        return int(megabytes * MB)
+        return int(megabytes * BYTES_PER_MB)
 
     @property
     def hint(self) -> str:
         """What to do if a legitimate input is larger."""
-        return f"if this is expected, raise the limit (megabytes): export {self.variable}={self.n_bytes * 4 // MB}"
+        return (
+            f"if this is expected, raise the limit (megabytes): export "
+            f"{self.variable}={self.n_bytes * 4 // BYTES_PER_MB}"
+        )
 
 
-REPLY = Limit("RAGAUGE_MAX_REPLY_MB", 64)
+REPLY_LIMIT = SizeLimit("RAGAUGE_MAX_REPLY_MB", 64)
 """Limit for one reply of a service, decompressed."""
-LINE = Limit("RAGAUGE_MAX_LINE_MB", 256)
+LINE_LIMIT = SizeLimit("RAGAUGE_MAX_LINE_MB", 256)
 """Limit for one line of a text file."""
-DECOMPRESSED = Limit("RAGAUGE_MAX_DECOMPRESSED_MB", 1000)
+DECOMPRESSED_LIMIT = SizeLimit("RAGAUGE_MAX_DECOMPRESSED_MB", 1000)
 """Limit for a decompressed file, unless `MAX_DECOMPRESSION_RATIO` times its compressed size is more."""
-DECOMPRESSED_RATIO = 100
+MAX_DECOMPRESSION_RATIO = 100

@@ -18,96 +18,96 @@ from typing import Any
 
 from ragauge.core.errors import BadInput, MissingExtra, UnknownName
 
-TABLE = {
+BUILTIN_PLUGINS = {
     "retrievers": {
         "bm25": "ragauge.systems.bm25:BM25",
-        "dense": "ragauge.systems.dense:Dense",
-        "hybrid": "ragauge.systems.pipelines:Hybrid",
-        "pipeline": "ragauge.systems.pipelines:Pipeline",
-        "filtered": "ragauge.systems.pipelines:Filtered",
-        "pgvector": "ragauge.systems.pgvector:open_retriever",
+        "dense": "ragauge.systems.dense:DenseRetriever",
+        "hybrid": "ragauge.systems.pipelines:HybridRetriever",
+        "pipeline": "ragauge.systems.pipelines:RerankingPipeline",
+        "filtered": "ragauge.systems.pipelines:FilteredRetriever",
+        "pgvector": "ragauge.systems.pgvector:open_pgvector_retriever",
         "pagerank": "ragauge.systems.graph_walkers:PageRank",
         "graphflow": "ragauge.systems.graph_walkers:GraphFlow",
         "swarm": "ragauge.systems.graph_swarm:Swarm",
-        "http": "ragauge.systems.adapters:HTTP",
+        "http": "ragauge.systems.adapters:HTTPRetriever",
     },
     "graphs": {
-        "links": "ragauge.systems.graph_links:Links",
-        "knn": "ragauge.systems.graph_links:Nearest",
-        "entities": "ragauge.systems.graph_entities:Entities",
-        "field": "ragauge.systems.graph_links:Field",
+        "links": "ragauge.systems.graph_links:MetadataLinks",
+        "knn": "ragauge.systems.graph_links:NeighbourLinks",
+        "entities": "ragauge.systems.graph_entities:EntityLinks",
+        "field": "ragauge.systems.graph_links:SharedFieldLinks",
     },
     "tokenizers": {
-        "bytes": "ragauge.models.tokenizers.basic:Bytes",
-        "characters": "ragauge.models.tokenizers.basic:Characters",
-        "words": "ragauge.models.tokenizers.basic:words",
+        "bytes": "ragauge.models.tokenizers.basic:ByteTokenizer",
+        "characters": "ragauge.models.tokenizers.basic:CharacterTokenizer",
+        "words": "ragauge.models.tokenizers.basic:build_word_tokenizer",
         "bpe": "ragauge.models.tokenizers.trained:bpe",
         "wordpiece": "ragauge.models.tokenizers.trained:wordpiece",
         "unigram": "ragauge.models.tokenizers.trained:unigram",
-        "file": "ragauge.models.tokenizers.huggingface:read",
+        "file": "ragauge.models.tokenizers.huggingface:read_tokenizer",
         "transformers": "ragauge.models.tokenizers.huggingface:open_pretrained",
         "byt5": "ragauge.models.tokenizers.huggingface:open_byt5",
         "canine": "ragauge.models.tokenizers.huggingface:open_canine",
-        "embedder": "ragauge.models.tokenizers:OfEmbedder",
+        "embedder": "ragauge.models.tokenizers:EmbedderTokenizer",
     },
     "embedders": {
-        "words": "ragauge.models.embedders.baselines:Words",
+        "words": "ragauge.models.embedders.baselines:BagOfWordsEmbedder",
         "wordllama": "ragauge.models.embedders.bundled:WordLlama",
         "minilm": "ragauge.models.embedders.bundled:MiniLM",
         "transformers": "ragauge.models.embedders.transformers:SentenceTransformer",
-        "encoder": "ragauge.models.embedders.transformers:Encoder",
+        "encoder": "ragauge.models.embedders.transformers:TransformersEncoder",
         "byt5": "ragauge.models.embedders.transformers:byt5",
         "canine": "ragauge.models.embedders.transformers:canine",
         "lm": "ragauge.models.embedders.corpus_lm:LanguageModel",
-        "chance": "ragauge.models.embedders.baselines:Chance",
-        "openai": "ragauge.models.embedders.openai:OpenAI",
+        "chance": "ragauge.models.embedders.baselines:RandomEmbedder",
+        "openai": "ragauge.models.embedders.openai:OpenAIEmbedder",
     },
     "stores": {
-        "exact": "ragauge.stores.reference:Exact",
-        "faiss": "ragauge.stores.faiss:Faiss",
-        "usearch": "ragauge.stores.usearch:Usearch",
-        "hnswlib": "ragauge.stores.hnswlib:Hnswlib",
-        "voyager": "ragauge.stores.voyager:Voyager",
-        "annoy": "ragauge.stores.annoy:Annoy",
-        "scann": "ragauge.stores.scann:Scann",
-        "pgvector": "ragauge.stores.pgvector:PgVector",
-        "qdrant": "ragauge.stores.qdrant:Qdrant",
-        "chroma": "ragauge.stores.chroma:Chroma",
-        "lancedb": "ragauge.stores.lancedb:LanceDB",
-        "milvus-lite": "ragauge.stores.milvus_lite:MilvusLite",
-        "sqlite-vec": "ragauge.stores.sqlite_vec:SqliteVec",
-        "duckdb": "ragauge.stores.duckdb:DuckDB",
-        "memvid": "ragauge.stores.memvid:Memvid",
-        "null": "ragauge.stores.reference:Null",
+        "exact": "ragauge.stores.reference:ExactStore",
+        "faiss": "ragauge.stores.faiss:FaissStore",
+        "usearch": "ragauge.stores.usearch:UsearchStore",
+        "hnswlib": "ragauge.stores.hnswlib:HnswlibStore",
+        "voyager": "ragauge.stores.voyager:VoyagerStore",
+        "annoy": "ragauge.stores.annoy:AnnoyStore",
+        "scann": "ragauge.stores.scann:ScannStore",
+        "pgvector": "ragauge.stores.pgvector:PgVectorStore",
+        "qdrant": "ragauge.stores.qdrant:QdrantStore",
+        "chroma": "ragauge.stores.chroma:ChromaStore",
+        "lancedb": "ragauge.stores.lancedb:LanceDBStore",
+        "milvus-lite": "ragauge.stores.milvus_lite:MilvusLiteStore",
+        "sqlite-vec": "ragauge.stores.sqlite_vec:SqliteVecStore",
+        "duckdb": "ragauge.stores.duckdb:DuckDBStore",
+        "memvid": "ragauge.stores.memvid:MemvidStore",
+        "null": "ragauge.stores.reference:NullStore",
     },
     "keepers": {
-        "memory": "ragauge.stores.document_stores:Memory",
-        "pgvector": "ragauge.stores.pgvector_documents:PgVector",
-        "qdrant": "ragauge.stores.qdrant_documents:Qdrant",
-        "chroma": "ragauge.stores.chroma:ChromaDocuments",
-        "lancedb": "ragauge.stores.lancedb:LanceDBDocuments",
-        "milvus-lite": "ragauge.stores.milvus_lite:MilvusLiteDocuments",
-        "sqlite-vec": "ragauge.stores.sqlite_vec:SqliteVecDocuments",
-        "duckdb": "ragauge.stores.duckdb:DuckDBDocuments",
-        "memvid": "ragauge.stores.memvid:MemvidDocuments",
-        "vectors": "ragauge.stores.document_stores:Vectors",
+        "memory": "ragauge.stores.document_stores:MemoryDocumentStore",
+        "pgvector": "ragauge.stores.pgvector_documents:PgVectorDocumentStore",
+        "qdrant": "ragauge.stores.qdrant_documents:QdrantDocumentStore",
+        "chroma": "ragauge.stores.chroma:ChromaDocumentStore",
+        "lancedb": "ragauge.stores.lancedb:LanceDBDocumentStore",
+        "milvus-lite": "ragauge.stores.milvus_lite:MilvusLiteDocumentStore",
+        "sqlite-vec": "ragauge.stores.sqlite_vec:SqliteVecDocumentStore",
+        "duckdb": "ragauge.stores.duckdb:DuckDBDocumentStore",
+        "memvid": "ragauge.stores.memvid:MemvidDocumentStore",
+        "vectors": "ragauge.stores.document_stores:VectorsOnlyDocumentStore",
     },
     "rerankers": {
-        "embedding": "ragauge.systems.rerankers:ByEmbedding",
+        "embedding": "ragauge.systems.rerankers:EmbeddingReranker",
         "mmr": "ragauge.systems.rerankers:MMR",
         "cross-encoder": "ragauge.systems.rerankers:CrossEncoder",
-        "llm": "ragauge.systems.rerankers:LLM",
+        "llm": "ragauge.systems.rerankers:LLMReranker",
         "swarm": "ragauge.systems.graph_swarm:SwarmReranker",
     },
     "chats": {
-        "openai": "ragauge.models.chats.openai:OpenAI",
-        "local": "ragauge.models.chats.local:Local",
+        "openai": "ragauge.models.chats.openai:OpenAIChat",
+        "local": "ragauge.models.chats.local:LocalChat",
         "replay": "ragauge.models.chats.recorded:Replay",
     },
 }
 
 
-_STORES = {
+_STORE_LIBRARIES = {
     "faiss": ("faiss", "faiss"),
     "usearch": ("usearch", "usearch"),
     "hnswlib": ("hnswlib", "hnswlib"),
@@ -123,7 +123,7 @@ _STORES = {
     "duckdb": ("duckdb", "duckdb"),
     "memvid": ("memvid", "memvid_sdk"),
 }
-LIBRARIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+REQUIRED_LIBRARIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "retrievers": {
         "bm25": ("bm25", "bm25s", "Stemmer"),
         "pgvector": ("pgvector", "pgvector", "psycopg", "psycopg_pool"),
@@ -141,8 +141,8 @@ LIBRARIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "lm": ("lm", "torch", "safetensors"),
         "openai": ("openai", "openai"),
     },
-    "stores": _STORES,
-    "keepers": {name: _STORES[name] for name in TABLE["keepers"] if name in _STORES},
+    "stores": _STORE_LIBRARIES,
+    "keepers": {name: _STORE_LIBRARIES[name] for name in BUILTIN_PLUGINS["keepers"] if name in _STORE_LIBRARIES},
     "rerankers": {
         "cross-encoder": ("transformers", "sentence_transformers"),
         "llm": ("openai", "openai"),
@@ -158,7 +158,7 @@ Libraries that only some options need (a server, an index) are checked when the 
 """
 
 
-_SINGULAR = {"neighbour searches": "neighbour search"}
+_SINGULAR_FAMILIES = {"neighbour searches": "neighbour search"}
 
 
 def check_installed(wanted: Iterable[tuple[str, str]]) -> None:
@@ -168,9 +168,9 @@ def check_installed(wanted: Iterable[tuple[str, str]]) -> None:
     """
     missing: dict[str, str] = {}
     for family, name in wanted:
-        extra, *modules = LIBRARIES.get(family, {}).get(name, ("",))
+        extra, *modules = REQUIRED_LIBRARIES.get(family, {}).get(name, ("",))
         if any(find_spec(module) is None for module in modules):
-            missing[f"the {_SINGULAR.get(family, family.removesuffix('s'))} `{name}`"] = extra
+            missing[f"the {_SINGULAR_FAMILIES.get(family, family.removesuffix('s'))} `{name}`"] = extra
     if missing:
         who = list(missing)
         error = MissingExtra(who[0], ",".join(dict.fromkeys(missing.values())))
@@ -179,26 +179,26 @@ def check_installed(wanted: Iterable[tuple[str, str]]) -> None:
         raise error
 
 
-def names(family: str) -> list[str]:
+def plugin_names(family: str) -> list[str]:
     """List the names of a family, those of installed packages last."""
-    return [*TABLE[family], *(point.name for point in entry_points(group=f"ragauge.{family}"))]
+    return [*BUILTIN_PLUGINS[family], *(point.name for point in entry_points(group=f"ragauge.{family}"))]
 
 
-def find(family: str, name: str) -> Any:
+def load_plugin(family: str, name: str) -> Any:
     """Load the class or function that a name stands for."""
-    if name in TABLE[family]:
-        module, _, attribute = TABLE[family][name].partition(":")
+    if name in BUILTIN_PLUGINS[family]:
+        module, _, attribute = BUILTIN_PLUGINS[family][name].partition(":")
         return getattr(import_module(module), attribute)
     for point in entry_points(group=f"ragauge.{family}", name=name):
         try:
             return point.load()
         except Exception as error:  # the package may raise anything
             raise _import_error(f"plug-in `{name}` ({point.value})", error) from error
-    known = names(family)
+    known = plugin_names(family)
     raise UnknownName(family.removesuffix("s"), name, known, hint=f"there are {', '.join(known)}")
 
 
-def own(path: str) -> Any:
+def import_user_object(path: str) -> Any:
     """Import a function or class of the user by `module:name`.
 
     Only names typed by the user may come here, never names from a file.

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.core.documents import NOTHING, Document, Hit
+from ragauge.core.documents import EMPTY_MAPPING, Document, Hit
 from ragauge.core.errors import UnknownName
-from ragauge.core.graphs import Links
+from ragauge.core.graphs import LinkArrays
 
 
 class Reply(NamedTuple):
@@ -32,7 +32,7 @@ class Reply(NamedTuple):
     """
     model: str = ""
     """Name of the model that replied, which may be more exact than the requested one."""
-    probabilities: Mapping[str, float] = NOTHING
+    probabilities: Mapping[str, float] = EMPTY_MAPPING
     """Probabilities of the possible words of a one-word reply, if the endpoint returns them."""
     how: str = ""
     """Requested response format: `json_schema`, `json_object`, `plain` or `tokens`."""
@@ -197,7 +197,7 @@ class FullStore(Store, Protocol):
         ...
 
 
-ABILITIES = {
+STORE_CAPABILITIES = {
     "insert": "vectors can be added once it is built",
     "update": "a vector can be replaced",
     "delete": "a vector can be removed",
@@ -209,7 +209,7 @@ ABILITIES = {
 
 
 @runtime_checkable
-class Keeper(Protocol):
+class DocumentStore(Protocol):
     """Stores whole documents, each with its vector under its id, and returns them unchanged.
 
     Constructors take `path`, the folder of the store (existing data is opened), `dimension` of the vectors, and
@@ -259,7 +259,7 @@ class Reranker(Protocol):
 
 
 @runtime_checkable
-class Linker(Protocol):
+class GraphBuilder(Protocol):
     """Finds links between documents: references, shared attributes, or similarity."""
 
     @property
@@ -267,7 +267,7 @@ class Linker(Protocol):
         """Kind of its links, with the options that distinguish it from others of its kind."""
         ...
 
-    def link(self, documents: Sequence[Document], vectors: Vectors) -> Links:
+    def link(self, documents: Sequence[Document], vectors: Vectors) -> LinkArrays:
         """Find links as pairs of document positions.
 
         `vectors` has one row per document, of length 1 or all zeros.
@@ -318,25 +318,27 @@ def is_async(retriever: Any) -> bool:
     return bool(getattr(retriever, "asynchronous", False)) or inspect.iscoroutinefunction(retriever.search)
 
 
-def abilities(store: Any) -> frozenset[str]:
+def get_capabilities(store: Any) -> frozenset[str]:
     """Return the capabilities that a store declares, a subset of STORE_CAPABILITIES.
 
     Return an empty set if it declares none. Raise UnknownName for an unknown capability.
     """
     declared = getattr(store, "abilities", ())
     for name in declared:
-        if name not in ABILITIES:
-            raise UnknownName("ability of a store", str(name), ABILITIES, hint=f"choose from {', '.join(ABILITIES)}")
+        if name not in STORE_CAPABILITIES:
+            raise UnknownName(
+                "ability of a store", str(name), STORE_CAPABILITIES, hint=f"choose from {', '.join(STORE_CAPABILITIES)}"
+            )
     return frozenset(declared)
 
 
-def close(thing: Any) -> Any:
+def close_if_possible(thing: Any) -> Any:
     """Close an object that has a `close` method; the result may have to be awaited."""
     method = getattr(thing, "close", None)
     return method() if callable(method) else None
 
 
-def evidence(retriever: Any, query: str, k: int) -> Any:
+def describe_query(retriever: Any, query: str, k: int) -> Any:
     """Return what a retriever reports about a query, if anything.
 
     It is the result of its method `evidence(query, k)`. The result may have to be awaited.
@@ -345,7 +347,7 @@ def evidence(retriever: Any, query: str, k: int) -> Any:
     return method(query, k) if callable(method) else {}
 
 
-def evidence_of(parts: Sequence[Any], query: str, k: int, *, later: bool) -> Any:
+def describe_parts(parts: Sequence[Any], query: str, k: int, *, later: bool) -> Any:
     """Combine what the parts of a system report about a query.
 
     `index_used` is true only if it is true for all parts that report it. With `later`, the result must be awaited.
@@ -356,10 +358,10 @@ def evidence_of(parts: Sequence[Any], query: str, k: int, *, later: bool) -> Any
         return {"parts": found} | ({"index_used": all(used)} if used else {})
 
     async def waited() -> dict[str, Any]:
-        found = [evidence(one, query, k) for one in parts]
+        found = [describe_query(one, query, k) for one in parts]
         return joined([await one if inspect.isawaitable(one) else one for one in found])
 
-    return waited() if later else joined([evidence(one, query, k) for one in parts])
+    return waited() if later else joined([describe_query(one, query, k) for one in parts])
 
 
 class Result(Protocol):

@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def trial(number: int) -> Iterator[None]:
+def set_trial(number: int) -> Iterator[None]:
     """Set the trial number for all random numbers drawn inside the block."""
-    token = _trial.set(number)
+    token = _current_trial.set(number)
     try:
         yield
     finally:
-        _trial.reset(token)
+        _current_trial.reset(token)
 
 
-def generator(seed: int, text: str) -> np.random.Generator:
+def query_rng(seed: int, text: str) -> np.random.Generator:
     """Return the random number generator for one query in the present trial.
 
-    >>> with trial(1):
-    ...     first, again = generator(0, "a query").random(), generator(0, "a query").random()
-    >>> first == again, first == generator(0, "a query").random(), first == generator(7, "a query").random()
+    >>> with set_trial(1):
+    ...     first, again = query_rng(0, "a query").random(), query_rng(0, "a query").random()
+    >>> first == again, first == query_rng(0, "a query").random(), first == query_rng(7, "a query").random()
     (True, False, False)
     """
     import numpy as np
 
-    told = f"{seed}\n{_trial.get()}\n{text}".encode("utf-8", "surrogatepass")
+    told = f"{seed}\n{_current_trial.get()}\n{text}".encode("utf-8", "surrogatepass")
     return np.random.default_rng(int.from_bytes(hashlib.blake2b(told, digest_size=16).digest()))
 
 
-_trial: ContextVar[int] = ContextVar("ragauge_trial", default=0)
+_current_trial: ContextVar[int] = ContextVar("ragauge_trial", default=0)
 """Trial number of the present thread or task; a context variable, so that concurrent queries do not mix."""

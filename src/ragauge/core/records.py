@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 V = TypeVar("V")
-Nested = Mapping[str, Mapping[str, float]]
+ScoresByQuery = Mapping[str, Mapping[str, float]]
 """A number per query and document: `{"q1": {"d1": 2, "d2": 0}}`, as in pytrec_eval and ranx."""
 
 
 @dataclass(frozen=True)
-class Pool:
+class JudgedPool:
     """Judged documents as flat arrays: those of query `i` are at `starts[i]:starts[i + 1]`."""
 
     queries: list[str]
@@ -54,9 +54,9 @@ class Judgments:
 
     def __init__(
         self,
-        grades: Nested | pl.DataFrame,
+        grades: ScoresByQuery | pl.DataFrame,
         *,
-        subtopics: Nested | None = None,
+        subtopics: ScoresByQuery | None = None,
         targets: Mapping[str, Sequence[str]] | None = None,
         distances: Mapping[str, Sequence[float]] | None = None,
         source: str = "judgments",
@@ -82,7 +82,7 @@ class Judgments:
         )
 
     @cached_property
-    def nested(self) -> Nested:
+    def nested(self) -> ScoresByQuery:
         """Grades as `{query: {document: grade}}`."""
         columns = (self.frame[name].to_list() for name in ("query", "doc", "grade"))
         grades: dict[str, dict[str, float]] = {}
@@ -105,7 +105,7 @@ class Judgments:
         return pl.DataFrame({"query": queries, "doc": docs, "grade": self.pool.grades})
 
     @cached_property
-    def pool(self) -> Pool:
+    def pool(self) -> JudgedPool:
         """Grades as flat arrays, in the order of `nested` and of `frame`."""
         if "nested" in self.__dict__:
             queries = list(self.nested)
@@ -113,10 +113,10 @@ class Judgments:
             values = chain.from_iterable(docs.values() for docs in self.nested.values())
             grades = np.fromiter(values, np.float64, int(sizes.sum()))
         else:
-            queries, starts = query_runs(self.frame["query"])
+            queries, starts = query_segments(self.frame["query"])
             sizes = np.diff(starts)
             grades = self.frame["grade"].to_numpy()
-        return Pool(queries, np.concatenate([[0], np.cumsum(sizes)]), grades)
+        return JudgedPool(queries, np.concatenate([[0], np.cumsum(sizes)]), grades)
 
     def __len__(self) -> int:
         return len(self.pool.queries)
@@ -125,13 +125,13 @@ class Judgments:
         return f"Judgments({len(self)} queries, {len(self.pool.grades)} judged documents, from {self.source})"
 
 
-def query_runs(queries: pl.Series) -> tuple[list[str], Ints]:
+def query_segments(queries: pl.Series) -> tuple[list[str], Ints]:
     """Find runs of equal values in a column: their values, and the start of each.
 
     The last start is the length of the column.
 
     >>> import polars as pl
-    >>> names, starts = query_runs(pl.Series(["a", "a", "b"]))
+    >>> names, starts = query_segments(pl.Series(["a", "a", "b"]))
     >>> names, starts.tolist()
     (['a', 'b'], [0, 2, 3])
     """
@@ -143,16 +143,16 @@ def query_runs(queries: pl.Series) -> tuple[list[str], Ints]:
     return queries.gather(starts[:-1]).to_list(), starts
 
 
-Prepare = Callable[["pl.DataFrame"], "pl.DataFrame"]
+FrameTransform = Callable[["pl.DataFrame"], "pl.DataFrame"]
 """A function applied to each frame of a run when it is read."""
 
 
-def as_it_is(frame: pl.DataFrame) -> pl.DataFrame:
+def identity_transform(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the frame unchanged."""
     return frame
 
 
-class Retrieved(Protocol):
+class RunFrames(Protocol):
     """Rankings of a system as frames, which can be iterated more than once."""
 
     @property
@@ -160,7 +160,7 @@ class Retrieved(Protocol):
         """Name of the run in reports."""
         ...
 
-    def frames(self, prepare: Prepare = ...) -> Iterator[pl.DataFrame]:
+    def frames(self, prepare: FrameTransform = ...) -> Iterator[pl.DataFrame]:
         """Yield frames with the columns `query`, `doc`, `score`, and `rank` if available.
 
         `prepare` is applied to each frame by the thread that reads it.
@@ -202,7 +202,7 @@ class Dataset:
             name: str,
             documents: Documents,
             queries: Mapping[str, str],
-            judgments: Judgments | Nested,
+            judgments: Judgments | ScoresByQuery,
             answers: Mapping[str, str] = ...,
             tags: Mapping[str, Mapping[str, str]] = ...,
             about: str = ...,
@@ -277,7 +277,7 @@ class Run:
             rankings.append(trial.table.sort(order, maintain_order=True).select("query", "doc"))
         return trials if any(not one.equals(rankings[0]) for one in rankings[1:]) else []
 
-    def frames(self, prepare: Prepare = as_it_is) -> Iterator[pl.DataFrame]:
+    def frames(self, prepare: FrameTransform = identity_transform) -> Iterator[pl.DataFrame]:
         """Yield the table as one frame."""
         yield prepare(self.table)
 
@@ -296,10 +296,10 @@ class Run:
         return f"Run({self.name!r}, {self.table['query'].n_unique()} queries, {self.table.height} rows)"
 
 
-class ByMeasure(dict[str, V]):
+class MeasureDict(dict[str, V]):
     """A dictionary by canonical measure name that also accepts every other name of a measure.
 
-    >>> ByMeasure({"ndcg@10": 0.5}, str.lower)["nDCG@10"]
+    >>> MeasureDict({"ndcg@10": 0.5}, str.lower)["nDCG@10"]
     0.5
     """
 
@@ -331,11 +331,11 @@ class Scores:
     """Convention with which the scores were computed."""
     queries: list[str]
     """All judged queries, in the order of the judgments."""
-    values: ByMeasure[Floats]
+    values: MeasureDict[Floats]
     """Score of each query by canonical measure name; NaN if a query is unscored."""
-    means: ByMeasure[float]
+    means: MeasureDict[float]
     """Mean over the scored queries by measure (a sum for counts, a geometric mean for `gm_` measures)."""
-    unscored: ByMeasure[Mapping[str, str]]
+    unscored: MeasureDict[Mapping[str, str]]
     """Unscored queries by measure, each with its reason."""
     notes: Sequence[str] = ()
     """Limitations of the scores that a reader should know."""
@@ -360,7 +360,7 @@ class Scores:
         return list(self.values)
 
     @property
-    def n(self) -> ByMeasure[int]:
+    def n(self) -> MeasureDict[int]:
         """Number of scored queries by measure."""
         return self._by_measure({name: len(self.queries) - len(self.unscored[name]) for name in self.values})
 
@@ -369,7 +369,7 @@ class Scores:
         return None if measure in self.direction_unstated else measure in self.lower_is_better
 
     @cached_property
-    def per_query(self) -> ByMeasure[dict[str, float]]:
+    def per_query(self) -> MeasureDict[dict[str, float]]:
         """`{measure: {query: score}}`, scored queries only."""
         return self._by_measure(
             {
@@ -378,8 +378,8 @@ class Scores:
             }
         )
 
-    def _by_measure(self, values: Mapping[str, V]) -> ByMeasure[V]:
-        return ByMeasure(values, self.values._canonical)
+    def _by_measure(self, values: Mapping[str, V]) -> MeasureDict[V]:
+        return MeasureDict(values, self.values._canonical)
 
     def to_polars(self) -> pl.DataFrame:
         """Convert to a polars frame with one row per query and measure.

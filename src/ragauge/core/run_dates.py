@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
-class AnswerDate(NamedTuple):
+class RunDate(NamedTuple):
     """Date on which the rankings of a run were retrieved, and whether the last command that ran it reused them."""
 
     made: str
@@ -14,25 +14,25 @@ class AnswerDate(NamedTuple):
     reused: bool = False
 
     @classmethod
-    def find(cls, *manifests: Mapping[str, Any]) -> AnswerDate | None:
+    def find(cls, *manifests: Mapping[str, Any]) -> RunDate | None:
         """Find the date of the oldest rankings in manifests of runs.
 
         Return None if no manifest has a date.
 
-        >>> AnswerDate.find({"made": "2026-11-18T03:46:18+00:00", "reused": True}, {"finished": "2026-11-19"})
-        AnswerDate(made='2026-11-18T03:46:18+00:00', reused=True)
+        >>> RunDate.find({"made": "2026-11-18T03:46:18+00:00", "reused": True}, {"finished": "2026-11-19"})
+        RunDate(made='2026-11-18T03:46:18+00:00', reused=True)
         """
         dates = [str(one.get("made") or one.get("finished") or "") for one in manifests]
         known = [date for date in dates if date]
         return cls(min(known), any(bool(one.get("reused")) for one in manifests)) if known else None
 
 
-def describe_answers(answers: Mapping[str, AnswerDate]) -> list[str]:
+def describe_run_dates(answers: Mapping[str, RunDate]) -> list[str]:
     """Describe when the rankings of each system were retrieved, and which were reused.
 
     Return an empty list if no date is known.
 
-    >>> describe_answers({"mine": AnswerDate("2026-11-18T03:46:18+00:00"), "old": AnswerDate("2026-11-10", True)})
+    >>> describe_run_dates({"mine": RunDate("2026-11-18T03:46:18+00:00"), "old": RunDate("2026-11-10", True)})
     ['answers made: mine 2026-11-18T03:46:18+00:00; old 2026-11-10 (reused)']
     """
     told = (f"{name} {date.made}" + " (reused)" * date.reused for name, date in answers.items())

@@ -8,19 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ragauge.core.documents import NOTHING
+from ragauge.core.documents import EMPTY_MAPPING
 
 ANSWER, REFERENCE = "answer", "reference"
 """The two texts from which claims are extracted; also their names as sources of support."""
-TOGETHER = "k*"
+ALL_CONTEXTS = "k*"
 """Source that stands for all contexts together, if the judge does not say which one it means."""
-ASKS = ("answer", "reference", "cross", "useful", "questions")
+TASK_KINDS = ("answer", "reference", "cross", "useful", "questions")
 """Kinds of tasks: claims of the answer against the contexts, claims of the reference against the contexts, claims of
 both texts against each other, usefulness of chunks, and questions that the answer would answer.
 """
-LEXICAL = "lexical"
+LEXICAL_JUDGE = "lexical"
 """Name of the judge that compares words and calls no model."""
-STEPS = ("claims", "support", "useful", "questions")
+TASK_STEPS = ("claims", "support", "useful", "questions")
 """Steps of judging in order: extract claims, check their support, judge the usefulness of chunks, generate questions.
 """
 
@@ -43,9 +43,9 @@ class Sample:
     """Ids of the chunks, if known."""
     history: tuple[str, ...] = ()
     """Earlier turns of the conversation, oldest first."""
-    labels: Mapping[str, float] = field(default_factory=lambda: NOTHING)
+    labels: Mapping[str, float] = field(default_factory=lambda: EMPTY_MAPPING)
     """Human labels from 0 to 1 by measure: `{"faithfulness": 1.0}`."""
-    metadata: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
 
     @property
     def chunks(self) -> dict[str, str]:
@@ -67,12 +67,12 @@ def _short_hash(text: str) -> str:
     return hashlib.sha256(words.encode("utf-8", "replace")).hexdigest()[:8] if words else ""
 
 
-def same_texts(one: str, other: str) -> bool:
+def has_same_texts(one: str, other: str) -> bool:
     """Return whether two fingerprints can belong to the same question and reference.
 
     A hash that only one of them has is ignored.
 
-    >>> same_texts("e5d25249-", "e5d25249-b92f54c5"), same_texts("e5d25249-", "12345678-")
+    >>> has_same_texts("e5d25249-", "e5d25249-b92f54c5"), has_same_texts("e5d25249-", "12345678-")
     (True, False)
     """
     pairs = zip(one.split("-"), other.split("-"), strict=False)
@@ -116,7 +116,7 @@ class Usefulness(NamedTuple):
     probability: float | None = None
 
 
-class Question(NamedTuple):
+class GeneratedQuestion(NamedTuple):
     """A generated question, with its cosine similarity to the original question."""
 
     text: str
@@ -139,62 +139,63 @@ class Verdicts:
     """Kinds of tasks that were judged, some of `TASK_KINDS`. Without this, an unsupported claim could be one that was
     never checked against a source; so anything that is not listed has no verdict.
     """
-    claims: Mapping[str, Sequence[Claim]] = field(default_factory=lambda: NOTHING)
+    claims: Mapping[str, Sequence[Claim]] = field(default_factory=lambda: EMPTY_MAPPING)
     """Claims of `answer` and `reference`. A text without claims has an empty list; a missing text has no verdict."""
-    support: Mapping[str, Support] = field(default_factory=lambda: NOTHING)
+    support: Mapping[str, Support] = field(default_factory=lambda: EMPTY_MAPPING)
     """Support by claim id."""
-    useful: Mapping[str, Usefulness] = field(default_factory=lambda: NOTHING)
+    useful: Mapping[str, Usefulness] = field(default_factory=lambda: EMPTY_MAPPING)
     """Usefulness by chunk id."""
-    questions: Sequence[Question] = ()
+    questions: Sequence[GeneratedQuestion] = ()
     refusal: bool | None = None
     """Whether the answer gives no information; None if not judged."""
-    unscored: Mapping[str, Unscored] = field(default_factory=lambda: NOTHING)
+    unscored: Mapping[str, Unscored] = field(default_factory=lambda: EMPTY_MAPPING)
     """Items without a verdict: `claims answer`, `support a3`, `useful k2`, `questions`."""
-    left_out: Mapping[str, Sequence[str]] = field(default_factory=lambda: NOTHING)
+    left_out: Mapping[str, Sequence[str]] = field(default_factory=lambda: EMPTY_MAPPING)
     """Sentences without a claim (refusals, questions, courtesies), by text: `answer` and `reference`."""
 
 
-_MARKER = re.compile(r"(?:\[\^?|【)\s*(\d{1,3}(?:\s*[-\u2013,;]\s*\d{1,3})*)\s*(?:†[^】]*)?(?:\]|】)")
+_CITATION_REGEX = re.compile(r"(?:\[\^?|【)\s*(\d{1,3}(?:\s*[-\u2013,;]\s*\d{1,3})*)\s*(?:†[^】]*)?(?:\]|】)")
 """Citation markers: `[1]`, `[1, 2]`, `[2-4]`, `[^1]`, `【1】`, `【1†source】`. Four digits are a year."""
 
 
-def cited(sentence: str) -> tuple[int, ...]:
+def find_citations(sentence: str) -> tuple[int, ...]:
     """Return the positions of the chunks that a sentence cites, each once.
 
-    >>> cited("Paris is the capital [1][3], and large [1, 2]."), cited("Founded in [1999]."), cited("See 【2†page】.")
+    >>> (find_citations("Paris is the capital [1][3], and large [1, 2]."), find_citations("Founded in [1999]."),
+    ...  find_citations("See 【2†page】."))
     ((1, 3, 2), (), (2,))
     """
     found: dict[int, None] = {}
-    for marker in _MARKER.findall(sentence):
+    for marker in _CITATION_REGEX.findall(sentence):
         for part in re.split(r"[,;]", marker):
             first, *rest = [int(number) for number in re.split(r"[-\u2013]", part)]
             found |= dict.fromkeys(range(first, (rest[-1] if rest else first) + 1))
     return tuple(found)
 
 
-def uncited(sentence: str) -> str:
+def remove_citations(sentence: str) -> str:
     """Remove the citation markers from a sentence.
 
-    >>> uncited("Paris is the capital [1][3].")
+    >>> remove_citations("Paris is the capital [1][3].")
     'Paris is the capital.'
     """
-    return re.sub(rf"\s*{_MARKER.pattern}", "", sentence)
+    return re.sub(rf"\s*{_CITATION_REGEX.pattern}", "", sentence)
 
 
-def cited_by(sentences: Sequence[str]) -> list[tuple[int, ...]]:
+def citations_by_sentence(sentences: Sequence[str]) -> list[tuple[int, ...]]:
     """Return the cited chunks of each sentence.
 
     Leading markers belong to the sentence before.
 
-    >>> cited_by(["It is big.", "[1] It is old [2]."])
+    >>> citations_by_sentence(["It is big.", "[1] It is old [2]."])
     [(1,), (2,)]
     """
     found: list[tuple[int, ...]] = []
     for sentence in sentences:
-        head = re.match(rf"\s*(?:{_MARKER.pattern}\s*)+", sentence)
+        head = re.match(rf"\s*(?:{_CITATION_REGEX.pattern}\s*)+", sentence)
         if head and found:
-            found[-1] = tuple(dict.fromkeys(found[-1] + cited(head[0])))
-            found.append(cited(sentence[head.end() :]))
+            found[-1] = tuple(dict.fromkeys(found[-1] + find_citations(head[0])))
+            found.append(find_citations(sentence[head.end() :]))
         else:
-            found.append(cited(sentence))
+            found.append(find_citations(sentence))
     return found

@@ -14,24 +14,24 @@ from functools import cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-HIDDEN = "[redacted]"
-MASKED = re.compile(r"\bsk-[\w-]*\*+[\w*-]*")
+REDACTED = "[redacted]"
+MASKED_KEY = re.compile(r"\bsk-[\w-]*\*+[\w*-]*")
 """A key whose middle is masked with asterisks, as servers repeat it."""
-MIN_LENGTH = 4
+MIN_SECRET_CHARS = 4
 """Minimum length of a registered secret in characters."""
-LONG = 8
+MIN_SUBSTRING_CHARS = 8
 """Minimum length in characters of a secret that is also redacted inside of words."""
-TOKEN_LENGTH = 20
+MIN_TOKEN_CHARS = 20
 """Minimum length in characters of a value in a URL query that counts as a key regardless of its name."""
 SECRET_NAME = re.compile(r"(^|[-_])(pass|passwd|password|pwd|secret|token|key|apikey|auth|authorization|cookie)$", re.I)
 """Names of options, headers and fields whose values are secrets."""
-_SCHEME = re.compile(r"(?:Basic|Bearer|Token|ApiKey)\s+(?=\S)", re.I)
-_BASE64 = r"[A-Za-z0-9+/_=-]*"
-_NAMED = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
-_registered: set[str] = set()
+_AUTH_SCHEME = re.compile(r"(?:Basic|Bearer|Token|ApiKey)\s+(?=\S)", re.I)
+_BASE64_PATTERN = r"[A-Za-z0-9+/_=-]*"
+_HTML_ENTITIES = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
+_registered_secrets: set[str] = set()
 
 
-class _Forms(NamedTuple):
+class _SecretForms(NamedTuple):
     """Encodings in which a secret can appear in a text."""
 
     secret: str
@@ -47,8 +47,8 @@ def register_secrets(*secrets: str | None) -> None:
     Empty and very short ones are left out.
     """
     for secret in secrets:
-        if secret is not None and len(secret.strip()) >= MIN_LENGTH:
-            _registered.add(secret.strip())
+        if secret is not None and len(secret.strip()) >= MIN_SECRET_CHARS:
+            _registered_secrets.add(secret.strip())
 
 
 def register_url(url: str) -> None:
@@ -68,7 +68,7 @@ def register_url(url: str) -> None:
         register_secrets(user)
     for field in parts.query.split("&"):
         name, _, value = field.partition("=")
-        if SECRET_NAME.search(name) or name in ("sig", "signature", "code") or len(value) >= TOKEN_LENGTH:
+        if SECRET_NAME.search(name) or name in ("sig", "signature", "code") or len(value) >= MIN_TOKEN_CHARS:
             register_secrets(unquote(value), value)
 
 
@@ -83,17 +83,17 @@ def register_fields(fields: Mapping[str, Any]) -> None:
         if isinstance(value, Mapping):
             register_fields(value)
         elif isinstance(value, str) and SECRET_NAME.search(name):
-            register_secrets(value, _SCHEME.sub("", value, count=1))
+            register_secrets(value, _AUTH_SCHEME.sub("", value, count=1))
 
 
 def forget_secrets() -> None:
     """Remove all registered secrets."""
-    _registered.clear()
+    _registered_secrets.clear()
 
 
 def has_secrets() -> bool:
     """Return whether any secret is registered."""
-    return bool(_registered)
+    return bool(_registered_secrets)
 
 
 def redact(text: str) -> str:
@@ -103,7 +103,7 @@ def redact(text: str) -> str:
     >>> redact('{"a": "hunter-22/x", "b": "aHVudGVyLTIyL3g=", "c": "hunter-22%2Fx"}')
     '{"a": "[redacted]", "b": "[redacted]", "c": "[redacted]"}'
     """
-    return without_keys(text, _registered)
+    return redact_keys(text, _registered_secrets)
 
 
 def redact_data(text: str) -> str:
@@ -112,12 +112,12 @@ def redact_data(text: str) -> str:
     Short words and short numbers stay. Keys such as `test` or `1234` are common in data, where replacing them would
     change results.
     """
-    return without_keys(text, filter(_is_distinctive, _registered))
+    return redact_keys(text, filter(_is_distinctive, _registered_secrets))
 
 
 def redact_bytes(data: bytes) -> bytes:
     """Replace registered secrets in data that is UTF-8 text."""
-    if not _registered:
+    if not _registered_secrets:
         return data
     text = data.decode("utf-8", "surrogateescape")
     clean = redact_data(text)
@@ -126,35 +126,35 @@ def redact_bytes(data: bytes) -> bytes:
 
 def _is_distinctive(secret: str) -> bool:
     mixed = not secret.isdigit() and not secret.isalpha()
-    return len(secret) >= LONG or (mixed and len(secret) >= LONG - 2)
+    return len(secret) >= MIN_SUBSTRING_CHARS or (mixed and len(secret) >= MIN_SUBSTRING_CHARS - 2)
 
 
-def without_keys(text: object, keys: Iterable[str]) -> str:
+def redact_keys(text: object, keys: Iterable[str]) -> str:
     """Replace the given keys in a text.
 
-    >>> without_keys("Incorrect API key provided: my-secret-1.", ["my-secret-1"])
+    >>> redact_keys("Incorrect API key provided: my-secret-1.", ["my-secret-1"])
     'Incorrect API key provided: [redacted].'
-    >>> without_keys("Incorrect API key provided: sk-abc****wxyz.", [])
+    >>> redact_keys("Incorrect API key provided: sk-abc****wxyz.", [])
     'Incorrect API key provided: [redacted].'
     """
     shown = str(text)
     for key in sorted(filter(None, tuple(keys)), key=len, reverse=True):
-        forms = _forms(key)
-        if len(key) < LONG or (len(key) < 2 * LONG and (key.isalpha() or key.isdigit())):
+        forms = _build_secret_forms(key)
+        if len(key) < MIN_SUBSTRING_CHARS or (len(key) < 2 * MIN_SUBSTRING_CHARS and (key.isalpha() or key.isdigit())):
             # Only as a whole word: `postgres` is part of `postgresql`.
-            shown = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", HIDDEN, shown)
+            shown = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", REDACTED, shown)
         else:
-            shown = shown.replace(key, HIDDEN)
+            shown = shown.replace(key, REDACTED)
             if "\\" in shown or "%" in shown or "&" in shown:
-                shown = forms.escaped.sub(HIDDEN, shown)
+                shown = forms.escaped.sub(REDACTED, shown)
         for encoded in forms.base64:
             if encoded in shown:
-                shown = re.sub(f"{_BASE64}{re.escape(encoded)}{_BASE64}", HIDDEN, shown)
-    return MASKED.sub(HIDDEN, shown)
+                shown = re.sub(f"{_BASE64_PATTERN}{re.escape(encoded)}{_BASE64_PATTERN}", REDACTED, shown)
+    return MASKED_KEY.sub(REDACTED, shown)
 
 
 @cache
-def _forms(secret: str) -> _Forms:
+def _build_secret_forms(secret: str) -> _SecretForms:
     data = secret.encode("utf-8", "surrogatepass")
     encoded: list[str] = []
     for offset, first in ((0, 0), (1, 2), (2, 3)):
@@ -162,11 +162,13 @@ def _forms(secret: str) -> _Forms:
         last = (offset + len(data)) * 8 // 6
         part = b64encode(bytes(offset) + data).decode()[first:last]
         # A short fragment also occurs in other texts.
-        encoded += dict.fromkeys([part, part.replace("+", "-").replace("/", "_")]) if len(part) >= LONG else []
-    return _Forms(secret, tuple(encoded), re.compile("".join(map(_any_escape, secret))))
+        encoded += (
+            dict.fromkeys([part, part.replace("+", "-").replace("/", "_")]) if len(part) >= MIN_SUBSTRING_CHARS else []
+        )
+    return _SecretForms(secret, tuple(encoded), re.compile("".join(map(_escape_pattern, secret))))
 
 
-def _any_escape(character: str) -> str:
+def _escape_pattern(character: str) -> str:
     """Return a pattern of a character and its escapes in JSON, URLs and HTML."""
     code = ord(character)
     units = character.encode("utf-16-be", "surrogatepass").hex()
@@ -176,8 +178,8 @@ def _any_escape(character: str) -> str:
         "".join(f"%(?i:{byte:02x})" for byte in character.encode("utf-8", "surrogatepass")),
         rf"&#(?:0*{code}|[xX]0*(?i:{code:x}));",
     ]
-    if character in _NAMED:
-        forms.append(f"&{_NAMED[character]};")
+    if character in _HTML_ENTITIES:
+        forms.append(f"&{_HTML_ENTITIES[character]};")
     if character in "\\\"'/":
         forms.insert(0, re.escape(f"\\{character}"))
     if character == " ":
@@ -185,20 +187,20 @@ def _any_escape(character: str) -> str:
     return f"(?:{'|'.join(forms)})"
 
 
-def without_credentials(url: str) -> str:
+def redact_url(url: str) -> str:
     """Remove user name, password and query from a URL.
 
-    >>> without_credentials("https://me:secret@host:8000/v1/?key=1")
+    >>> redact_url("https://me:secret@host:8000/v1/?key=1")
     'https://host:8000/v1'
     """
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
 
 
-def credentials(url: str) -> list[str]:
+def url_secrets(url: str) -> list[str]:
     """Find the secrets of a URL: password, or else user name, and query values.
 
-    >>> credentials("https://me:secret@host/v1?key=abc")
+    >>> url_secrets("https://me:secret@host/v1?key=abc")
     ['secret', 'abc']
     """
     parts = urlsplit(url)

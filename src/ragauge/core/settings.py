@@ -9,14 +9,14 @@ import numpy as np
 from ragauge.core.errors import BadInput, UnknownName
 
 
-def one_of(kind: str, name: str, known: Collection[str]) -> str:
+def check_choice(kind: str, name: str, known: Collection[str]) -> str:
     """Return the name if it is known; raise UnknownName otherwise."""
     if name not in known:
         raise UnknownName(kind, str(name), known, hint=f"there are {', '.join(known)}")
     return name
 
 
-def whole(name: str, value: int, least: int = 1, most: int | None = None) -> int:
+def check_int(name: str, value: int, least: int = 1, most: int | None = None) -> int:
     """Return an integer within its bounds; raise BadInput otherwise.
 
     Libraries crash on other values, or silently use a different one.

@@ -15,11 +15,11 @@ from typing import Any
 from ragauge.core.errors import BadInput
 from ragauge.core.secrets import register_fields, register_secrets, register_url
 
-TOKEN = re.compile(r"""\s*(?:(?P<word>"[^"]*"|'[^']*'|[^\s()=,+"']+)|(?P<mark>[()=,+]))""")
-NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e-?\d+)?", re.I)
-NAMED = re.compile(r"\s*([^()=]+?)\s*=\s*(.+)", re.S)
+SPEC_TOKEN = re.compile(r"""\s*(?:(?P<word>"[^"]*"|'[^']*'|[^\s()=,+"']+)|(?P<mark>[()=,+]))""")
+SPEC_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e-?\d+)?", re.I)
+NAMED_SPEC = re.compile(r"\s*([^()=]+?)\s*=\s*(.+)", re.S)
 """`NAME=SPEC`; equal signs inside brackets belong to the spec."""
-EXAMPLES = {
+SPEC_EXAMPLES = {
     "system": "dense(embedder=minilm, store=faiss); several values are joined by +: weights=0.7+0.3",
     "embedder": "minilm, lm(tokenizer=bytes), or with a name: small=wordllama(dimensions=64)",
     "tokenizer": "bytes, bpe(vocabulary=8000), or with a name: mine=file(path=tokenizer.json)",
@@ -37,123 +37,125 @@ class Spec:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        inside = ", ".join(f"{name}={_text(value)}" for name, value in self.options.items())
+        inside = ", ".join(f"{name}={_format_spec_value(value)}" for name, value in self.options.items())
         return f"{self.name}({inside})" if inside else self.name
 
 
-def parse(text: str, what: str = "system") -> Spec:
+def parse_spec(text: str, what: str = "system") -> Spec:
     """Parse a spec; `what` it describes is used in error messages.
 
-    >>> parse("hybrid(of=dense+bm25, weights=0.7+0.3)").options["weights"]
+    >>> parse_spec("hybrid(of=dense+bm25, weights=0.7+0.3)").options["weights"]
     [0.7, 0.3]
-    >>> str(parse("dense( store = faiss(kind=hnsw,m=32) )"))
+    >>> str(parse_spec("dense( store = faiss(kind=hnsw,m=32) )"))
     'dense(store=faiss(kind=hnsw, m=32))'
     """
-    reader = _Reader(text, what)
+    reader = _SpecParser(text, what)
     spec = reader.spec()
     reader.end()
-    register_options(spec)
+    register_spec_secrets(spec)
     return spec
 
 
-def parse_several(text: str, what: str = "system") -> list[Spec]:
+def parse_specs(text: str, what: str = "system") -> list[Spec]:
     """Parse specs that are joined by `+`.
 
-    >>> [str(one) for one in parse_several("links + knn(neighbours=8)")]
+    >>> [str(one) for one in parse_specs("links + knn(neighbours=8)")]
     ['links', 'knn(neighbours=8)']
     """
-    reader = _Reader(text, what)
+    reader = _SpecParser(text, what)
     found = [reader.spec()]
     while reader.peek() == "+":
         reader.take("+")
         found.append(reader.spec())
     reader.end()
-    register_options(found)
+    register_spec_secrets(found)
     return found
 
 
-def named_description(text: str) -> tuple[str, str]:
+def parse_named_spec(text: str) -> tuple[str, str]:
     """Split `NAME=SPEC` into name and spec; the name is empty if there is only a spec.
 
-    >>> named_description("mine=lm(tokenizer=bytes)"), named_description("lm(tokenizer=bytes)")
+    >>> parse_named_spec("mine=lm(tokenizer=bytes)"), parse_named_spec("lm(tokenizer=bytes)")
     (('mine', 'lm(tokenizer=bytes)'), ('', 'lm(tokenizer=bytes)'))
     """
-    found = NAMED.fullmatch(text)
+    found = NAMED_SPEC.fullmatch(text)
     return (found[1], found[2]) if found else ("", text)
 
 
-def from_table(name: str, table: Mapping[str, Any]) -> Spec:
+def spec_from_toml(name: str, table: Mapping[str, Any]) -> Spec:
     """Build a spec from a TOML table: `kind` is its name, the other keys are options."""
     options = dict(table)
     kind = options.pop("kind", name)
     if not isinstance(kind, str):
         raise BadInput(f"the kind of system `{name}` is {kind!r}, not a name")
-    read = parse(kind)
-    spec = Spec(read.name, {**read.options, **{key: _value(value) for key, value in options.items()}})
-    register_options(spec)
+    read = parse_spec(kind)
+    spec = Spec(read.name, {**read.options, **{key: _value_from_toml(value) for key, value in options.items()}})
+    register_spec_secrets(spec)
     return spec
 
 
-_NAMES = "pass|password|pwd|secret|token|key|auth|headers|extra|dsn"
-SECRET = re.compile(rf"(^|_)({_NAMES})$", re.I)
-IN_TEXT = re.compile(rf"(?:^|[(,\s_])(?:{_NAMES})\s*=\s*|\w://", re.I)
+_HIDDEN_OPTIONS = "pass|password|pwd|secret|token|key|auth|headers|extra|dsn"
+SECRET_OPTION = re.compile(rf"(^|_)({_HIDDEN_OPTIONS})$", re.I)
+SECRET_START = re.compile(rf"(?:^|[(,\s_])(?:{_HIDDEN_OPTIONS})\s*=\s*|\w://", re.I)
 """Position where a secret may begin in a spec that cannot be parsed."""
 DSN_PASSWORD = re.compile(r"""\b\w*password\s*=\s*('(?:[^'\\]|\\.)*'|[^\s'"]+)""", re.I)
 
 
-def register_options(value: Any) -> None:
+def register_spec_secrets(value: Any) -> None:
     """Register the secrets in the options of a spec, so that they are redacted."""
     if isinstance(value, Spec):
-        register_options(value.options)
+        register_spec_secrets(value.options)
     elif isinstance(value, list):
         for one in value:
-            register_options(one)
+            register_spec_secrets(one)
     elif isinstance(value, Mapping):
         register_fields(value)
         for one in value.values():
-            register_options(one)
+            register_spec_secrets(one)
     elif isinstance(value, str):
-        _register_text(value)
+        _register_text_secrets(value)
 
 
-def _register_text(text: str) -> None:
+def _register_text_secrets(text: str) -> None:
     if "://" in text:
         with suppress(ValueError):  # not a valid URL
             register_url(text)
     register_secrets(*(found.strip("'") for found in DSN_PASSWORD.findall(text)))
 
 
-def without_secrets(value: Any, name: str = "") -> Any:
+def redact_spec(value: Any, name: str = "") -> Any:
     """Return a spec without secrets: secret options, and credentials in URLs.
 
-    >>> str(without_secrets(parse('http(url="http://me:pass@host/search?key=1", api_key=abc)')))
+    >>> str(redact_spec(parse_spec('http(url="http://me:pass@host/search?key=1", api_key=abc)')))
     'http(url=http://host/search, api_key=…)'
     """
     if isinstance(value, Spec):
-        return Spec(value.name, {key: without_secrets(one, key) for key, one in value.options.items()})
+        return Spec(value.name, {key: redact_spec(one, key) for key, one in value.options.items()})
     if isinstance(value, list):
-        return [without_secrets(one, name) for one in value]
-    if SECRET.search(name):
+        return [redact_spec(one, name) for one in value]
+    if SECRET_OPTION.search(name):
         return "…"
     if isinstance(value, str) and "://" in value:
         return re.sub(r"://[^/\s]*@", "://", re.split(r"[?#]", value)[0])
     return value
 
 
-def _value(value: Any) -> Any:
+def _value_from_toml(value: Any) -> Any:
     if isinstance(value, Mapping) and "kind" in value:
-        return from_table("", value)
-    return [_value(one) for one in value] if isinstance(value, list) else value
+        return spec_from_toml("", value)
+    return [_value_from_toml(one) for one in value] if isinstance(value, list) else value
 
 
-def _text(value: Any) -> str:
+def _format_spec_value(value: Any) -> str:
     if isinstance(value, list | tuple):
-        return "+".join(map(_text, value))
+        return "+".join(map(_format_spec_value, value))
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
         plain = (
-            re.fullmatch(r"[^\s()=,+\"']+", value) and not NUMBER.fullmatch(value) and value not in ("true", "false")
+            re.fullmatch(r"[^\s()=,+\"']+", value)
+            and not SPEC_NUMBER.fullmatch(value)
+            and value not in ("true", "false")
         )
         if plain:
             return value
@@ -163,7 +165,7 @@ def _text(value: Any) -> str:
     return float.__repr__(value).replace("e+", "e") if isinstance(value, float) else str(value)
 
 
-class _Reader:
+class _SpecParser:
     def __init__(self, text: str, what: str) -> None:
         self.text = text
         self.what = what
@@ -171,7 +173,7 @@ class _Reader:
         self.at = 0
         place = 0
         while text[place:].strip():
-            found = TOKEN.match(text, place)
+            found = SPEC_TOKEN.match(text, place)
             if found is None:
                 raise self.wrong("expected a closing quote, got the end")
             self.tokens.append(found["word"] or found["mark"])
@@ -182,12 +184,12 @@ class _Reader:
 
         Anything that may be part of a secret is left out.
         """
-        secret = IN_TEXT.search(self.text)
+        secret = SECRET_START.search(self.text)
         shown = self.text if secret is None else f"{self.text[: secret.end()]}…"
         got = f" `{token}`" if token and token in shown else ""
         return BadInput(
             f"the {self.what} `{shown}` cannot be read: {what}{got}",
-            hint=EXAMPLES.get(self.what, EXAMPLES["system"]),
+            hint=SPEC_EXAMPLES.get(self.what, SPEC_EXAMPLES["system"]),
         )
 
     def peek(self) -> str:
@@ -246,6 +248,6 @@ class _Reader:
             return word[1:-1]
         if word in ("true", "false"):
             return word == "true"
-        if NUMBER.fullmatch(word):
+        if SPEC_NUMBER.fullmatch(word):
             return float(word) if re.search(r"[.eE]", word) else int(word)
         return word

@@ -14,10 +14,10 @@ STAGES = ("embed", "retrieve", "walk", "rerank")
 """Stages that have a column in reports; other names are recorded too."""
 
 
-class Stopwatch:
+class StageTimer:
     """Time of one query by stage, in nanoseconds.
 
-    >>> with Stopwatch() as watch:
+    >>> with StageTimer() as watch:
     ...     with stage("retrieve"):
     ...         with stage("embed"):
     ...             pass
@@ -31,8 +31,8 @@ class Stopwatch:
         self.nanoseconds: dict[str, int] = {}
         self.began = self.total = self._inner = 0
 
-    def __enter__(self) -> Stopwatch:
-        self._token: Token[Stopwatch | stage | None] = _inside.set(self)
+    def __enter__(self) -> StageTimer:
+        self._token: Token[StageTimer | stage | None] = _current_stage.set(self)
         self.began = perf_counter_ns()
         return self
 
@@ -40,7 +40,7 @@ class Stopwatch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.total = perf_counter_ns() - self.began
-        _inside.reset(self._token)
+        _current_stage.reset(self._token)
 
 
 class stage:  # noqa: N801 - it reads as a verb: `with stage("embed"):`
@@ -53,15 +53,15 @@ class stage:  # noqa: N801 - it reads as a verb: `with stage("embed"):`
         self._inner = 0
 
     def __enter__(self) -> None:
-        self._outer = _inside.get()
-        self._token: Token[Stopwatch | stage | None] = _inside.set(self)
+        self._outer = _current_stage.get()
+        self._token: Token[StageTimer | stage | None] = _current_stage.set(self)
         self._began = perf_counter_ns()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         elapsed = perf_counter_ns() - self._began
-        _inside.reset(self._token)
+        _current_stage.reset(self._token)
         outer = self._outer
         if outer is None:
             return
@@ -74,5 +74,5 @@ class stage:  # noqa: N801 - it reads as a verb: `with stage("embed"):`
             outer.nanoseconds[self._name] = outer.nanoseconds.get(self._name, 0) + mine
 
 
-_inside: ContextVar[Stopwatch | stage | None] = ContextVar("ragauge_stage", default=None)
+_current_stage: ContextVar[StageTimer | stage | None] = ContextVar("ragauge_stage", default=None)
 """Innermost stage of this thread or task; a context variable, so that concurrent queries do not mix."""

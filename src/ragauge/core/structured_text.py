@@ -7,7 +7,7 @@ import re
 import tomllib
 from typing import Any
 
-from ragauge.core.errors import BadInput, words_of
+from ragauge.core.errors import BadInput, error_summary
 
 MAX_DEPTH = 100
 """Maximum number of nested lists and objects."""
@@ -36,7 +36,7 @@ class InvalidText(BadInput):
             self.reason, self.column, told = error.msg, error.colno, str(error)
             line = error.lineno if line is None else line
         elif not isinstance(error, RecursionError):
-            self.reason = told = words_of(error)
+            self.reason = told = error_summary(error)
         super().__init__(f"the {kind} cannot be read ({told})", file=file, line=line, hint=hint)
 
 
@@ -55,14 +55,14 @@ def parse_json(
 
     >>> parse_json('{"a": [1, 2.5]}')
     {'a': [1, 2.5]}
-    >>> parse_json("[" * 1000, file="deep.json")
+    >>> parse_json("[" * 1000, file="deep.json")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ragauge.core.structured_text.InvalidText: deep.json: the JSON cannot be read (more than 100 nested lists and objects)
+    ragauge.core.structured_text.InvalidText: deep.json: the JSON cannot be read (more than 100 nested ...)
     """
     try:
         if isinstance(text, bytes):
             text = text.decode(json.detect_encoding(text))
-        found = (_UNIQUE if unique_keys else _PLAIN).decode(text.removeprefix("\ufeff"))
+        found = (_UNIQUE_KEY_DECODER if unique_keys else _PERMISSIVE_DECODER).decode(text.removeprefix("\ufeff"))
         if text.count("[") + text.count("{") > MAX_DEPTH:
             _check_depth(found)
     except DuplicateKey as error:
@@ -109,7 +109,7 @@ def _find_duplicate(text: str) -> int:
     """
     open_objects: list[set[str] | None] = []  # None is a list
     before, last = "", 0
-    for token in _TOKEN.finditer(text):
+    for token in _JSON_TOKEN.finditer(text):
         mark = token[0]
         if mark == "{":
             open_objects.append(set())
@@ -126,7 +126,7 @@ def _find_duplicate(text: str) -> int:
     return 0
 
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:]', re.S)
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:]', re.S)
 
 
 def _check_depth(found: Any) -> None:
@@ -155,5 +155,5 @@ def _check_integers(found: Any) -> None:
         raise ValueError(f"an integer has {len(str(found))} digits; expected one of 64 bits")
 
 
-_PLAIN = json.JSONDecoder(parse_int=_parse_int)
-_UNIQUE = json.JSONDecoder(parse_int=_parse_int, object_pairs_hook=_parse_object)
+_PERMISSIVE_DECODER = json.JSONDecoder(parse_int=_parse_int)
+_UNIQUE_KEY_DECODER = json.JSONDecoder(parse_int=_parse_int, object_pairs_hook=_parse_object)

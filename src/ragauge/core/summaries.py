@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Figure(NamedTuple):
+class Estimate(NamedTuple):
     """A value with its confidence interval and number of samples.
 
     NaN is undefined, and `why` is the reason.
@@ -68,7 +68,7 @@ class Speed:
     """Number of queries that timed out. The time until the timeout is in the percentiles of `total`."""
 
 
-class Estimate(NamedTuple):
+class ValueWithInterval(NamedTuple):
     """Value with its confidence interval."""
 
     value: float

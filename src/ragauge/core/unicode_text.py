@@ -8,7 +8,7 @@ from typing import Any
 
 from ragauge.core.errors import BadInput, InputWarning
 
-REPLACEMENT = "\ufffd"
+REPLACEMENT_CHARACTER = "\ufffd"
 ID_FIELDS = frozenset({
     "_id", "id", "doc_id", "docid", "docno", "document_id", "chunk_id", "passage_id", "pid", "did", "corpus_id",
     "corpus-id", "query_id", "query-id", "queryid", "qid", "q_id", "topic_id", "sample_id", "relevant_docs", "target",
@@ -16,7 +16,7 @@ ID_FIELDS = frozenset({
 })  # fmt: skip
 """JSON fields that contain ids."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _HINT = "correct the id: a character beyond U+FFFF is written as two \\u escapes, and one of them is missing"
 
 
@@ -26,7 +26,7 @@ class TextWarning(InputWarning):
 
 def may_have_surrogates(data: bytes) -> bool:
     """Return whether a JSON text has an escape that may be an unpaired surrogate."""
-    return (b"\\ud" in data or b"\\uD" in data) and _ESCAPE.search(data) is not None
+    return (b"\\ud" in data or b"\\uD" in data) and _SURROGATE_ESCAPE.search(data) is not None
 
 
 def has_surrogate(text: Any) -> bool:
@@ -40,7 +40,7 @@ def replace_surrogates(text: str) -> str:
     >>> replace_surrogates("a\ud800b")
     'a�b'
     """
-    return text if text.isascii() else _SURROGATE.sub(REPLACEMENT, text)
+    return text if text.isascii() else _SURROGATE.sub(REPLACEMENT_CHARACTER, text)
 
 
 def check_id(text: str, what: str, *, file: str | None = None, line: int | None = None) -> None:
@@ -64,7 +64,7 @@ def clean_json(
     if isinstance(value, str):
         clean = replace_surrogates(value)
         if clean != value and ids:
-            check_id(value, "the id", file=file, line=_line_of(value, data) if line is None else line)
+            check_id(value, "the id", file=file, line=_find_surrogate_line(value, data) if line is None else line)
         return clean, int(clean != value)
     if isinstance(value, list):
         pairs = [clean_json(one, file=file, line=line, data=data, ids=ids) for one in value]
@@ -72,7 +72,7 @@ def clean_json(
     if isinstance(value, dict):
         found, total = {}, 0
         for name, one in value.items():
-            check_id(name, "the key", file=file, line=_line_of(name, data) if line is None else line)
+            check_id(name, "the key", file=file, line=_find_surrogate_line(name, data) if line is None else line)
             found[name], count = clean_json(one, file=file, line=line, data=data, ids=ids or name.lower() in ID_FIELDS)
             total += count
         return found, total
@@ -89,7 +89,7 @@ def warn_replaced(count: int, label: str) -> None:
         warnings.warn(f"{label}: {texts} unpaired surrogates, replaced by U+FFFD", TextWarning, stacklevel=2)
 
 
-def _line_of(text: str, data: bytes) -> int | None:
+def _find_surrogate_line(text: str, data: bytes) -> int | None:
     wrong = _SURROGATE.search(text)
     if wrong is None or not data:
         return None

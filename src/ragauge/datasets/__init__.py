@@ -12,12 +12,12 @@ from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Dataset, Judgments
 from ragauge.core.unicode_text import check_id, has_surrogate, replace_surrogates, warn_replaced
 from ragauge.datasets import folders, mitre_attack, query_sets, synthetic
-from ragauge.datasets.folders import collection, data_folder, json_files
-from ragauge.files.source import Source
-from ragauge.files.stix import is_bundle
+from ragauge.datasets.folders import data_folder, find_named_folder, list_json_files
+from ragauge.files.source import InputFile
+from ragauge.files.stix import is_stix_bundle
 
 
-class Listed(NamedTuple):
+class DatasetListing(NamedTuple):
     """Name, kind and description of a dataset that can be loaded."""
 
     name: str
@@ -36,44 +36,44 @@ def load(name: Any, *, split: str | None = None) -> Dataset:
     Dataset('synthetic:needles(documents=50, queries=5)', 50 documents, 5 queries)
     """
     if isinstance(name, Dataset):
-        _refuse_split(name.name, split)
-        return _without_surrogates(name)
+        _check_no_split(name.name, split)
+        return _replace_dataset_surrogates(name)
     if not isinstance(name, str | Path):
-        _refuse_split("a list of queries", split)
-        return _without_surrogates(query_sets.read_pairs(name))
+        _check_no_split("a list of queries", split)
+        return _replace_dataset_surrogates(query_sets.dataset_from_pairs(name))
     text = str(name)
     if text == "pydocs" or text.startswith(("synthetic:", "stix:")):
-        _refuse_split(text, split)
+        _check_no_split(text, split)
     if text == "pydocs":
         from ragauge.datasets import python_docs
 
-        return python_docs.load()
+        return python_docs.load_python_docs()
     if text.startswith("synthetic:"):
-        return synthetic.load(text)
+        return synthetic.load_synthetic(text)
     if text.startswith("stix:"):
-        return mitre_attack.load(text)
+        return mitre_attack.load_stix_by_name(text)
     if Path(text).is_dir():
-        return folders.load(Path(text), split=split)
+        return folders.load_folder(Path(text), split=split)
     if Path(text).is_file():
-        _refuse_split(text, split)
-        return query_sets.read_file(Path(text))
-    found = collection(text)
+        _check_no_split(text, split)
+        return query_sets.read_rig_file(Path(text))
+    found = find_named_folder(text)
     if found is not None:
-        return folders.load(found, split=split)
+        return folders.load_folder(found, split=split)
     if os.sep in text or text.endswith(".jsonl"):
         raise BadInput("no such file or folder", file=text)
-    known = [one.name for one in listing()]
+    known = [one.name for one in list_datasets()]
     raise UnknownName("dataset", text, known, hint="`ragauge datasets` lists them; RAGAUGE_DATA is a folder of more")
 
 
-def _refuse_split(dataset: str, split: str | None) -> None:
+def _check_no_split(dataset: str, split: str | None) -> None:
     if split is not None:
         raise BadInput(
             f"`{dataset}` has no splits; expected a BEIR folder, got split `{split}`", hint="remove the split"
         )
 
 
-def _without_surrogates(dataset: Dataset) -> Dataset:
+def _replace_dataset_surrogates(dataset: Dataset) -> Dataset:
     """Replace unpaired surrogates in texts and reject them in ids.
 
     A dataset without any is returned unchanged.
@@ -93,30 +93,30 @@ def _without_surrogates(dataset: Dataset) -> Dataset:
     return replace(dataset, documents=documents, queries=queries)
 
 
-def judgments_of(name: str) -> str | Judgments:
+def judgments_by_name(name: str) -> str | Judgments:
     """Return the judgments of the dataset with this name, or the name unchanged.
 
     The name is returned unchanged if it is `-`, an existing path, or not a known dataset.
     """
     if name == "-" or Path(name).exists():
         return name
-    known = name == "pydocs" or name.startswith(("synthetic:", "stix:")) or collection(name) is not None
+    known = name == "pydocs" or name.startswith(("synthetic:", "stix:")) or find_named_folder(name) is not None
     return load(name).judgments if known else name
 
 
-def listing() -> Iterator[Listed]:
+def list_datasets() -> Iterator[DatasetListing]:
     """List all datasets that can be loaded by name."""
-    yield Listed("pydocs", "ships", "Python's own documentation, and questions that people ask about it")
-    for name, about in synthetic.KINDS.items():
-        yield Listed(f"synthetic:{name}", "made", about)
-    yield Listed("stix:FILE", "file", "a STIX bundle of MITRE ATT&CK, with questions from its relations")
+    yield DatasetListing("pydocs", "ships", "Python's own documentation, and questions that people ask about it")
+    for name, about in synthetic.SYNTHETIC_KINDS.items():
+        yield DatasetListing(f"synthetic:{name}", "made", about)
+    yield DatasetListing("stix:FILE", "file", "a STIX bundle of MITRE ATT&CK, with questions from its relations")
     folder = data_folder()
     if folder is not None:
         for one in sorted(folder.iterdir()):
             if not one.is_dir():
                 continue
-            if folders.find(one) is not None:
-                yield Listed(one.name, "folder", str(one))
-            files = json_files(one)
-            if len(files) == 1 and is_bundle(Source(str(files[0]))):
-                yield Listed(f"stix:{one.name}", "file", str(files[0]))
+            if folders.find_dataset_folder(one) is not None:
+                yield DatasetListing(one.name, "folder", str(one))
+            files = list_json_files(one)
+            if len(files) == 1 and is_stix_bundle(InputFile(str(files[0]))):
+                yield DatasetListing(f"stix:{one.name}", "file", str(files[0]))

@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 
 from ragauge.core.errors import BadInput
 from ragauge.core.samples import Sample
-from ragauge.files.json_files import json_lines, read_json
+from ragauge.files.json_files import read_json, read_json_lines
 from ragauge.files.samples import read_samples
-from ragauge.files.source import Source
+from ragauge.files.source import InputFile
 
-BEGIN = ("model_name", "data_source", "knowledge", "message", "response", "begin_label")
-ATTRIBUTABLE = {"fully attributable": 1.0, "not fully attributable": 0.0, "generic": 0.0}
+BEGIN_COLUMNS = ("model_name", "data_source", "knowledge", "message", "response", "begin_label")
+BEGIN_LABELS = {"fully attributable": 1.0, "not fully attributable": 0.0, "generic": 0.0}
 """Label for each of the three classes of BEGIN; a generic answer has nothing to attribute."""
-GRADES = (1.0, 4.0)
+MTRAG_GRADE_RANGE = (1.0, 4.0)
 """Lowest and highest grade of MTRAG."""
 
 
-def begin(source: Source) -> Iterator[Sample]:
+def read_begin(source: InputFile) -> Iterator[Sample]:
     """Read a BEGIN table: knowledge, message, response and one of three classes.
 
     Labels may have carriage returns and blanks around them. Quotation marks are plain text.
@@ -33,7 +33,7 @@ def begin(source: Source) -> Iterator[Sample]:
     text = source.read().decode("utf-8", "replace")
     lines = csv.reader(io.StringIO(text, newline=""), delimiter="\t", quoting=csv.QUOTE_NONE)
     header = [name.strip() for name in next(lines, [])]
-    missing = [name for name in BEGIN[2:] if name not in header]
+    missing = [name for name in BEGIN_COLUMNS[2:] if name not in header]
     if missing:
         raise BadInput(f"the header lacks {', '.join(missing)}", file=source.label, line=1)
     for number, cells in enumerate(lines, 2):
@@ -43,16 +43,16 @@ def begin(source: Source) -> Iterator[Sample]:
             raise BadInput(f"expected {len(header)} columns, found {len(cells)}", file=source.label, line=number)
         row = dict(zip(header, cells, strict=True))
         label = row["begin_label"].strip()
-        if label.lower() not in ATTRIBUTABLE:
+        if label.lower() not in BEGIN_LABELS:
             raise BadInput(
-                f"`{label}` is no label of BEGIN", file=source.label, line=number, hint=f"{', '.join(ATTRIBUTABLE)}"
+                f"`{label}` is no label of BEGIN", file=source.label, line=number, hint=f"{', '.join(BEGIN_LABELS)}"
             )
         yield Sample(
             f"{source.stem}-{number - 1}",
             row["message"].strip(),
             row["response"].strip(),
             (row["knowledge"].strip(),),
-            labels={"faithfulness": ATTRIBUTABLE[label.lower()]},
+            labels={"faithfulness": BEGIN_LABELS[label.lower()]},
             metadata={
                 "class": label,
                 "system": row.get("model_name", "").strip(),
@@ -61,33 +61,33 @@ def begin(source: Source) -> Iterator[Sample]:
         )
 
 
-def halueval(source: Source) -> Iterator[Sample]:
+def read_halueval(source: InputFile) -> Iterator[Sample]:
     """Read HaluEval QA, two samples per question.
 
     One sample has the right answer, the other one the false answer.
     """
-    for line, row in json_lines(source):
-        question, knowledge = (_text(row, name, source, line) for name in ("question", "knowledge"))
+    for line, row in read_json_lines(source):
+        question, knowledge = (_text_field(row, name, source, line) for name in ("question", "knowledge"))
         for name, label in (("right", 1.0), ("hallucinated", 0.0)):
             yield Sample(
                 f"{source.stem}-{line}-{name}",
                 question,
-                _text(row, f"{name}_answer", source, line),
+                _text_field(row, f"{name}_answer", source, line),
                 (knowledge,),
-                reference=_text(row, "right_answer", source, line),
+                reference=_text_field(row, "right_answer", source, line),
                 labels={"faithfulness": label},
             )
 
 
-def clapnq(source: Source) -> Iterator[Sample]:
+def read_clapnq(source: InputFile) -> Iterator[Sample]:
     """Read CLAP NQ, with labels for the usefulness of passages.
 
     The label is 1 if people wrote an answer from the passage, otherwise 0. The metadata `useful` holds the positions
     of the marked sentences in `sentences`. An answer written from the passage is labelled faithful.
     """
-    for line, row in json_lines(source):
-        passage = next(iter(_list(row, "passages", source, line)), None)
-        outputs = [one for one in _list(row, "output", source, line) if isinstance(one, Mapping)]
+    for line, row in read_json_lines(source):
+        passage = next(iter(_list_field(row, "passages", source, line)), None)
+        outputs = [one for one in _list_field(row, "output", source, line) if isinstance(one, Mapping)]
         if not isinstance(passage, Mapping):
             raise BadInput("there is no passage", file=source.label, line=line)
         sentences = [str(one) for one in passage.get("sentences") or ()]
@@ -96,9 +96,9 @@ def clapnq(source: Source) -> Iterator[Sample]:
         answer = answers[0] if answers else None
         yield Sample(
             str(row.get("id") or f"{source.stem}-{line}"),
-            _text(row, "input", source, line),
+            _text_field(row, "input", source, line),
             answer,
-            (_text(passage, "text", source, line),),
+            (_text_field(passage, "text", source, line),),
             reference=answer,
             labels={"context_precision": 1.0, "faithfulness": 1.0} if answers else {"context_precision": 0.0},
             metadata={
@@ -110,16 +110,16 @@ def clapnq(source: Source) -> Iterator[Sample]:
         )
 
 
-def mtrag(source: Source) -> Iterator[Sample]:
+def read_mtrag(source: InputFile) -> Iterator[Sample]:
     """Read MTRAG's human evaluations, one sample per task and system.
 
     The label is the mean grade. Grades of 1 to 4 are scaled to 0 to 1. Metadata holds the grade of each annotator
     under `votes`, and other annotated questions and published scores under `annotations`.
     """
     whole = read_json(source)
-    texts = {str(one["document_id"]): str(one.get("text") or "") for one in _list(whole, "documents", source)}
-    tasks = {str(one["task_id"]): one for one in _list(whole, "tasks", source)}
-    for place, one in enumerate(_list(whole, "evaluations", source), 1):
+    texts = {str(one["document_id"]): str(one.get("text") or "") for one in _list_field(whole, "documents", source)}
+    tasks = {str(one["task_id"]): one for one in _list_field(whole, "tasks", source)}
+    for place, one in enumerate(_list_field(whole, "evaluations", source), 1):
         task = tasks.get(str(one.get("task_id")))
         if task is None:
             raise BadInput(
@@ -131,17 +131,18 @@ def mtrag(source: Source) -> Iterator[Sample]:
             raise BadInput(
                 f"the task `{task['task_id']}` has the document `{lost[0]}`, which is not there", file=source.label
             )
-        votes = _votes(one.get("annotations") or {})
+        votes = _annotator_grades(one.get("annotations") or {})
         grades = {
-            who: (grade - GRADES[0]) / (GRADES[1] - GRADES[0]) for who, grade in votes.pop("faithfulness", {}).items()
+            who: (grade - MTRAG_GRADE_RANGE[0]) / (MTRAG_GRADE_RANGE[1] - MTRAG_GRADE_RANGE[0])
+            for who, grade in votes.pop("faithfulness", {}).items()
         }
-        history, question = _turns(task, source)
+        history, question = _split_conversation(task, source)
         yield Sample(
             f"{task['task_id']}/{one.get('model_id')}",
             question,
             str(one.get("model_response") or ""),
             tuple(texts[name] for name in chunks),
-            _target(task),
+            _target_answer(task),
             tuple(chunks),
             history,
             {"faithfulness": min(max(fmean(grades.values()), 0.0), 1.0)} if grades else {},
@@ -149,23 +150,23 @@ def mtrag(source: Source) -> Iterator[Sample]:
         )
 
 
-def mtrag_un(source: Source) -> Iterator[Sample]:
+def read_mtrag_un(source: InputFile) -> Iterator[Sample]:
     """Read MTRAG-UN's tasks, with the target as the answer.
 
     Answerable tasks with contexts are labelled faithful. Other tasks have no label. The metadata holds their
     `answerability`.
     """
-    for line, row in json_lines(source):
-        history, question = _turns(row, source, line)
-        chunks = _list(row, "contexts", source, line)
+    for line, row in read_json_lines(source):
+        history, question = _split_conversation(row, source, line)
+        chunks = _list_field(row, "contexts", source, line)
         kind = row.get("answerability")
         known = str(kind[0] if isinstance(kind, list) and kind else kind or "").lower()
         yield Sample(
             str(row["task_id"]),
             question,
-            _target(row),
+            _target_answer(row),
             tuple(str(one.get("text") or "") for one in chunks),
-            _target(row),
+            _target_answer(row),
             tuple(str(one.get("document_id") or "") for one in chunks),
             history,
             {"faithfulness": 1.0} if known == "answerable" and chunks else {},
@@ -173,22 +174,24 @@ def mtrag_un(source: Source) -> Iterator[Sample]:
         )
 
 
-def _turns(task: Mapping[str, Any], source: Source, line: int | None = None) -> tuple[tuple[str, ...], str]:
+def _split_conversation(
+    task: Mapping[str, Any], source: InputFile, line: int | None = None
+) -> tuple[tuple[str, ...], str]:
     """Split a conversation into its earlier turns and the last one, the question."""
-    turns = [str(one.get("text") or "") for one in _list(task, "input", source, line) if isinstance(one, Mapping)]
+    turns = [str(one.get("text") or "") for one in _list_field(task, "input", source, line) if isinstance(one, Mapping)]
     if not turns:
         raise BadInput("the conversation has no turn", file=source.label, line=line)
     return tuple(turns[:-1]), turns[-1]
 
 
-def _target(task: Mapping[str, Any]) -> str | None:
+def _target_answer(task: Mapping[str, Any]) -> str | None:
     """Return the text of the first target answer; None if the task has none."""
     first = next(iter(task.get("targets") or ()), None)
     text = first.get("text") if isinstance(first, Mapping) else first
     return None if text is None else str(text)
 
 
-def _votes(annotations: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+def _annotator_grades(annotations: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Return the numeric grades by question and annotator."""
     found: dict[str, dict[str, float]] = {}
     for metric, by in annotations.items():
@@ -203,25 +206,25 @@ def _votes(annotations: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     return found
 
 
-def _text(row: Mapping[str, Any], name: str, source: Source, line: int) -> str:
+def _text_field(row: Mapping[str, Any], name: str, source: InputFile, line: int) -> str:
     value = row.get(name)
     if not isinstance(value, str):
         raise BadInput(f"expected a text named `{name}`", file=source.label, line=line)
     return value
 
 
-def _list(row: Any, name: str, source: Source, line: int | None = None) -> Sequence[Any]:
+def _list_field(row: Any, name: str, source: InputFile, line: int | None = None) -> Sequence[Any]:
     value = row.get(name) if isinstance(row, Mapping) else None
     if not isinstance(value, list):
         raise BadInput(f"expected a list named `{name}`", file=source.label, line=line)
     return value
 
 
-ENDINGS = (".tsv", ".jsonl", ".ndjson", ".json", ".csv", ".parquet")
+LABELLED_FILE_EXTENSIONS = (".tsv", ".jsonl", ".ndjson", ".json", ".csv", ".parquet")
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledDataset:
     """Labelled samples, and properties of the labels that matter for calibration."""
 
     name: str
@@ -240,10 +243,10 @@ class Labelled:
         return f"Labelled({self.name!r}, {len(self.samples)} samples, {self.measure or 'no measure'})"
 
 
-class Kind(NamedTuple):
+class LabelledFormat(NamedTuple):
     """Format of a public labelled dataset, recognised by the content of its files."""
 
-    read: Callable[[Source], Iterator[Sample]]
+    read: Callable[[InputFile], Iterator[Sample]]
     measure: str
     about: str
     people: bool = True
@@ -251,33 +254,33 @@ class Kind(NamedTuple):
     threshold: float | None = None
 
 
-KINDS = {
-    "begin": Kind(
-        begin,
+LABELLED_FORMATS = {
+    "begin": LabelledFormat(
+        read_begin,
         "faithfulness",
         "BEGIN: answers in dialogues, judged by people for whether the given knowledge bears them out",
         easy="many answers copy the knowledge, so that counting words alone reaches an AUC of .90 to .94",
     ),
-    "halueval": Kind(
-        halueval,
+    "halueval": LabelledFormat(
+        read_halueval,
         "faithfulness",
         "HaluEval QA: right answers, and false ones that a model was told to make up",
         people=False,
         easy="right answers are short and false ones long, so that counting words alone reaches an AUC of .92",
     ),
-    "clapnq": Kind(
-        clapnq,
+    "clapnq": LabelledFormat(
+        read_clapnq,
         "context_precision",
         "CLAP NQ: questions and a passage each, which people marked as answering the question or not",
     ),
-    "mtrag": Kind(
-        mtrag,
+    "mtrag": LabelledFormat(
+        read_mtrag,
         "faithfulness",
         "MTRAG: answers of three systems in conversations, graded from 1 to 4 by two or three people",
         threshold=2.5 / 3,
     ),
-    "mtrag-un": Kind(
-        mtrag_un,
+    "mtrag-un": LabelledFormat(
+        read_mtrag_un,
         "faithfulness",
         "MTRAG-UN: tasks in conversations, with answers that were written from the contexts",
         easy="every answer with a label is a good one, so that it shows only how often a judge is too strict",
@@ -285,39 +288,41 @@ KINDS = {
 }
 
 
-def load_labelled(path: str) -> Labelled:
+def load_labelled(path: str) -> LabelledDataset:
     """Load labelled answers from a file, or from a folder with files of one format.
 
     Formats are BEGIN, HaluEval QA, CLAP NQ, MTRAG, MTRAG-UN and samples with labels, recognised by content. Raises
     `BadInput` if there are no labels or the formats are mixed.
     """
     place = Path(path)
-    files = sorted(str(one) for one in place.iterdir() if _is_data(one)) if place.is_dir() else [str(path)]
+    files = sorted(str(one) for one in place.iterdir() if _is_labelled_file(one)) if place.is_dir() else [str(path)]
     if not files:
-        raise BadInput("no labelled answers are here", file=str(path), hint=f"files end in {', '.join(ENDINGS)}")
-    kinds = {file: kind_of(Source(file)) for file in files}
+        raise BadInput(
+            "no labelled answers are here", file=str(path), hint=f"files end in {', '.join(LABELLED_FILE_EXTENSIONS)}"
+        )
+    kinds = {file: detect_labelled_format(InputFile(file)) for file in files}
     if len(set(kinds.values())) > 1:
         told = ", ".join(f"{Path(file).name} ({kind or 'samples'})" for file, kind in kinds.items())
         raise BadInput(f"the folder has several kinds of files: {told}", file=str(path), hint="name one of the files")
-    kind = KINDS.get(kinds[files[0]])
-    name = Source(str(path)).stem
-    samples = list(itertools.chain.from_iterable(_read(file, kind) for file in files))
+    kind = LABELLED_FORMATS.get(kinds[files[0]])
+    name = InputFile(str(path)).stem
+    samples = list(itertools.chain.from_iterable(_read_labelled_samples(file, kind) for file in files))
     seen: set[str] = set()
     for one in samples:
         if one.id in seen:
             raise BadInput(f"the id `{one.id}` comes twice", file=str(path))
         seen.add(one.id)
     if kind is not None:
-        return Labelled(name, samples, kind.measure, kind.about, kind.people, kind.easy, kind.threshold)
+        return LabelledDataset(name, samples, kind.measure, kind.about, kind.people, kind.easy, kind.threshold)
     spoken = {measure for one in samples for measure in one.labels}
     if not spoken:
         raise BadInput(
             "no sample has a label", file=str(path), hint='give "labels": {"faithfulness": 1} to some of them'
         )
-    return Labelled(name, samples, spoken.pop() if len(spoken) == 1 else "", str(path))
+    return LabelledDataset(name, samples, spoken.pop() if len(spoken) == 1 else "", str(path))
 
 
-def kind_of(source: Source) -> str:
+def detect_labelled_format(source: InputFile) -> str:
     """Detect the dataset format of a file by its content.
 
     Empty if it is not a known one.
@@ -328,7 +333,7 @@ def kind_of(source: Source) -> str:
     if source.ending not in (".json", ".jsonl", ".ndjson", "") or not first.lstrip().startswith("{"):
         return ""
     try:
-        row: Any = next((row for _, row in json_lines(source)), {})
+        row: Any = next((row for _, row in read_json_lines(source)), {})
     except BadInput:
         row = read_json(source)  # a single object over several lines
     names = set(row) if isinstance(row, dict) else set()
@@ -343,9 +348,9 @@ def kind_of(source: Source) -> str:
     return ""
 
 
-def _is_data(path: Path) -> bool:
-    return path.is_file() and not path.name.startswith(".") and Source(str(path)).ending in ENDINGS
+def _is_labelled_file(path: Path) -> bool:
+    return path.is_file() and not path.name.startswith(".") and InputFile(str(path)).ending in LABELLED_FILE_EXTENSIONS
 
 
-def _read(file: str, kind: Kind | None) -> list[Sample]:
-    return read_samples(file) if kind is None else list(kind.read(Source(file)))
+def _read_labelled_samples(file: str, kind: LabelledFormat | None) -> list[Sample]:
+    return read_samples(file) if kind is None else list(kind.read(InputFile(file)))

@@ -12,14 +12,22 @@ from typing import Any
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Dataset, Judgments
-from ragauge.datasets.folders import bundle_at
-from ragauge.datasets.mitre_attack_questions import NAMES, PATHS, RELATIONS, Question, Walk
-from ragauge.datasets.queries import by_answers
-from ragauge.files.source import Source
-from ragauge.files.stix import Bundle, Node, Relation, read_bundle
+from ragauge.datasets.folders import find_bundle
+from ragauge.datasets.mitre_attack_questions import (
+    RELATION_WORDINGS,
+    TWO_HOP_PATHS,
+    TYPE_NAMES,
+    OneHopQuestion,
+    TwoHopQuestion,
+)
+from ragauge.datasets.queries import tags_from_judgments
+from ragauge.files.source import InputFile
+from ragauge.files.stix import StixBundle, StixNode, StixRelation, read_stix_bundle
 
 
-def walks(relations: Iterable[Relation], active: Mapping[str, Node], findable: set[str]) -> dict[Walk, set[str]]:
+def build_two_hop_questions(
+    relations: Iterable[StixRelation], active: Mapping[str, StixNode], findable: set[str]
+) -> dict[TwoHopQuestion, set[str]]:
     """Build two-hop questions with their relevant documents.
 
     The start node is never relevant. Questions are interleaved by path, so that any prefix of the result covers all
@@ -29,20 +37,20 @@ def walks(relations: Iterable[Relation], active: Mapping[str, Node], findable: s
     for one in relations:
         ends.setdefault((one.source, one.kind), []).append(one.target)
         ends.setdefault((one.target, f"<{one.kind}"), []).append(one.source)
-    rows: list[list[tuple[Walk, set[str]]]] = []
-    for path, own in ((one, own) for one in PATHS for own in one.asked):
+    rows: list[list[tuple[TwoHopQuestion, set[str]]]] = []
+    for path, own in ((one, own) for one in TWO_HOP_PATHS for own in one.asked):
         row = []
         for node in (node for node in active.values() if node.type == own):
             via = (name for name in ends.get((node.id, path.first), ()) if active[name].type == path.via)
             reached = (name for one in via for name in ends.get((one, path.second), ()))
             right = {name for name in reached if active[name].type == path.wanted and name in findable} - {node.id}
             if right:
-                row.append((Walk(node.id, path), right))
+                row.append((TwoHopQuestion(node.id, path), right))
         rows.append(row)
     return dict(item for turn in zip_longest(*rows) for item in turn if item is not None)
 
 
-def linked(documents: Sequence[Document], relations: Iterable[Relation]) -> list[Document]:
+def add_links(documents: Sequence[Document], relations: Iterable[StixRelation]) -> list[Document]:
     """Return the documents with their outgoing relations as metadata `links`."""
     links: dict[str, dict[str, list[str]]] = {one.id: {} for one in documents}
     for one in relations:
@@ -51,7 +59,7 @@ def linked(documents: Sequence[Document], relations: Iterable[Relation]) -> list
     return [one._replace(metadata={**one.metadata, "links": links[one.id]}) for one in documents]
 
 
-def families(documents: Sequence[Document], relations: Iterable[Relation]) -> dict[str, list[str]]:
+def technique_targets(documents: Sequence[Document], relations: Iterable[StixRelation]) -> dict[str, list[str]]:
     """Map each document to its target.
 
     The target of a sub-technique is its technique, that of any other document is itself.
@@ -61,11 +69,11 @@ def families(documents: Sequence[Document], relations: Iterable[Relation]) -> di
     return {name: [parents.get(name, name)] for name in (one.id for one in documents)}
 
 
-ASKING = "campaign"
+CAMPAIGN_TYPE = "campaign"
 """Type of objects that are query subjects, but documents only on request."""
 
 
-def load(name: str) -> Dataset:
+def load_stix_by_name(name: str) -> Dataset:
     """Load a STIX dataset by its name, `stix:FILE` or `stix:FILE(option=value, …)`.
 
     Options are retired=true, campaigns=true, least=1, most=50 and hops=2. The options are those of `load_stix`. FILE
@@ -74,7 +82,7 @@ def load(name: str) -> Dataset:
     whole = name.removeprefix("stix:")
     path, _, inside = whole.rpartition("(")
     if not path or not inside.endswith(")") or Path(whole).exists():
-        found = bundle_at(whole)
+        found = find_bundle(whole)
         return replace(load_stix(found), origin=f"stix:{Path(found).resolve()}")
     options: dict[str, Any] = {}
     for part in filter(None, (piece.strip() for piece in inside.removesuffix(")").split(","))):
@@ -86,7 +94,7 @@ def load(name: str) -> Dataset:
         else:
             hint = "retired=true, campaigns=true, least=1, most=50, hops=2"
             raise BadInput(f"`{part}` is no option of a STIX bundle", hint=hint)
-    found = bundle_at(path)
+    found = find_bundle(path)
     return replace(load_stix(found, **options), origin=f"stix:{Path(found).resolve()}({inside}")
 
 
@@ -112,34 +120,44 @@ def load_stix(
     """
     if hops not in (1, 2):
         raise BadInput(f"questions go over 1 or 2 relations, not {hops}", hint="hops=2")
-    source = Source(str(path))
-    bundle = read_bundle(source)
-    active = {name: node for name, node in bundle.nodes.items() if node.type in NAMES and (retired or not node.retired)}
-    documents = [_document(node, bundle) for node in active.values() if campaigns or node.type != ASKING]
+    source = InputFile(str(path))
+    bundle = read_stix_bundle(source)
+    active = {
+        name: node for name, node in bundle.nodes.items() if node.type in TYPE_NAMES and (retired or not node.retired)
+    }
+    documents = [_build_document(node, bundle) for node in active.values() if campaigns or node.type != CAMPAIGN_TYPE]
     if not documents:
-        raise BadInput("no object is a document", file=source.label, hint=f"types of documents: {', '.join(NAMES)}")
+        raise BadInput(
+            "no object is a document", file=source.label, hint=f"types of documents: {', '.join(TYPE_NAMES)}"
+        )
     findable = {one.id for one in documents}
-    relations, dropped = _active([*bundle.relations, *_implied(bundle)], bundle, active)
+    relations, dropped = _select_relations([*bundle.relations, *_implied_relations(bundle)], bundle, active)
     found: dict[Any, set[str]]
-    found = _questions(relations, active, findable) if hops == 1 else walks(relations, active, findable)
+    found = (
+        _build_questions(relations, active, findable)
+        if hops == 1
+        else build_two_hop_questions(relations, active, findable)
+    )
     kept = {one: truth for one, truth in found.items() if least <= len(truth) and (most is None or len(truth) <= most)}
     if not kept:
         raise BadInput("no question can be made from its relations", file=source.label)
     dropped["questions with too few or too many answers"] = len(found) - len(kept)
-    labels, names = _labels(active.values()), _full_names(bundle)
-    ids = {one: _id(one, bundle.nodes[one.asked], labels) for one in kept}
+    labels, names = _node_labels(active.values()), _full_names(bundle)
+    ids = {one: _query_id(one, bundle.nodes[one.asked], labels) for one in kept}
     grades = {ids[one]: dict.fromkeys(sorted(truth), 1.0) for one, truth in kept.items()}
     return Dataset(
         name=source.stem,
-        documents=documents if hops == 1 else linked(documents, relations),
-        queries=_worded(ids, bundle.nodes, names),
-        judgments=Judgments(grades, targets=None if hops == 1 else families(documents, relations), source=source.label),
-        tags={ids[one]: _tags(one, bundle.nodes[one.asked], grades[ids[one]]) for one in kept},
-        about=_about(source, bundle, documents, dropped, retired=retired),
+        documents=documents if hops == 1 else add_links(documents, relations),
+        queries=_question_texts(ids, bundle.nodes, names),
+        judgments=Judgments(
+            grades, targets=None if hops == 1 else technique_targets(documents, relations), source=source.label
+        ),
+        tags={ids[one]: _query_tags(one, bundle.nodes[one.asked], grades[ids[one]]) for one in kept},
+        about=_dataset_description(source, bundle, documents, dropped, retired=retired),
     )
 
 
-def _document(node: Node, bundle: Bundle) -> Document:
+def _build_document(node: StixNode, bundle: StixBundle) -> Document:
     parts = [bundle.nodes[name].description for name in node.analytics if name in bundle.nodes]
     text = node.description or "\n\n".join(part for part in parts if part)
     about: dict[str, Any] = {"type": node.type, "external_id": node.external_id, "url": node.url, "name": node.name}
@@ -148,7 +166,7 @@ def _document(node: Node, bundle: Bundle) -> Document:
     return Document(node.id, text, node.name, about | ({"retired": node.retired} if node.retired else {}))
 
 
-def _implied(bundle: Bundle) -> Iterable[Relation]:
+def _implied_relations(bundle: StixBundle) -> Iterable[StixRelation]:
     """Yield relations stored as object fields.
 
     These are tactics, the data components that strategies read, and data sources.
@@ -157,22 +175,22 @@ def _implied(bundle: Bundle) -> Iterable[Relation]:
     for node in bundle.nodes.values():
         if node.type == "attack-pattern" and tactics:
             for phase in node.phases:
-                yield Relation(node.id, "serves", tactics.get(phase, phase))
+                yield StixRelation(node.id, "serves", tactics.get(phase, phase))
         for name in node.analytics:
             for component in bundle.nodes[name].components if name in bundle.nodes else ():
-                yield Relation(node.id, "reads", component)
+                yield StixRelation(node.id, "reads", component)
         if node.data_source:
-            yield Relation(node.id, "part-of", node.data_source)
+            yield StixRelation(node.id, "part-of", node.data_source)
 
 
-def _active(
-    relations: Iterable[Relation], bundle: Bundle, active: Mapping[str, Node]
-) -> tuple[list[Relation], Counter[str]]:
+def _select_relations(
+    relations: Iterable[StixRelation], bundle: StixBundle, active: Mapping[str, StixNode]
+) -> tuple[list[StixRelation], Counter[str]]:
     """Select the relations for queries, and count the others by reason."""
-    kept: list[Relation] = []
+    kept: list[StixRelation] = []
     dropped: Counter[str] = Counter()
     for one in dict.fromkeys(relations):
-        if one.kind not in RELATIONS or one.retired:
+        if one.kind not in RELATION_WORDINGS or one.retired:
             dropped["relations that are retired" if one.retired else f"relations `{one.kind}`"] += 1
         elif one.source not in bundle.nodes or one.target not in bundle.nodes:
             dropped["relations to objects that are not there"] += 1
@@ -183,28 +201,28 @@ def _active(
     return kept, dropped
 
 
-def _questions(
-    relations: Iterable[Relation], active: Mapping[str, Node], findable: set[str]
-) -> dict[Question, set[str]]:
+def _build_questions(
+    relations: Iterable[StixRelation], active: Mapping[str, StixNode], findable: set[str]
+) -> dict[OneHopQuestion, set[str]]:
     """Build one-hop questions with their relevant documents.
 
     They are sorted by relation, then in bundle order.
     """
-    found: dict[Question, set[str]] = defaultdict(set)
+    found: dict[OneHopQuestion, set[str]] = defaultdict(set)
     for one in relations:
         source, target = active[one.source], active[one.target]
         if target.id in findable:
-            found[Question(source.id, one.kind, False, target.type)].add(target.id)
+            found[OneHopQuestion(source.id, one.kind, False, target.type)].add(target.id)
         if source.id in findable:
-            found[Question(target.id, one.kind, True, source.type)].add(source.id)
+            found[OneHopQuestion(target.id, one.kind, True, source.type)].add(source.id)
     order = {name: place for place, name in enumerate(active)}
-    kinds = list(RELATIONS)
+    kinds = list(RELATION_WORDINGS)
     return dict(
         sorted(found.items(), key=lambda item: (kinds.index(item[0].kind), item[0].inverse, order[item[0].asked]))
     )
 
 
-def _labels(nodes: Iterable[Node]) -> dict[str, str]:
+def _node_labels(nodes: Iterable[StixNode]) -> dict[str, str]:
     """Map node ids to labels for query ids.
 
     The label is the ATT&CK id if it is unique, otherwise the node id.
@@ -216,7 +234,7 @@ def _labels(nodes: Iterable[Node]) -> dict[str, str]:
     }
 
 
-def _full_names(bundle: Bundle) -> dict[str, str]:
+def _full_names(bundle: StixBundle) -> dict[str, str]:
     """Map node ids to names.
 
     Sub-techniques are prefixed with their technique, as in ATT&CK.
@@ -229,11 +247,13 @@ def _full_names(bundle: Bundle) -> dict[str, str]:
     return full
 
 
-def _id(one: Question | Walk, node: Node, labels: Mapping[str, str]) -> str:
+def _query_id(one: OneHopQuestion | TwoHopQuestion, node: StixNode, labels: Mapping[str, str]) -> str:
     return f"{'-'.join(one.words(node.type)).replace(' ', '-')}:{labels[node.id]}"
 
 
-def _worded(ids: Mapping[Question | Walk, str], nodes: Mapping[str, Node], names: Mapping[str, str]) -> dict[str, str]:
+def _question_texts(
+    ids: Mapping[OneHopQuestion | TwoHopQuestion, str], nodes: Mapping[str, StixNode], names: Mapping[str, str]
+) -> dict[str, str]:
     """Generate query texts.
 
     The node's ATT&CK id is added if two nodes would give the same text.
@@ -248,16 +268,16 @@ def _worded(ids: Mapping[Question | Walk, str], nodes: Mapping[str, Node], names
     return {name: texts[one] for one, name in ids.items()}
 
 
-def _tags(one: Question | Walk, node: Node, grades: Mapping[str, float]) -> dict[str, str]:
+def _query_tags(one: OneHopQuestion | TwoHopQuestion, node: StixNode, grades: Mapping[str, float]) -> dict[str, str]:
     words = one.words(node.type)
-    along = "relation" if isinstance(one, Question) else "path"
-    return {along: " ".join(words), "asked": words[0], "wanted": words[-1], **by_answers(grades)}
+    along = "relation" if isinstance(one, OneHopQuestion) else "path"
+    return {along: " ".join(words), "asked": words[0], "wanted": words[-1], **tags_from_judgments(grades)}
 
 
-def _about(
-    source: Source, bundle: Bundle, documents: Sequence[Document], dropped: Mapping[str, int], *, retired: bool
+def _dataset_description(
+    source: InputFile, bundle: StixBundle, documents: Sequence[Document], dropped: Mapping[str, int], *, retired: bool
 ) -> str:
-    gone = Counter(node.retired for node in bundle.nodes.values() if node.type in NAMES and node.retired)
+    gone = Counter(node.retired for node in bundle.nodes.values() if node.type in TYPE_NAMES and node.retired)
     counted = dict(gone) if not retired else {}
     counted |= dict(dropped)
     bare = sum(not one.text for one in documents)

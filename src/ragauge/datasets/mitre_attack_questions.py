@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-NAMES = {
+TYPE_NAMES = {
     "attack-pattern": ("technique", "techniques"),
     "intrusion-set": ("group", "groups"),
     "malware": ("malware", "malware"),
@@ -19,7 +19,7 @@ NAMES = {
 """Singular and plural names of the object types that can be documents."""
 
 
-class Wording(NamedTuple):
+class RelationWording(NamedTuple):
     """Question templates of a relation for both directions, and its inverse name."""
 
     forward: str
@@ -28,35 +28,35 @@ class Wording(NamedTuple):
     """Name of the relation as seen from its target, used in ids and tags."""
 
 
-RELATIONS = {
-    "uses": Wording(
+RELATION_WORDINGS = {
+    "uses": RelationWording(
         "Which {targets} does the {source} {name} use?", "Which {sources} use the {target} {name}?", "used-by"
     ),
-    "mitigates": Wording(
+    "mitigates": RelationWording(
         "Which {targets} does the {source} {name} mitigate?",
         "Which {sources} mitigate the {target} {name}?",
         "mitigated-by",
     ),
-    "detects": Wording(
+    "detects": RelationWording(
         "Which {targets} does the {source} {name} detect?", "Which {sources} detect the {target} {name}?", "detected-by"
     ),
-    "subtechnique-of": Wording(
+    "subtechnique-of": RelationWording(
         "Of which technique is {name} a sub-technique?", "What are the sub-techniques of {name}?", "divided-into"
     ),
-    "attributed-to": Wording(
+    "attributed-to": RelationWording(
         "To which group is the campaign {name} attributed?",
         "Which campaigns are attributed to the group {name}?",
         "credited-with",
     ),
-    "serves": Wording(
+    "serves": RelationWording(
         "Which tactics does the technique {name} serve?", "Which techniques serve the tactic {name}?", "served-by"
     ),
-    "reads": Wording(
+    "reads": RelationWording(
         "Which data components does the detection strategy {name} read?",
         "Which detection strategies read the data component {name}?",
         "read-by",
     ),
-    "part-of": Wording(
+    "part-of": RelationWording(
         "Of which data source is the data component {name} a part?",
         "Which data components are parts of the data source {name}?",
         "made-of",
@@ -65,7 +65,7 @@ RELATIONS = {
 """Relations that questions are generated from; `serves`, `reads` and `part-of` come from object fields."""
 
 
-class Question(NamedTuple):
+class OneHopQuestion(NamedTuple):
     """Question about one node: its related nodes of one type over one relation."""
 
     asked: str
@@ -83,18 +83,18 @@ class Question(NamedTuple):
 
         `own` is the type of the start node.
         """
-        return NAMES[own][0], _called(self.kind, inverse=self.inverse), NAMES[self.wanted][0]
+        return TYPE_NAMES[own][0], _relation_name(self.kind, inverse=self.inverse), TYPE_NAMES[self.wanted][0]
 
     def text(self, own: str, name: str) -> str:
         """Return the question text."""
-        mine, wanted = NAMES[own][0], NAMES[self.wanted][1]
-        wording = RELATIONS[self.kind]
+        mine, wanted = TYPE_NAMES[own][0], TYPE_NAMES[self.wanted][1]
+        wording = RELATION_WORDINGS[self.kind]
         if self.inverse:
             return wording.inverse.format(sources=wanted, target=mine, name=name)
         return wording.forward.format(source=mine, targets=wanted, name=name)
 
 
-class Path(NamedTuple):
+class TwoHopPath(NamedTuple):
     """Template for questions over two relations: start types, relation, type between, relation, wanted type.
 
     A relation prefixed with `<` is followed from its target to its source.
@@ -108,11 +108,11 @@ class Path(NamedTuple):
     wording: str
 
 
-class Walk(NamedTuple):
+class TwoHopQuestion(NamedTuple):
     """Question about one node over a two-relation path."""
 
     asked: str
-    path: Path
+    path: TwoHopPath
 
     @property
     def bare(self) -> bool:
@@ -125,42 +125,42 @@ class Walk(NamedTuple):
         `own` is the type of the start node.
         """
         _, first, via, second, wanted, _ = self.path
-        steps = (_called(step.removeprefix("<"), inverse=step.startswith("<")) for step in (first, second))
-        return NAMES[own][0], next(steps), NAMES[via][0], next(steps), NAMES[wanted][0]
+        steps = (_relation_name(step.removeprefix("<"), inverse=step.startswith("<")) for step in (first, second))
+        return TYPE_NAMES[own][0], next(steps), TYPE_NAMES[via][0], next(steps), TYPE_NAMES[wanted][0]
 
     def text(self, own: str, name: str) -> str:
         """Return the question text."""
-        return self.path.wording.format(asked=NAMES[own][0], name=name)
+        return self.path.wording.format(asked=TYPE_NAMES[own][0], name=name)
 
 
-USERS = ("intrusion-set", "campaign", "malware", "tool")
-SOFTWARE = ("malware", "tool")
-PATHS = (
-    Path(
-        USERS,
+USER_TYPES = ("intrusion-set", "campaign", "malware", "tool")
+SOFTWARE_TYPES = ("malware", "tool")
+TWO_HOP_PATHS = (
+    TwoHopPath(
+        USER_TYPES,
         "uses",
         "attack-pattern",
         "<mitigates",
         "course-of-action",
         "Which mitigations help against techniques that the {asked} {name} uses?",
     ),
-    Path(
-        USERS,
+    TwoHopPath(
+        USER_TYPES,
         "uses",
         "attack-pattern",
         "serves",
         "x-mitre-tactic",
         "Which tactics do the techniques serve that the {asked} {name} uses?",
     ),
-    Path(
-        USERS,
+    TwoHopPath(
+        USER_TYPES,
         "uses",
         "attack-pattern",
         "<detects",
         "x-mitre-detection-strategy",
         "Which detection strategies find techniques that the {asked} {name} uses?",
     ),
-    Path(
+    TwoHopPath(
         ("intrusion-set", "campaign"),
         "uses",
         "malware",
@@ -168,7 +168,7 @@ PATHS = (
         "attack-pattern",
         "Which techniques are used by malware that the {asked} {name} uses?",
     ),
-    Path(
+    TwoHopPath(
         ("intrusion-set", "campaign"),
         "uses",
         "tool",
@@ -176,18 +176,23 @@ PATHS = (
         "attack-pattern",
         "Which techniques are used by tools that the {asked} {name} uses?",
     ),
-    Path(
-        SOFTWARE,
+    TwoHopPath(
+        SOFTWARE_TYPES,
         "<uses",
         "intrusion-set",
         "uses",
         "malware",
         "Which malware do the groups use that use the {asked} {name}?",
     ),
-    Path(
-        SOFTWARE, "<uses", "intrusion-set", "uses", "tool", "Which tools do the groups use that use the {asked} {name}?"
+    TwoHopPath(
+        SOFTWARE_TYPES,
+        "<uses",
+        "intrusion-set",
+        "uses",
+        "tool",
+        "Which tools do the groups use that use the {asked} {name}?",
     ),
-    Path(
+    TwoHopPath(
         ("campaign",),
         "attributed-to",
         "intrusion-set",
@@ -195,7 +200,7 @@ PATHS = (
         "malware",
         "Which malware does the group use that the campaign {name} is attributed to?",
     ),
-    Path(
+    TwoHopPath(
         ("campaign",),
         "attributed-to",
         "intrusion-set",
@@ -203,7 +208,7 @@ PATHS = (
         "attack-pattern",
         "Which techniques does the group use that the campaign {name} is attributed to?",
     ),
-    Path(
+    TwoHopPath(
         ("course-of-action",),
         "mitigates",
         "attack-pattern",
@@ -211,7 +216,7 @@ PATHS = (
         "intrusion-set",
         "Which groups use techniques that the mitigation {name} helps against?",
     ),
-    Path(
+    TwoHopPath(
         ("course-of-action",),
         "mitigates",
         "attack-pattern",
@@ -219,7 +224,7 @@ PATHS = (
         "x-mitre-tactic",
         "To which tactics belong the techniques that the mitigation {name} helps against?",
     ),
-    Path(
+    TwoHopPath(
         ("attack-pattern",),
         "<uses",
         "intrusion-set",
@@ -227,7 +232,7 @@ PATHS = (
         "tool",
         "Which tools do the groups use that use the technique {name}?",
     ),
-    Path(
+    TwoHopPath(
         ("attack-pattern",),
         "<detects",
         "x-mitre-detection-strategy",
@@ -235,7 +240,7 @@ PATHS = (
         "x-mitre-data-component",
         "In which data components can the technique {name} be seen?",
     ),
-    Path(
+    TwoHopPath(
         ("attack-pattern",),
         "subtechnique-of",
         "attack-pattern",
@@ -243,7 +248,7 @@ PATHS = (
         "attack-pattern",
         "Which sub-techniques belong to the same technique as {name}?",
     ),
-    Path(
+    TwoHopPath(
         ("attack-pattern",),
         "<subtechnique-of",
         "attack-pattern",
@@ -251,7 +256,7 @@ PATHS = (
         "course-of-action",
         "Which mitigations help against sub-techniques of {name}?",
     ),
-    Path(
+    TwoHopPath(
         ("x-mitre-data-component",),
         "<reads",
         "x-mitre-detection-strategy",
@@ -259,7 +264,7 @@ PATHS = (
         "attack-pattern",
         "Which techniques can be seen in the data component {name}?",
     ),
-    Path(
+    TwoHopPath(
         ("x-mitre-tactic",),
         "<serves",
         "attack-pattern",
@@ -271,5 +276,5 @@ PATHS = (
 """Paths of two-hop questions. None passes through a campaign, because campaigns are documents only on request."""
 
 
-def _called(kind: str, *, inverse: bool) -> str:
-    return RELATIONS[kind].called if inverse else kind
+def _relation_name(kind: str, *, inverse: bool) -> str:
+    return RELATION_WORDINGS[kind].called if inverse else kind

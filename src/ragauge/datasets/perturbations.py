@@ -21,17 +21,17 @@ from typing import NamedTuple
 from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.core.records import Dataset
 
-ROWS = ("1234567890", "qwertyuiop", "asdfghjkl", "zxcvbnm")
+KEYBOARD_ROWS = ("1234567890", "qwertyuiop", "asdfghjkl", "zxcvbnm")
 """Rows of a QWERTY keyboard; each is shifted half a key to the right of the row above."""
 
 
-def _keys() -> dict[str, str]:
+def _build_key_neighbours() -> dict[str, str]:
     """Return the adjacent keys of each key.
 
     Letters have only letters, digits only digits.
     """
     found: dict[str, str] = {}
-    for line, row in enumerate(ROWS):
+    for line, row in enumerate(KEYBOARD_ROWS):
         for at, key in enumerate(row):
             near = [
                 (line, at - 1),
@@ -41,15 +41,17 @@ def _keys() -> dict[str, str]:
                 (line + 1, at - 1),
                 (line + 1, at),
             ]
-            touched = [ROWS[y][x] for y, x in near if 0 <= y < len(ROWS) and 0 <= x < len(ROWS[y])]
+            touched = [
+                KEYBOARD_ROWS[y][x] for y, x in near if 0 <= y < len(KEYBOARD_ROWS) and 0 <= x < len(KEYBOARD_ROWS[y])
+            ]
             found[key] = "".join(one for one in touched if one.isalpha() == key.isalpha())
     return found
 
 
-KEYS: Mapping[str, str] = _keys()
+KEY_NEIGHBOURS: Mapping[str, str] = _build_key_neighbours()
 """Adjacent keys of each key on a QWERTY keyboard: `g` has `f h t y v b`."""
 
-_ACCENTS = {
+_LOWER_CASE_ACCENTS = {
     "a": "\u00e0\u00e1\u00e2\u00e4",
     "c": "\u00e7",
     "e": "\u00e8\u00e9\u00ea\u00eb",
@@ -59,10 +61,12 @@ _ACCENTS = {
     "u": "\u00f9\u00fa\u00fb\u00fc",
     "y": "\u00fd\u00ff",
 }
-ACCENTED: Mapping[str, str] = _ACCENTS | {letter.upper(): marked.upper() for letter, marked in _ACCENTS.items()}
+ACCENTED_LETTERS: Mapping[str, str] = _LOWER_CASE_ACCENTS | {
+    letter.upper(): marked.upper() for letter, marked in _LOWER_CASE_ACCENTS.items()
+}
 """Accented forms of each letter, each a single character."""
 
-LOOKALIKES: Mapping[str, Sequence[str]] = {
+LOOKALIKE_LETTERS: Mapping[str, Sequence[str]] = {
     "a": "\u0430",  # Cyrillic a
     "c": "\u0441",  # Cyrillic es
     "e": "\u0435",  # Cyrillic ie
@@ -95,33 +99,33 @@ LOOKALIKES: Mapping[str, Sequence[str]] = {
 }
 """Cyrillic and Greek letters that look like a Latin letter."""
 
-FULL_WIDTH: Mapping[int, int] = {code: code + 0xFEE0 for code in range(0x21, 0x7F)}
+FULL_WIDTH_CODES: Mapping[int, int] = {code: code + 0xFEE0 for code in range(0x21, 0x7F)}
 """Full-width code points of the printable ASCII characters, for `str.translate`."""
 
-ZERO_WIDTH = "\u200b"
+ZERO_WIDTH_SPACE = "\u200b"
 """Zero-width space; invisible, and not white space for Python."""
 
 
-WORD = re.compile(r"\w+")
-GAP = re.compile(r"(?<=\S)\s+(?=\S)")
-ENOUGH = 3
+WORD_PATTERN = re.compile(r"\w+")
+GAP_PATTERN = re.compile(r"(?<=\S)\s+(?=\S)")
+PREFERRED_WORD_LETTERS = 3
 """Minimum number of letters in the words that typos prefer."""
-RATE = 0.25
-Edit = Callable[[str, random.Random], str]
+DEFAULT_RATE = 0.25
+WordEdit = Callable[[str, random.Random], str]
 """Function that edits a word; it returns the word unchanged if it cannot be edited."""
-Rarity = Mapping[str, int]
+DocumentFrequencies = Mapping[str, int]
 """Number of documents that contain each case-folded word."""
 
 
-class Draw(NamedTuple):
+class PerturbationInput(NamedTuple):
     """Random generator, rate and document frequencies for one change."""
 
     rng: random.Random
     rate: float
-    rarity: Rarity
+    rarity: DocumentFrequencies
 
 
-Change = Callable[[str, Draw], str]
+TextChange = Callable[[str, PerturbationInput], str]
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class Perturbation:
     """Perturbation with its description and the function that applies it."""
 
     about: str
-    change: Change
+    change: TextChange
     draws: bool = True
     """Whether the result depends on the seed."""
     reach: str = "words"
@@ -137,80 +141,89 @@ class Perturbation:
     needs_rarity: bool = False
 
 
-def perturbed(
-    texts: Mapping[str, str], how: str, *, rate: float = RATE, seed: int = 0, rarity: Rarity | None = None
+def perturb(
+    texts: Mapping[str, str],
+    how: str,
+    *,
+    rate: float = DEFAULT_RATE,
+    seed: int = 0,
+    rarity: DocumentFrequencies | None = None,
 ) -> dict[str, str]:
     """Perturb texts by id.
 
     `rarity` (document frequency of each word) is needed by some perturbations. Raises `BadInput` unless 0 < rate <=
     1.
 
-    >>> perturbed({"q1": "reverse a list", "q2": "ok"}, "upper case")
+    >>> perturb({"q1": "reverse a list", "q2": "ok"}, "upper case")
     {'q1': 'REVERSE A LIST', 'q2': 'OK'}
-    >>> perturbed({"q1": "reverse a list"}, "swap", rate=1, seed=1)
+    >>> perturb({"q1": "reverse a list"}, "swap", rate=1, seed=1)
     {'q1': 'revrese a ilst'}
     """
-    name, kind = find(how)
+    name, kind = find_perturbation(how)
     if not 0 < rate <= 1:
         raise BadInput(f"the rate is {rate:g}, not above 0 and at most 1", hint="0.25: one word of four")
     if kind.needs_rarity and rarity is None:
         raise MissingEvidence(
             f"`{name}` needs to know in how many documents each word is", hint="rarity={word: number}"
         )
-    return {query: _one(text, name, kind, query, rate, seed, rarity or {}) for query, text in texts.items()}
+    return {query: _perturb_text(text, name, kind, query, rate, seed, rarity or {}) for query, text in texts.items()}
 
 
-def perturbed_dataset(
-    dataset: Dataset, how: str, *, rate: float = RATE, seed: int = 0, rarity: Rarity | None = None
+def perturb_dataset(
+    dataset: Dataset, how: str, *, rate: float = DEFAULT_RATE, seed: int = 0, rarity: DocumentFrequencies | None = None
 ) -> Dataset:
     """Return the dataset with perturbed queries."""
-    queries = perturbed(dataset.queries, how, rate=rate, seed=seed, rarity=rarity)
-    return replace(dataset, name=f"{dataset.name} ({find(how)[0]})", queries=queries, origin="")
+    queries = perturb(dataset.queries, how, rate=rate, seed=seed, rarity=rarity)
+    return replace(dataset, name=f"{dataset.name} ({find_perturbation(how)[0]})", queries=queries, origin="")
 
 
-def find(how: str) -> tuple[str, Perturbation]:
+def find_perturbation(how: str) -> tuple[str, Perturbation]:
     """Find a perturbation by name; `upper-case` and `upper_case` are `upper case`."""
     name = re.sub(r"[\s_-]+", " ", how.strip().lower())
-    if name not in KINDS:
-        raise UnknownName("perturbation", how, KINDS, hint=f"there are {', '.join(KINDS)}")
-    return name, KINDS[name]
+    if name not in PERTURBATIONS:
+        raise UnknownName("perturbation", how, PERTURBATIONS, hint=f"there are {', '.join(PERTURBATIONS)}")
+    return name, PERTURBATIONS[name]
 
 
-def _one(text: str, name: str, kind: Perturbation, query: str, rate: float, seed: int, rarity: Rarity) -> str:
+def _perturb_text(
+    text: str, name: str, kind: Perturbation, query: str, rate: float, seed: int, rarity: DocumentFrequencies
+) -> str:
     # Seed with a string: the hash of a tuple differs between processes.
     rng = random.Random(f"{name} {seed} {query}")  # noqa: S311 - no secret
-    changed = kind.change(text, Draw(rng, rate, rarity))
+    changed = kind.change(text, PerturbationInput(rng, rate, rarity))
     return changed if changed.strip() or not text.strip() else text
 
 
-def _how_many(rate: float, n: int) -> int:
+def _number_to_change(rate: float, n: int) -> int:
     return min(n, max(1, int(rate * n + 0.5)))
 
 
-def _touching(edit: Edit) -> Change:
+def _apply_to_words(edit: WordEdit) -> TextChange:
     """Make a change that applies an edit to some of the words."""
 
-    def change(text: str, draw: Draw) -> str:
-        words = list(WORD.finditer(text))
+    def change(text: str, draw: PerturbationInput) -> str:
+        words = list(WORD_PATTERN.finditer(text))
         order = list(range(len(words)))
         draw.rng.shuffle(order)
         edited = {place: edit(words[place][0], draw.rng) for place in order}
         able = [place for place in order if edited[place] != words[place][0]]
-        chosen = _preferred(able, words)
-        return _put(text, {words[place]: edited[place] for place in chosen[: _how_many(draw.rate, len(chosen))]})
+        chosen = _prefer_long_words(able, words)
+        return _replace_matches(
+            text, {words[place]: edited[place] for place in chosen[: _number_to_change(draw.rate, len(chosen))]}
+        )
 
     return change
 
 
-def _preferred(places: Sequence[int], words: Sequence[re.Match[str]]) -> list[int]:
-    for least in (ENOUGH, 2, 1):
+def _prefer_long_words(places: Sequence[int], words: Sequence[re.Match[str]]) -> list[int]:
+    for least in (PREFERRED_WORD_LETTERS, 2, 1):
         found = [place for place in places if len(words[place][0]) >= least]
         if found:
             return found
     return []
 
 
-def _put(text: str, edited: Mapping[re.Match[str], str]) -> str:
+def _replace_matches(text: str, edited: Mapping[re.Match[str], str]) -> str:
     """Replace the matched words of a text."""
     parts, end = [], 0
     for match in sorted(edited, key=lambda one: one.start()):
@@ -219,21 +232,21 @@ def _put(text: str, edited: Mapping[re.Match[str], str]) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _neighbour(letter: str, rng: random.Random) -> str:
-    key = rng.choice(KEYS[letter.lower()])
+def _neighbour_key(letter: str, rng: random.Random) -> str:
+    key = rng.choice(KEY_NEIGHBOURS[letter.lower()])
     return key.upper() if letter.isupper() else key
 
 
-def _keyboard(word: str, rng: random.Random) -> str:
+def _replace_by_neighbour_key(word: str, rng: random.Random) -> str:
     """Replace a letter by that of an adjacent key."""
-    places = [place for place, letter in enumerate(word) if letter.lower() in KEYS]
+    places = [place for place, letter in enumerate(word) if letter.lower() in KEY_NEIGHBOURS]
     if not places:
         return word
     at = rng.choice(places)
-    return word[:at] + _neighbour(word[at], rng) + word[at + 1 :]
+    return word[:at] + _neighbour_key(word[at], rng) + word[at + 1 :]
 
 
-def _swap(word: str, rng: random.Random) -> str:
+def _swap_letters(word: str, rng: random.Random) -> str:
     """Swap two adjacent letters."""
     places = [place for place in range(len(word) - 1) if word[place] != word[place + 1]]
     if not places:
@@ -242,34 +255,40 @@ def _swap(word: str, rng: random.Random) -> str:
     return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
 
 
-def _drop(word: str, rng: random.Random) -> str:
+def _drop_letter(word: str, rng: random.Random) -> str:
     at = rng.randrange(len(word))
     return word[:at] + word[at + 1 :] if len(word) > 1 else word
 
 
-def _double(word: str, rng: random.Random) -> str:
+def _double_letter(word: str, rng: random.Random) -> str:
     at = rng.randrange(len(word))
     return word[: at + 1] + word[at:]
 
 
-def _insert(word: str, rng: random.Random) -> str:
+def _insert_neighbour_key(word: str, rng: random.Random) -> str:
     """Insert the letter of a key adjacent to that of a neighbouring letter."""
-    places = [place for place, letter in enumerate(word) if letter.lower() in KEYS]
+    places = [place for place, letter in enumerate(word) if letter.lower() in KEY_NEIGHBOURS]
     if not places:
         return word
     at = rng.choice(places)
     before = at + rng.randrange(2)
-    return word[:before] + _neighbour(word[at], rng) + word[before:]
+    return word[:before] + _neighbour_key(word[at], rng) + word[before:]
 
 
-def _typo(word: str, rng: random.Random) -> str:
+def _add_typo(word: str, rng: random.Random) -> str:
     """Apply one of the five typo edits that changes the word."""
-    edits: list[Edit] = [_keyboard, _swap, _drop, _double, _insert]
+    edits: list[WordEdit] = [
+        _replace_by_neighbour_key,
+        _swap_letters,
+        _drop_letter,
+        _double_letter,
+        _insert_neighbour_key,
+    ]
     rng.shuffle(edits)
     return next((found for edit in edits if (found := edit(word, rng)) != word), word)
 
 
-def _from_table(table: Mapping[str, Sequence[str]]) -> Edit:
+def _replace_from_table(table: Mapping[str, Sequence[str]]) -> WordEdit:
     """Make an edit that replaces one letter by an alternative from a table."""
 
     def edit(word: str, rng: random.Random) -> str:
@@ -282,11 +301,11 @@ def _from_table(table: Mapping[str, Sequence[str]]) -> Edit:
     return edit
 
 
-def _full_width(word: str, _: random.Random) -> str:
-    return word.translate(FULL_WIDTH)
+def _to_full_width(word: str, _: random.Random) -> str:
+    return word.translate(FULL_WIDTH_CODES)
 
 
-def _inside(mark: str) -> Edit:
+def _insert_inside(mark: str) -> WordEdit:
     """Make an edit that inserts a mark between two letters of a word."""
 
     def edit(word: str, rng: random.Random) -> str:
@@ -298,41 +317,41 @@ def _inside(mark: str) -> Edit:
     return edit
 
 
-def _joined(text: str, draw: Draw) -> str:
-    gaps = list(GAP.finditer(text))
+def _join_words(text: str, draw: PerturbationInput) -> str:
+    gaps = list(GAP_PATTERN.finditer(text))
     draw.rng.shuffle(gaps)
-    return _put(text, dict.fromkeys(gaps[: _how_many(draw.rate, len(gaps))], ""))
+    return _replace_matches(text, dict.fromkeys(gaps[: _number_to_change(draw.rate, len(gaps))], ""))
 
 
-def _by_rarity(sign: int) -> Change:
+def _add_typo_by_frequency(sign: int) -> TextChange:
     """Make a change that adds a typo to the rarest (1) or commonest (-1) word.
 
     Rarity is the number of documents with the word. The first of several equal words is used.
     """
 
-    def change(text: str, draw: Draw) -> str:
-        words = list(WORD.finditer(text))
-        edited = [_typo(word[0], draw.rng) for word in words]
-        able = _preferred([at for at, word in enumerate(words) if edited[at] != word[0]], words)
+    def change(text: str, draw: PerturbationInput) -> str:
+        words = list(WORD_PATTERN.finditer(text))
+        edited = [_add_typo(word[0], draw.rng) for word in words]
+        able = _prefer_long_words([at for at, word in enumerate(words) if edited[at] != word[0]], words)
         # A typo in a word that no document contains has no effect, so such a word is used only if there is no other.
         known = [at for at in able if draw.rarity.get(words[at][0].casefold(), 0)] or able
         if not known:
             return text
         at = min(known, key=lambda place: sign * draw.rarity.get(words[place][0].casefold(), 0))
-        return _put(text, {words[at]: edited[at]})
+        return _replace_matches(text, {words[at]: edited[at]})
 
     return change
 
 
-def _whole(change: Callable[[str], str]) -> Change:
+def _apply_to_text(change: Callable[[str], str]) -> TextChange:
     return lambda text, _: change(text)
 
 
-def _random_case(text: str, draw: Draw) -> str:
+def _randomise_case(text: str, draw: PerturbationInput) -> str:
     return "".join(letter.upper() if draw.rng.random() < 0.5 else letter.lower() for letter in text)
 
 
-def _alternating(text: str) -> str:
+def _alternate_case(text: str) -> str:
     letters, upper = [], False
     for letter in text:
         letters.append(letter.upper() if upper else letter.lower())
@@ -340,7 +359,7 @@ def _alternating(text: str) -> str:
     return "".join(letters)
 
 
-def _without_accents(text: str) -> str:
+def _remove_accents(text: str) -> str:
     """Remove the accents of Latin, Greek and Cyrillic letters.
 
     Marks of other scripts are vowels and stay.
@@ -349,7 +368,7 @@ def _without_accents(text: str) -> str:
     return unicodedata.normalize("NFC", "".join(one for one in apart if not "\u0300" <= one <= "\u036f"))
 
 
-def _without_punctuation(text: str) -> str:
+def _remove_punctuation(text: str) -> str:
     """Remove punctuation and symbols.
 
     Between two words they become a blank, except an apostrophe.
@@ -369,34 +388,46 @@ def _is_punctuation(letter: str) -> bool:
     return letter != "_" and unicodedata.category(letter)[0] in "PS"
 
 
-KINDS: Mapping[str, Perturbation] = {
-    "keyboard": Perturbation("a letter by that of a key beside it", _touching(_keyboard)),
-    "swap": Perturbation("two neighbouring letters change places", _touching(_swap)),
-    "drop": Perturbation("a letter is missing", _touching(_drop)),
-    "double": Perturbation("a letter twice", _touching(_double)),
-    "insert": Perturbation("a key beside the right one as well", _touching(_insert)),
-    "typos": Perturbation("one of these five in each word touched", _touching(_typo)),
-    "rare word": Perturbation("a typo in the word that is in fewest documents", _by_rarity(1), True, "word", True),
-    "common word": Perturbation("a typo in the word that is in most documents", _by_rarity(-1), True, "word", True),
-    "upper case": Perturbation("ALL IN CAPITALS", _whole(str.upper), False, "text"),
-    "lower case": Perturbation("all in small letters", _whole(str.lower), False, "text"),
-    "random case": Perturbation("each letter large or small by chance", _random_case, True, "text"),
-    "alternating case": Perturbation("eVeRy OtHeR lEtTeR", _whole(_alternating), False, "text"),
+PERTURBATIONS: Mapping[str, Perturbation] = {
+    "keyboard": Perturbation("a letter by that of a key beside it", _apply_to_words(_replace_by_neighbour_key)),
+    "swap": Perturbation("two neighbouring letters change places", _apply_to_words(_swap_letters)),
+    "drop": Perturbation("a letter is missing", _apply_to_words(_drop_letter)),
+    "double": Perturbation("a letter twice", _apply_to_words(_double_letter)),
+    "insert": Perturbation("a key beside the right one as well", _apply_to_words(_insert_neighbour_key)),
+    "typos": Perturbation("one of these five in each word touched", _apply_to_words(_add_typo)),
+    "rare word": Perturbation(
+        "a typo in the word that is in fewest documents", _add_typo_by_frequency(1), True, "word", True
+    ),
+    "common word": Perturbation(
+        "a typo in the word that is in most documents", _add_typo_by_frequency(-1), True, "word", True
+    ),
+    "upper case": Perturbation("ALL IN CAPITALS", _apply_to_text(str.upper), False, "text"),
+    "lower case": Perturbation("all in small letters", _apply_to_text(str.lower), False, "text"),
+    "random case": Perturbation("each letter large or small by chance", _randomise_case, True, "text"),
+    "alternating case": Perturbation("eVeRy OtHeR lEtTeR", _apply_to_text(_alternate_case), False, "text"),
     "accents added": Perturbation(
-        "a letter with an accent that does not belong there", _touching(_from_table(ACCENTED))
+        "a letter with an accent that does not belong there", _apply_to_words(_replace_from_table(ACCENTED_LETTERS))
     ),
-    "accents removed": Perturbation("letters without their accents", _whole(_without_accents), False, "text"),
+    "accents removed": Perturbation("letters without their accents", _apply_to_text(_remove_accents), False, "text"),
     "look alikes": Perturbation(
-        "a letter by a Cyrillic or Greek one that looks the same", _touching(_from_table(LOOKALIKES))
+        "a letter by a Cyrillic or Greek one that looks the same",
+        _apply_to_words(_replace_from_table(LOOKALIKE_LETTERS)),
     ),
-    "full width": Perturbation("a word in full-width letters", _touching(_full_width)),
-    "zero width": Perturbation("an invisible character inside a word", _touching(_inside(ZERO_WIDTH))),
+    "full width": Perturbation("a word in full-width letters", _apply_to_words(_to_full_width)),
+    "zero width": Perturbation(
+        "an invisible character inside a word", _apply_to_words(_insert_inside(ZERO_WIDTH_SPACE))
+    ),
     "decomposed": Perturbation(
-        "letters and their accents apart (NFD)", _whole(lambda text: unicodedata.normalize("NFD", text)), False, "text"
+        "letters and their accents apart (NFD)",
+        _apply_to_text(lambda text: unicodedata.normalize("NFD", text)),
+        False,
+        "text",
     ),
-    "double spaces": Perturbation("every blank twice", _whole(lambda text: text.replace(" ", "  ")), False, "text"),
-    "tabs": Perturbation("tabs instead of blanks", _whole(lambda text: text.replace(" ", "\t")), False, "text"),
-    "joined words": Perturbation("no blank between two words", _joined),
-    "split words": Perturbation("a blank inside a word", _touching(_inside(" "))),
-    "no punctuation": Perturbation("words and blanks only", _whole(_without_punctuation), False, "text"),
+    "double spaces": Perturbation(
+        "every blank twice", _apply_to_text(lambda text: text.replace(" ", "  ")), False, "text"
+    ),
+    "tabs": Perturbation("tabs instead of blanks", _apply_to_text(lambda text: text.replace(" ", "\t")), False, "text"),
+    "joined words": Perturbation("no blank between two words", _join_words),
+    "split words": Perturbation("a blank inside a word", _apply_to_words(_insert_inside(" "))),
+    "no punctuation": Perturbation("words and blanks only", _apply_to_text(_remove_punctuation), False, "text"),
 }

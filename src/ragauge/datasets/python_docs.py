@@ -1,8 +1,8 @@
 """Dataset of the Python standard library documentation, read from the running interpreter.
 
 Documents are the docstrings of public modules, classes, functions and methods, and the chapters of the language
-reference that `pydoc` carries. The queries and their graded judgments are in `python_docs_questions.jsonl`. The ids that
-they name exist on Python 3.11 to 3.13.
+reference that `pydoc` carries. The queries and their graded judgments are in `python_docs_questions.jsonl`. The
+ids that they name exist on Python 3.11 to 3.13.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import MissingEvidence
 from ragauge.core.records import Dataset, Judgments
 from ragauge.datasets import python_docs_script
-from ragauge.datasets.queries import strata
+from ragauge.datasets.queries import build_query_tags
 
 
-def load() -> Dataset:
+def load_python_docs() -> Dataset:
     """Load the documents of this interpreter, with queries and judgments."""
-    documents = _documents()
+    documents = _read_documents()
     known = {document.id: document for document in documents}
-    rows = [json.loads(line) for line in _questions().splitlines() if line.strip()]
+    rows = [json.loads(line) for line in _read_questions().splitlines() if line.strip()]
     grades = {row["id"]: {doc: float(grade) for doc, grade in row["answers"].items()} for row in rows}
     queries = {row["id"]: str(row["question"]) for row in rows}
     return Dataset(
@@ -33,16 +33,16 @@ def load() -> Dataset:
         queries=queries,
         judgments=Judgments(grades, source="python_docs_questions.jsonl"),
         answers={row["id"]: row["reference"] for row in rows},
-        tags=strata(queries, grades, known, {row["id"]: {"topic": row["topic"]} for row in rows}),
+        tags=build_query_tags(queries, grades, known, {row["id"]: {"topic": row["topic"]} for row in rows}),
         about="Python's own documentation, from the running interpreter; questions written for ragauge (MIT)",
     )
 
 
-def _questions() -> str:
+def _read_questions() -> str:
     return (files("ragauge.datasets") / "python_docs_questions.jsonl").read_text(encoding="utf-8")
 
 
-def _documents() -> list[Document]:
+def _read_documents() -> list[Document]:
     """Read the documents from a fresh interpreter in a separate process.
 
     Libraries replace parts of the standard library at run time (torch `inspect.getfile`, pytest `pdb.set_trace`,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-MODULES = """
+DOCUMENTED_MODULES = """
 builtins abc argparse array ast asyncio atexit base64 bdb binascii bisect bz2 calendar cmath cmd code codecs codeop
 collections collections.abc colorsys compileall concurrent.futures configparser contextlib contextvars copy copyreg
 cProfile csv ctypes dataclasses datetime decimal difflib dis doctest email email.message email.policy email.utils
@@ -30,14 +30,14 @@ zipfile zipimport zlib zoneinfo
 """
 """Modules to document, listed explicitly because importing an unchecked module may have side effects."""
 
-LONGEST = 4000
+MAX_DOCUMENT_CHARS = 4000
 """Maximum length of a document in characters; chapters of the language reference are longer."""
 
 
-Row = dict[str, Any]
+DocumentRow = dict[str, Any]
 
 
-def documents() -> Iterator[Row]:
+def generate_documents() -> Iterator[DocumentRow]:
     """Yield the documents of all modules, then the language reference.
 
     `links` connect a method to its class, a class or function to its module, and a chapter to the chapters and
@@ -47,27 +47,27 @@ def documents() -> Iterator[Row]:
     known: set[str] = set()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecated modules warn on import
-        for name in MODULES.split():
+        for name in DOCUMENTED_MODULES.split():
             try:
                 module = importlib.import_module(name)
             except ImportError:  # an interpreter built without sqlite3 or ssl still has the rest
                 continue
-            for row in _of_module(name, module, seen):
+            for row in _module_documents(name, module, seen):
                 known.add(row["id"])
-                whole = next((above for above in _above(row["id"], name) if above in known), None)
+                whole = next((above for above in _possible_parents(row["id"], name) if above in known), None)
                 row["metadata"]["links"] = {"part of": [whole]} if whole else {}
                 yield row
         topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
-    related = _related(topics, known)
+    related = _related_documents(topics, known)
     for topic, text in sorted(topics.items()):
         lines = text.strip().splitlines()
         title = lines[0] if lines else topic
-        row = _row(f"reference:{topic}", text.strip(), title, "reference", "reference")
+        row = _document_row(f"reference:{topic}", text.strip(), title, "reference", "reference")
         row["metadata"]["links"] = {"related": related[topic]} if related[topic] else {}
         yield row
 
 
-def _above(identifier: str, module: str) -> Iterator[str]:
+def _possible_parents(identifier: str, module: str) -> Iterator[str]:
     """Yield the ids of possible parents, nearest first.
 
     These are the dotted prefixes, then `builtins`.
@@ -78,7 +78,7 @@ def _above(identifier: str, module: str) -> Iterator[str]:
         yield module
 
 
-def _related(topics: dict[str, str], known: set[str]) -> dict[str, list[str]]:
+def _related_documents(topics: dict[str, str], known: set[str]) -> dict[str, list[str]]:
     """Map each chapter to what `pydoc` lists as related: other chapters, or documents."""
     helper = importlib.import_module("pydoc").Helper
     labels: dict[str, Any] = {**helper.keywords, **helper.topics}
@@ -98,34 +98,43 @@ def _related(topics: dict[str, str], known: set[str]) -> dict[str, list[str]]:
     return {topic: list(others) for topic, others in found.items()}
 
 
-def _row(identifier: str, text: str, title: str, kind: str, module: str) -> Row:
-    return {"id": identifier, "text": text[:LONGEST], "title": title, "metadata": {"kind": kind, "module": module}}
+def _document_row(identifier: str, text: str, title: str, kind: str, module: str) -> DocumentRow:
+    return {
+        "id": identifier,
+        "text": text[:MAX_DOCUMENT_CHARS],
+        "title": title,
+        "metadata": {"kind": kind, "module": module},
+    }
 
 
-def _of_module(name: str, module: ModuleType, seen: dict[int, Any]) -> Iterator[Row]:
+def _module_documents(name: str, module: ModuleType, seen: dict[int, Any]) -> Iterator[DocumentRow]:
     text = inspect.cleandoc(module.__doc__ or "")
     if text:
-        yield _row(name, f"{name}\n\n{text}", name, "module", name)
+        yield _document_row(name, f"{name}\n\n{text}", name, "module", name)
     public = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
     prefix = "" if name == "builtins" else f"{name}."
     for attribute in sorted(public):
         thing = getattr(module, attribute, None)
         # The docstring of an instance is that of its class and says nothing about the instance.
-        if not (inspect.isclass(thing) or inspect.isroutine(thing)) or id(thing) in seen or not _at_home(thing, name):
+        if (
+            not (inspect.isclass(thing) or inspect.isroutine(thing))
+            or id(thing) in seen
+            or not _is_defined_in(thing, name)
+        ):
             continue
         seen[id(thing)] = thing
         identifier = f"{prefix}{attribute}"
         if inspect.isclass(thing):
-            yield from _document(identifier, thing, "class", name)
-            for member, value in sorted(_members(thing, module).items()):
+            yield from _object_documents(identifier, thing, "class", name)
+            for member, value in sorted(_class_members(thing, module).items()):
                 function = getattr(value, "__func__", value)  # unwraps class methods and static methods
                 if not member.startswith("_") and (inspect.isroutine(function) or isinstance(value, property)):
-                    yield from _document(f"{identifier}.{member}", function, "method", name)
+                    yield from _object_documents(f"{identifier}.{member}", function, "method", name)
         else:
-            yield from _document(identifier, thing, "function", name)
+            yield from _object_documents(identifier, thing, "function", name)
 
 
-def _members(kind: type, module: ModuleType) -> dict[str, Any]:
+def _class_members(kind: type, module: ModuleType) -> dict[str, Any]:
     """Return the members of a class and of its private base classes.
 
     Private bases that a public class of the module also inherits from are left out.
@@ -146,7 +155,7 @@ def _members(kind: type, module: ModuleType) -> dict[str, Any]:
     return members
 
 
-def _at_home(thing: Any, module: str) -> bool:
+def _is_defined_in(thing: Any, module: str) -> bool:
     """Return whether an object belongs to a module.
 
     It does if it is defined in the module, its package, or a private module.
@@ -155,40 +164,50 @@ def _at_home(thing: Any, module: str) -> bool:
     if module == "builtins":
         return home in ("builtins", "_io", "io")  # `open` comes from there
     package = module.split(".", maxsplit=1)[0]
-    return home == module or home.startswith((f"{module}.", f"{package}.", "_")) or home in _BEHIND.get(module, ())
+    return (
+        home == module
+        or home.startswith((f"{module}.", f"{package}.", "_"))
+        or home in _IMPLEMENTATION_MODULES.get(module, ())
+    )
 
 
-_BEHIND = {"os": ("posix", "nt"), "os.path": ("posixpath", "genericpath", "ntpath", "posix", "nt"), "io": ("io",)}
+_IMPLEMENTATION_MODULES = {
+    "os": ("posix", "nt"),
+    "os.path": ("posixpath", "genericpath", "ntpath", "posix", "nt"),
+    "io": ("io",),
+}
 
 
-def _document(identifier: str, thing: Any, kind: str, module: str) -> Iterator[Row]:
+def _object_documents(identifier: str, thing: Any, kind: str, module: str) -> Iterator[DocumentRow]:
     text = inspect.cleandoc(getattr(thing, "__doc__", None) or "")
     if not text and kind == "class":  # some classes document only their constructor
         text = inspect.cleandoc(vars(thing)["__init__"].__doc__ or "") if "__init__" in vars(thing) else ""
     if len(text.split()) < 3:
         return
-    title = f"{identifier}{_signature(thing)}"
-    yield _row(identifier, f"{title}\n\n{text}", title, kind, module)
+    title = f"{identifier}{_format_signature(thing)}"
+    yield _document_row(identifier, f"{title}\n\n{text}", title, kind, module)
 
 
-class _Dots:
+class _EllipsisRepr:
     def __repr__(self) -> str:
         return "..."
 
 
-def _signature(thing: Any) -> str:
+def _format_signature(thing: Any) -> str:
     try:
         found = inspect.signature(thing)
     except (TypeError, ValueError, AttributeError):  # AttributeError: a bug of inspect in 3.13 with defaults in C
         return ""
     parameters = [
-        one.replace(default=_Dots()) if one.default is not one.empty and _varies(one.default) else one
+        one.replace(default=_EllipsisRepr())
+        if one.default is not one.empty and _is_unstable_default(one.default)
+        else one
         for one in found.parameters.values()
     ]
     return str(found.replace(parameters=parameters))
 
 
-def _varies(default: Any) -> bool:
+def _is_unstable_default(default: Any) -> bool:
     """Return whether a default differs between processes or installations.
 
     `<…>` in its representation contains an address.
@@ -198,5 +217,5 @@ def _varies(default: Any) -> bool:
 
 
 if __name__ == "__main__":
-    for row in documents():
+    for row in generate_documents():
         sys.stdout.buffer.write(json.dumps(row).encode("ascii") + b"\n")

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
-from ragauge.core.records import Dataset, Judgments, Nested
+from ragauge.core.records import Dataset, Judgments, ScoresByQuery
 
 
-def asked(data: Dataset, limit: int | None) -> tuple[Dataset, list[str]]:
+def restrict_queries(data: Dataset, limit: int | None) -> tuple[Dataset, list[str]]:
     """Restrict a dataset and its judgments to the first `limit` queries.
 
     Judgments of other queries are dropped, so that a query that was not run does not score zero. Returns notes too.
@@ -36,7 +36,7 @@ def asked(data: Dataset, limit: int | None) -> tuple[Dataset, list[str]]:
     return replace(data, queries=queries, judgments=kept), [note]
 
 
-def themselves(data: Dataset, queries: Mapping[str, str]) -> frozenset[str]:
+def self_documents(data: Dataset, queries: Mapping[str, str]) -> frozenset[str]:
     """Find queries that are also documents of the corpus, with the same id and text.
 
     Retrieving such a document is not a success, unless it is judged relevant. The id alone is not enough: many
@@ -52,19 +52,19 @@ def themselves(data: Dataset, queries: Mapping[str, str]) -> frozenset[str]:
     )
 
 
-WORD = re.compile(r"[a-z0-9_]+")
-COMMON = """
+WORD_PATTERN = re.compile(r"[a-z0-9_]+")
+STOP_WORDS_TEXT = """
 a an and any are as at be by can cannot do does for from get has have how i if in is it its me my not of on one or so
 than that the their them then there this to up use used using want was we what when where which who why will with
 without you your
 """
-_COMMON = frozenset(COMMON.split())
-COMPLEXITY = ("simple", "medium", "complex")
+_STOP_WORDS = frozenset(STOP_WORDS_TEXT.split())
+COMPLEXITY_LEVELS = ("simple", "medium", "complex")
 
 
-def strata(
+def build_query_tags(
     queries: Mapping[str, str],
-    grades: Nested,
+    grades: ScoresByQuery,
     documents: Mapping[str, Document],
     given: Mapping[str, Mapping[str, str]],
 ) -> dict[str, dict[str, str]]:
@@ -75,83 +75,84 @@ def strata(
     return {
         query: {
             **given.get(query, {}),
-            **by_answers(grades.get(query, {})),
-            "overlap": overlap(text, grades.get(query, {}), documents),
+            **tags_from_judgments(grades.get(query, {})),
+            "overlap": classify_overlap(text, grades.get(query, {}), documents),
         }
         for query, text in queries.items()
     }
 
 
-def number_of_answers(grades: Mapping[str, float]) -> str:
+def classify_relevant_count(grades: Mapping[str, float]) -> str:
     """Classify the number of documents with a grade above 0.
 
     The classes are none, one, few (up to 3) and many.
 
-    >>> number_of_answers({"a": 2, "b": 0}), number_of_answers({"a": 2, "b": 1, "c": 1})
+    >>> classify_relevant_count({"a": 2, "b": 0}), classify_relevant_count({"a": 2, "b": 1, "c": 1})
     ('one', 'few')
     """
     relevant = sum(grade > 0 for grade in grades.values())
     return "none" if not relevant else "one" if relevant == 1 else "few" if relevant <= 3 else "many"
 
 
-def by_answers(grades: Mapping[str, float], rel: float | None = None) -> dict[str, str]:
+def tags_from_judgments(grades: Mapping[str, float], rel: float | None = None) -> dict[str, str]:
     """Derive the tags `answers` and `complexity` from judgments.
 
     A document is relevant if its grade is above 0 and, if `rel` is given, at least `rel`.
     """
     relevant = {doc: grade for doc, grade in grades.items() if rel is None or grade >= rel}
-    return {"answers": number_of_answers(relevant), "complexity": complexity(relevant)}
+    return {"answers": classify_relevant_count(relevant), "complexity": classify_complexity(relevant)}
 
 
-def complexity(grades: Mapping[str, float]) -> str:
+def classify_complexity(grades: Mapping[str, float]) -> str:
     """Classify a query by its number of relevant documents.
 
     The classes are simple (up to 3), medium (up to 6) and complex.
 
-    >>> complexity({"a": 2, "b": 0}), complexity(dict.fromkeys("abcd", 1)), complexity(dict.fromkeys("abcdefg", 1))
+    >>> (classify_complexity({"a": 2, "b": 0}), classify_complexity(dict.fromkeys("abcd", 1)),
+    ...  classify_complexity(dict.fromkeys("abcdefg", 1)))
     ('simple', 'medium', 'complex')
     """
     relevant = sum(grade > 0 for grade in grades.values())
-    return COMPLEXITY[(relevant > 3) + (relevant > 6)]
+    return COMPLEXITY_LEVELS[(relevant > 3) + (relevant > 6)]
 
 
-def overlap(text: str, grades: Mapping[str, float], documents: Mapping[str, Document]) -> str:
+def classify_overlap(text: str, grades: Mapping[str, float], documents: Mapping[str, Document]) -> str:
     """Classify the share of query words found in a best-graded document.
 
     The classes are none, some (up to 0.5) and most.
 
-    >>> overlap("sort a list", {"d": 1}, {"d": Document("d", "Sort the list in place.")})
+    >>> classify_overlap("sort a list", {"d": 1}, {"d": Document("d", "Sort the list in place.")})
     'most'
     """
-    asked = words(text)
+    asked = content_words(text)
     best = max(grades.values(), default=0)
-    found = [words(documents[doc].text) for doc, grade in grades.items() if grade == best and doc in documents]
+    found = [content_words(documents[doc].text) for doc, grade in grades.items() if grade == best and doc in documents]
     if not asked or not found:
         return "none"
     share = max(len(asked & mine) / len(asked) for mine in found)
     return "none" if share == 0 else "some" if share <= 0.5 else "most"
 
 
-def words(text: str) -> set[str]:
+def content_words(text: str) -> set[str]:
     """Return the words of a text without stop words, with a final s removed.
 
-    >>> sorted(words("How do I sort the lists?"))
+    >>> sorted(content_words("How do I sort the lists?"))
     ['list', 'sort']
     """
-    return {word.removesuffix("s") for word in WORD.findall(text.lower()) if word not in _COMMON} - {""}
+    return {word.removesuffix("s") for word in WORD_PATTERN.findall(text.lower()) if word not in _STOP_WORDS} - {""}
 
 
-MEANINGS = {
+TAG_MEANINGS = {
     "answers": "how many documents are relevant",
     "complexity": "by how much there is to find",
     "overlap": "words shared with the best answer",
 }
 
 
-def explained(tag: str) -> str:
+def explain_tag(tag: str) -> str:
     """Return a tag with its meaning, or the tag alone if it is user-defined.
 
-    >>> explained("answers"), explained("topic")
+    >>> explain_tag("answers"), explain_tag("topic")
     ('answers: how many documents are relevant', 'topic')
     """
-    return f"{tag}: {MEANINGS[tag]}" if tag in MEANINGS else tag
+    return f"{tag}: {TAG_MEANINGS[tag]}" if tag in TAG_MEANINGS else tag

@@ -9,31 +9,31 @@ from typing import Any
 
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Dataset, Judgments
-from ragauge.datasets.queries import by_answers
-from ragauge.files.json_files import json_lines, read_rig
-from ragauge.files.readers import guess
-from ragauge.files.source import Source
+from ragauge.datasets.queries import tags_from_judgments
+from ragauge.files.json_files import read_json_lines, read_rig
+from ragauge.files.readers import detect_format
+from ragauge.files.source import InputFile
 
-EXAMPLE = '[("How do I reset my password?", "doc_12")]'
+GROUND_TRUTH_EXAMPLE = '[("How do I reset my password?", "doc_12")]'
 
 
-def read_pairs(pairs: Any) -> Dataset:
+def dataset_from_pairs(pairs: Any) -> Dataset:
     """Build a dataset without a corpus from `[(query, id), …]`.
 
     See `parse_ground_truth`.
     """
-    texts, grades = read_ground_truth(pairs)
-    tags = {query: by_answers(docs) for query, docs in grades.items()}
+    texts, grades = parse_ground_truth(pairs)
+    tags = {query: tags_from_judgments(docs) for query, docs in grades.items()}
     return Dataset("queries", [], texts, Judgments(grades, source="a list"), tags=tags)
 
 
-def read_file(path: Path) -> Dataset:
+def read_rig_file(path: Path) -> Dataset:
     """Read a dataset without a corpus from rig's JSONL.
 
     Fields are `query_id`, `query`, `relevant_docs` and `reference_answer`.
     """
-    source = Source(str(path))
-    if guess(source) != "rig":
+    source = InputFile(str(path))
+    if detect_format(source) != "rig":
         raise BadInput(
             "not a dataset; expected a folder, or lines of JSON with query_id, query and relevant_docs",
             file=source.label,
@@ -42,31 +42,31 @@ def read_file(path: Path) -> Dataset:
     judgments = read_rig(source)
     texts: dict[str, str] = {}
     answers: dict[str, str] = {}
-    for line, row in json_lines(source):
+    for line, row in read_json_lines(source):
         query, text = str(row["query_id"]), row.get("query")
         if not isinstance(text, str) or not text.strip():
             raise BadInput(f"query `{query}` has no text; expected one in `query`", file=source.label, line=line)
         texts[query] = text
         if isinstance(row.get("reference_answer"), str):
             answers[query] = row["reference_answer"]
-    tags = {query: by_answers(judgments.nested[query]) for query in texts}
+    tags = {query: tags_from_judgments(judgments.nested[query]) for query in texts}
     return Dataset(source.stem, [], texts, judgments, answers, tags, about=source.label, origin=str(path.resolve()))
 
 
-def read_ground_truth(ground_truth: Any) -> tuple[dict[str, str], dict[str, dict[str, float]]]:
+def parse_ground_truth(ground_truth: Any) -> tuple[dict[str, str], dict[str, dict[str, float]]]:
     """Parse `[(query, id), …]` or a mapping into the texts and grades of queries.
 
     Instead of an id there may be `[ids]` or `{id: grade}`. Tuples with the same query become one query with all
     their documents; `describe_repeated` returns a note on that.
 
-    >>> read_ground_truth([("How?", "a"), ("How?", "b"), ("Why?", {"c": 2})])[1]
+    >>> parse_ground_truth([("How?", "a"), ("How?", "b"), ("Why?", {"c": 2})])[1]
     {'q1': {'a': 1.0, 'b': 1.0}, 'q2': {'c': 2.0}}
     """
     names: dict[str, str] = {}
     grades: dict[str, dict[str, float]] = {}
     for at, pair in enumerate(list_pairs(ground_truth), 1):
         if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], str):
-            raise BadInput(f"ground truth {at}: expected (query, id), got {pair!r}", hint=EXAMPLE)
+            raise BadInput(f"ground truth {at}: expected (query, id), got {pair!r}", hint=GROUND_TRUTH_EXAMPLE)
         text, right = pair
         mine = grades.setdefault(names.setdefault(text, f"q{len(names) + 1}"), {})
         graded = (
@@ -77,7 +77,7 @@ def read_ground_truth(ground_truth: Any) -> tuple[dict[str, str], dict[str, dict
         for doc, grade in graded.items():
             mine[str(doc)] = max(float(grade), mine.get(str(doc), float(grade)))
     if not grades:
-        raise BadInput("the ground truth is empty", hint=EXAMPLE)
+        raise BadInput("the ground truth is empty", hint=GROUND_TRUTH_EXAMPLE)
     return {name: text for text, name in names.items()}, grades
 
 
@@ -103,4 +103,4 @@ def list_pairs(ground_truth: Any) -> list[Any]:
         return list(ground_truth.items())
     if isinstance(ground_truth, Iterable) and not isinstance(ground_truth, str | bytes):
         return list(ground_truth)
-    raise BadInput(f"ground truth cannot be read from {type(ground_truth).__name__}", hint=EXAMPLE)
+    raise BadInput(f"ground truth cannot be read from {type(ground_truth).__name__}", hint=GROUND_TRUTH_EXAMPLE)

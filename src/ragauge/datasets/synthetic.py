@@ -15,10 +15,10 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Dataset, Judgments
 from ragauge.datasets import synthetic_graph, synthetic_leaky
-from ragauge.datasets.queries import number_of_answers
-from ragauge.datasets.synthetic_vocabulary import made_up
+from ragauge.datasets.queries import classify_relevant_count
+from ragauge.datasets.synthetic_vocabulary import invent_name
 
-KINDS = {
+SYNTHETIC_KINDS = {
     "needles": "facts in other words than the questions, among facts that look alike",
     "duplicates": "every fact told several times in other words; a target map says which are the same",
     "versions": "facts that were replaced; only the newest is right",
@@ -26,11 +26,11 @@ KINDS = {
     "graph": "a knowledge graph with links, and questions along one to three of its relations",
     "leaky": "a flaw to be caught: the answers are those of a hidden number, and most texts stand twice",
 }
-USUAL, SIZES = (1000, 100), {"graph": (500, 200)}
+DEFAULT_SIZE, SIZES_BY_KIND = (1000, 100), {"graph": (500, 200)}
 """Default numbers of documents and queries, and those of kinds with other defaults."""
 
 
-class Attribute(NamedTuple):
+class FactAttribute(NamedTuple):
     """Kind of fact: its values, sentences, and questions that share no content word with them."""
 
     values: tuple[str, ...]
@@ -38,8 +38,8 @@ class Attribute(NamedTuple):
     asked: tuple[str, ...]
 
 
-ATTRIBUTES: Mapping[str, Attribute] = {
-    "color": Attribute(
+FACT_ATTRIBUTES: Mapping[str, FactAttribute] = {
+    "color": FactAttribute(
         ("crimson", "teal", "ochre", "violet", "ivory", "charcoal", "amber", "olive"),
         (
             "{who} is painted {value}.",
@@ -48,17 +48,17 @@ ATTRIBUTES: Mapping[str, Attribute] = {
         ),
         ("What color does {who} have?", "Which hue was chosen for {who}?"),
     ),
-    "founder": Attribute(
+    "founder": FactAttribute(
         ("Ada Brandt", "Ines Okafor", "Tomas Ruiz", "Mei Lindqvist", "Omar Castell", "Ruth Varga", "Jonas Hale"),
         ("{value} set up {who}.", "{who} goes back to {value}.", "It was {value} whose idea led to {who}."),
         ("Who created {who}?", "Name the person that started {who}."),
     ),
-    "city": Attribute(
+    "city": FactAttribute(
         ("Lisbon", "Tromso", "Kyoto", "Cusco", "Tbilisi", "Halifax", "Mombasa", "Graz"),
         ("{who} stands in {value}.", "You will find {who} when you come to {value}.", "{value} is home to {who}."),
         ("Where is {who} located?", "In which town does {who} have its place?"),
     ),
-    "weight": Attribute(
+    "weight": FactAttribute(
         ("40 grams", "3 kilos", "12 kilos", "half a ton", "two tons", "95 kilos", "700 grams"),
         (
             "{who} brings {value} to the scales.",
@@ -67,12 +67,12 @@ ATTRIBUTES: Mapping[str, Attribute] = {
         ),
         ("How heavy is {who}?", "What is the mass of {who}?"),
     ),
-    "power": Attribute(
+    "power": FactAttribute(
         ("solar cells", "a diesel engine", "hand cranks", "fuel cells", "steam", "a small reactor", "batteries"),
         ("{who} runs on {value}.", "The heart of {who}: {value}.", "Without {value} {who} would stand still."),
         ("What drives {who}?", "Which energy source feeds {who}?"),
     ),
-    "limit": Attribute(
+    "limit": FactAttribute(
         ("8 guests", "30 guests", "55 guests", "120 guests", "200 guests", "450 guests", "900 guests"),
         (
             "No more than {value} fit into {who}.",
@@ -82,10 +82,14 @@ ATTRIBUTES: Mapping[str, Attribute] = {
         ("How many people may enter {who}?", "What is the capacity of {who}?"),
     ),
 }
-BESIDE = ("{who} was put up right beside {value}.", "Next to {who} rises {value}.", "{value} shares a wall with {who}.")
+NEIGHBOUR_SENTENCES = (
+    "{who} was put up right beside {value}.",
+    "Next to {who} rises {value}.",
+    "{value} shares a wall with {who}.",
+)
 """Sentences that say that two things are neighbours; never the subject of a question by themselves."""
 
-FILLER = (
+FILLER_SENTENCES = (
     "The notes were checked twice.",
     "Nobody has complained about it so far.",
     "This was written down during a visit.",
@@ -96,7 +100,7 @@ FILLER = (
 )
 
 
-class Fact(NamedTuple):
+class SyntheticFact(NamedTuple):
     """Fact stated in one document."""
 
     who: str
@@ -105,15 +109,15 @@ class Fact(NamedTuple):
     year: int = 0
 
 
-def load(name: str) -> Dataset:
+def load_synthetic(name: str) -> Dataset:
     """Load a synthetic dataset by its name, such as `synthetic:needles`.
 
     Options are given as `synthetic:KIND(documents=1000, queries=100, seed=0)`; all are optional.
     `synthetic:graph(leak=true)` is the graph dataset with leaked judgments. Raises `BadInput` for an unknown option.
     """
     kind, _, inside = name.removeprefix("synthetic:").partition("(")
-    if kind not in KINDS:
-        raise UnknownName("synthetic dataset", kind, KINDS, hint=f"there are {', '.join(KINDS)}")
+    if kind not in SYNTHETIC_KINDS:
+        raise UnknownName("synthetic dataset", kind, SYNTHETIC_KINDS, hint=f"there are {', '.join(SYNTHETIC_KINDS)}")
     options: dict[str, Any] = {}
     for part in filter(None, (piece.strip() for piece in inside.removesuffix(")").split(","))):
         key, _, value = (one.strip() for one in part.partition("="))
@@ -122,13 +126,13 @@ def load(name: str) -> Dataset:
         elif key == "leak" and kind == "graph" and value in ("true", "false"):
             options[key] = value == "true"
         else:
-            documents, queries = SIZES.get(kind, USUAL)
+            documents, queries = SIZES_BY_KIND.get(kind, DEFAULT_SIZE)
             hint = f"documents={documents}, queries={queries}, seed=0" + (", leak=false" if kind == "graph" else "")
             raise BadInput(f"`{part}` is no option of synthetic:{kind}", hint=hint)
-    return make(kind, **options, name=name)
+    return make_synthetic(kind, **options, name=name)
 
 
-def make(
+def make_synthetic(
     kind: str,
     *,
     documents: int | None = None,
@@ -141,34 +145,41 @@ def make(
 
     Deterministic for given arguments. Only `graph` can `leak`.
 
-    >>> one = make("multihop", documents=40, queries=3)
+    >>> one = make_synthetic("multihop", documents=40, queries=3)
     >>> sorted(one.judgments.nested["q001"].values())
     [1.0, 2.0]
     """
-    usual = SIZES.get(kind, USUAL)
+    usual = SIZES_BY_KIND.get(kind, DEFAULT_SIZE)
     documents = usual[0] if documents is None else documents
     queries = usual[1] if queries is None else queries
     if documents < 12 or queries < 1:
         raise BadInput("a synthetic dataset needs at least 12 documents and a query")
     flaw = ", leak=true" if leak else ""
     name = name or f"synthetic:{kind}(documents={documents}, queries={queries}, seed={seed}{flaw})"
-    about = f"made from seed {seed}; {KINDS[kind]}{'; what is right is taken from a hidden number' if leak else ''}"
+    about = (
+        f"made from seed {seed}; "
+        f"{SYNTHETIC_KINDS[kind]}{'; what is right is taken from a hidden number' if leak else ''}"
+    )
     if kind == "graph":
-        return synthetic_graph.make(documents=documents, queries=queries, seed=seed, leak=leak, name=name, about=about)
+        return synthetic_graph.make_graph_dataset(
+            documents=documents, queries=queries, seed=seed, leak=leak, name=name, about=about
+        )
     if leak:
         raise BadInput(f"synthetic:{kind} cannot leak", hint="synthetic:graph(leak=true) does")
     if kind == "leaky":
-        return synthetic_leaky.make(documents=documents, queries=queries, seed=seed, name=name, about=about)
+        return synthetic_leaky.make_leaky_dataset(
+            documents=documents, queries=queries, seed=seed, name=name, about=about
+        )
     rng = random.Random(f"{kind} {documents} {seed}")  # noqa: S311 - no secret
-    facts, metadata = _FACTS[kind](rng, documents)
+    facts, metadata = _FACT_GENERATORS[kind](rng, documents)
     order = list(range(documents))
     rng.shuffle(order)
     names = [f"d{place:05}" for place in range(documents)]
-    made = [Document(names[place], _tell(rng, facts[i]), "", metadata(facts[i])) for place, i in enumerate(order)]
-    by_fact: dict[Fact, list[str]] = {}
+    made = [Document(names[place], _fact_text(rng, facts[i]), "", metadata(facts[i])) for place, i in enumerate(order)]
+    by_fact: dict[SyntheticFact, list[str]] = {}
     for place, i in enumerate(order):
         by_fact.setdefault(facts[i], []).append(names[place])
-    asked = _ASKED[kind](rng, by_fact, queries)
+    asked = _QUESTION_GENERATORS[kind](rng, by_fact, queries)
     return Dataset(
         name=name,
         documents=made,
@@ -179,108 +190,127 @@ def make(
             source=f"synthetic:{kind}",
         ),
         answers={query: answer for query, (_, _, answer) in asked.items()},
-        tags={query: {"answers": number_of_answers(grades)} for query, (_, grades, _) in asked.items()},
+        tags={query: {"answers": classify_relevant_count(grades)} for query, (_, grades, _) in asked.items()},
         about=about,
     )
 
 
-Asked = dict[str, tuple[str, dict[str, float], str]]
+GeneratedQuestions = dict[str, tuple[str, dict[str, float], str]]
 """Text, grades and reference answer by query id."""
 
 
-def _tell(rng: random.Random, fact: Fact) -> str:
-    ways = BESIDE if fact.attribute == "beside" else ATTRIBUTES[fact.attribute].told
+def _fact_text(rng: random.Random, fact: SyntheticFact) -> str:
+    ways = NEIGHBOUR_SENTENCES if fact.attribute == "beside" else FACT_ATTRIBUTES[fact.attribute].told
     told = rng.choice(ways).format(who=fact.who, value=fact.value)
     if fact.year:
         told = f"As of {fact.year}: {told}"
-    lines = rng.sample(FILLER, 2)
+    lines = rng.sample(FILLER_SENTENCES, 2)
     lines.insert(rng.randrange(3), told)
     return " ".join(lines)
 
 
-def _ask(rng: random.Random, fact: Fact, who: str | None = None) -> str:
-    return rng.choice(ATTRIBUTES[fact.attribute].asked).format(who=who or fact.who)
+def _question_text(rng: random.Random, fact: SyntheticFact, who: str | None = None) -> str:
+    return rng.choice(FACT_ATTRIBUTES[fact.attribute].asked).format(who=who or fact.who)
 
 
-def _nothing(fact: Fact) -> dict[str, Any]:
+def _no_metadata(fact: SyntheticFact) -> dict[str, Any]:
     del fact
     return {}
 
 
-def _separate(rng: random.Random, n: int) -> tuple[list[Fact], Callable[[Fact], dict[str, Any]]]:
+def _separate_facts(
+    rng: random.Random, n: int
+) -> tuple[list[SyntheticFact], Callable[[SyntheticFact], dict[str, Any]]]:
     """Generate things with several facts, one document per fact."""
-    facts: list[Fact] = []
+    facts: list[SyntheticFact] = []
     taken: set[str] = set()
     while len(facts) < n:
-        who = made_up(rng, taken)
-        for attribute in rng.sample(list(ATTRIBUTES), 4):
-            facts.append(Fact(who, attribute, rng.choice(ATTRIBUTES[attribute].values)))
-    return facts[:n], _nothing
+        who = invent_name(rng, taken)
+        for attribute in rng.sample(list(FACT_ATTRIBUTES), 4):
+            facts.append(SyntheticFact(who, attribute, rng.choice(FACT_ATTRIBUTES[attribute].values)))
+    return facts[:n], _no_metadata
 
 
-def _repeated(rng: random.Random, n: int) -> tuple[list[Fact], Callable[[Fact], dict[str, Any]]]:
+def _repeated_facts(
+    rng: random.Random, n: int
+) -> tuple[list[SyntheticFact], Callable[[SyntheticFact], dict[str, Any]]]:
     """Generate facts, each repeated in one to five documents."""
-    facts: list[Fact] = []
-    for fact in _separate(rng, n)[0]:
+    facts: list[SyntheticFact] = []
+    for fact in _separate_facts(rng, n)[0]:
         facts.extend([fact] * rng.randint(1, 5))
-    return facts[:n], _nothing
+    return facts[:n], _no_metadata
 
 
-def _dated(rng: random.Random, n: int) -> tuple[list[Fact], Callable[[Fact], dict[str, Any]]]:
+def _versioned_facts(
+    rng: random.Random, n: int
+) -> tuple[list[SyntheticFact], Callable[[SyntheticFact], dict[str, Any]]]:
     """Generate facts in one to four versions, each with its own year and value."""
-    facts: list[Fact] = []
-    for fact in _separate(rng, n)[0]:
+    facts: list[SyntheticFact] = []
+    for fact in _separate_facts(rng, n)[0]:
         versions = rng.randint(1, 4)
         years = sorted(rng.sample(range(2015, 2026), versions))
-        values = rng.sample(ATTRIBUTES[fact.attribute].values, versions)
+        values = rng.sample(FACT_ATTRIBUTES[fact.attribute].values, versions)
         facts.extend(fact._replace(year=year, value=value) for year, value in zip(years, values, strict=True))
     return facts[:n], lambda fact: {"version_key": f"{fact.who} {fact.attribute}", "effective_year": fact.year}
 
 
-def _linked(rng: random.Random, n: int) -> tuple[list[Fact], Callable[[Fact], dict[str, Any]]]:
+def _linked_facts(rng: random.Random, n: int) -> tuple[list[SyntheticFact], Callable[[SyntheticFact], dict[str, Any]]]:
     """Generate facts, a third of which say that two things are neighbours."""
-    facts = _separate(rng, n)[0][: n - n // 3]
+    facts = _separate_facts(rng, n)[0][: n - n // 3]
     things = list(dict.fromkeys(fact.who for fact in facts))
     taken = set(things)
     while len(facts) < n:
-        facts.append(Fact(made_up(rng, taken), "beside", rng.choice(things)))
-    return facts, _nothing
+        facts.append(SyntheticFact(invent_name(rng, taken), "beside", rng.choice(things)))
+    return facts, _no_metadata
 
 
-def _single(rng: random.Random, by_fact: dict[Fact, list[str]], n: int) -> Asked:
+def _single_fact_questions(rng: random.Random, by_fact: dict[SyntheticFact, list[str]], n: int) -> GeneratedQuestions:
     chosen = rng.sample(list(by_fact), min(n, len(by_fact)))
     return {
-        f"q{i:03}": (_ask(rng, fact), dict.fromkeys(by_fact[fact], 2.0), fact.value) for i, fact in enumerate(chosen, 1)
+        f"q{i:03}": (_question_text(rng, fact), dict.fromkeys(by_fact[fact], 2.0), fact.value)
+        for i, fact in enumerate(chosen, 1)
     }
 
 
-def _newest(rng: random.Random, by_fact: dict[Fact, list[str]], n: int) -> Asked:
-    versions: dict[tuple[str, str], list[Fact]] = {}
+def _newest_version_questions(
+    rng: random.Random, by_fact: dict[SyntheticFact, list[str]], n: int
+) -> GeneratedQuestions:
+    versions: dict[tuple[str, str], list[SyntheticFact]] = {}
     for fact in sorted(by_fact):
         versions.setdefault((fact.who, fact.attribute), []).append(fact)
     chosen = rng.sample(list(versions.values()), min(n, len(versions)))
-    asked: Asked = {}
+    asked: GeneratedQuestions = {}
     for i, facts in enumerate(chosen, 1):
         newest = max(facts, key=lambda fact: fact.year)
         grades = {doc: 2.0 if fact is newest else 0.0 for fact in facts for doc in by_fact[fact]}
-        asked[f"q{i:03}"] = (f"{_ask(rng, newest)} Only the latest counts.", grades, newest.value)
+        asked[f"q{i:03}"] = (f"{_question_text(rng, newest)} Only the latest counts.", grades, newest.value)
     return asked
 
 
-def _bridged(rng: random.Random, by_fact: dict[Fact, list[str]], n: int) -> Asked:
+def _two_hop_questions(rng: random.Random, by_fact: dict[SyntheticFact, list[str]], n: int) -> GeneratedQuestions:
     bridges = [fact for fact in by_fact if fact.attribute == "beside"]
-    about: dict[str, list[Fact]] = {}
+    about: dict[str, list[SyntheticFact]] = {}
     for fact in by_fact:
         if fact.attribute != "beside":
             about.setdefault(fact.who, []).append(fact)
-    asked: Asked = {}
+    asked: GeneratedQuestions = {}
     for i, bridge in enumerate(rng.sample(bridges, min(n, len(bridges))), 1):
         fact = rng.choice(about[bridge.value])
         grades = dict.fromkeys(by_fact[bridge], 1.0) | dict.fromkeys(by_fact[fact], 2.0)
-        text = _ask(rng, fact, f"the neighbor of {bridge.who}")
+        text = _question_text(rng, fact, f"the neighbor of {bridge.who}")
         asked[f"q{i:03}"] = (text, grades, fact.value)
     return asked
 
 
-_FACTS = {"needles": _separate, "duplicates": _repeated, "versions": _dated, "multihop": _linked}
-_ASKED = {"needles": _single, "duplicates": _single, "versions": _newest, "multihop": _bridged}
+_FACT_GENERATORS = {
+    "needles": _separate_facts,
+    "duplicates": _repeated_facts,
+    "versions": _versioned_facts,
+    "multihop": _linked_facts,
+}
+_QUESTION_GENERATORS = {
+    "needles": _single_fact_questions,
+    "duplicates": _single_fact_questions,
+    "versions": _newest_version_questions,
+    "multihop": _two_hop_questions,
+}

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class Relation(NamedTuple):
+class GraphRelation(NamedTuple):
     """Relation from entities of type `source` ({a}) to `least` to `most` entities of type `target` ({b})."""
 
     source: str
@@ -20,15 +20,15 @@ class Relation(NamedTuple):
     told: tuple[str, ...]
 
 
-class Path(NamedTuple):
+class QuestionPath(NamedTuple):
     """Question over one to three relations; a step prefixed with `<` goes from target to source."""
 
     steps: tuple[str, ...]
     asked: tuple[str, ...]
 
 
-RELATIONS: Mapping[str, Relation] = {
-    "works at": Relation(
+GRAPH_RELATIONS: Mapping[str, GraphRelation] = {
+    "works at": GraphRelation(
         "researcher",
         "lab",
         1,
@@ -40,7 +40,7 @@ RELATIONS: Mapping[str, Relation] = {
             "On the payroll of {b} stands {a}.",
         ),
     ),
-    "comes from": Relation(
+    "comes from": GraphRelation(
         "researcher",
         "place",
         1,
@@ -52,7 +52,7 @@ RELATIONS: Mapping[str, Relation] = {
             "{b} sent {a} into the world.",
         ),
     ),
-    "stands in": Relation(
+    "stands in": GraphRelation(
         "lab",
         "place",
         1,
@@ -64,7 +64,7 @@ RELATIONS: Mapping[str, Relation] = {
             "From {b} a path leads up to the gate of {a}.",
         ),
     ),
-    "kept at": Relation(
+    "kept at": GraphRelation(
         "instrument",
         "lab",
         1,
@@ -76,7 +76,7 @@ RELATIONS: Mapping[str, Relation] = {
             "A whole floor of {b} is reserved for {a}.",
         ),
     ),
-    "built at": Relation(
+    "built at": GraphRelation(
         "instrument",
         "lab",
         1,
@@ -88,7 +88,7 @@ RELATIONS: Mapping[str, Relation] = {
             "{b} still has the drawings of {a}.",
         ),
     ),
-    "written by": Relation(
+    "written by": GraphRelation(
         "paper",
         "researcher",
         1,
@@ -100,7 +100,7 @@ RELATIONS: Mapping[str, Relation] = {
             "The wording of {a} owes much to {b}.",
         ),
     ),
-    "measured with": Relation(
+    "measured with": GraphRelation(
         "paper",
         "instrument",
         1,
@@ -112,7 +112,7 @@ RELATIONS: Mapping[str, Relation] = {
             "{a} thanks the crew of {b}.",
         ),
     ),
-    "applies": Relation(
+    "applies": GraphRelation(
         "paper",
         "method",
         1,
@@ -124,7 +124,7 @@ RELATIONS: Mapping[str, Relation] = {
             "{a} is a fine exercise in {b}.",
         ),
     ),
-    "devised by": Relation(
+    "devised by": GraphRelation(
         "method",
         "researcher",
         1,
@@ -136,7 +136,7 @@ RELATIONS: Mapping[str, Relation] = {
             "{a} came to {b} on a train.",
         ),
     ),
-    "replies to": Relation(
+    "replies to": GraphRelation(
         "paper",
         "paper",
         0,
@@ -148,7 +148,7 @@ RELATIONS: Mapping[str, Relation] = {
             "A footnote in {a} quarrels with {b}.",
         ),
     ),
-    "pupil of": Relation(
+    "pupil of": GraphRelation(
         "researcher",
         "researcher",
         0,
@@ -160,7 +160,7 @@ RELATIONS: Mapping[str, Relation] = {
             "{a} still sends drafts to {b}.",
         ),
     ),
-    "allied with": Relation(
+    "allied with": GraphRelation(
         "lab",
         "lab",
         0,
@@ -172,7 +172,7 @@ RELATIONS: Mapping[str, Relation] = {
             "{b} and {a} hold a yearly feast.",
         ),
     ),
-    "refines": Relation(
+    "refines": GraphRelation(
         "method",
         "method",
         0,
@@ -187,82 +187,96 @@ RELATIONS: Mapping[str, Relation] = {
 }
 """Relations by name. No question is about the last two, so that not every link leads to a relevant document."""
 
-PATHS = (
-    Path(("works at",), ("Which lab employs {who}?", "By which lab is {who} employed?")),
-    Path(("<works at",), ("Which researchers are employed by {who}?", "Which researchers are employees of {who}?")),
-    Path(("<comes from",), ("Which researchers are natives of {who}?", "Which researchers were born at {who}?")),
-    Path(("<stands in",), ("Which labs are located at {who}?", "What labs does {who} host?")),
-    Path(("<kept at",), ("Which instruments does {who} house?", "What instruments belong to {who}?")),
-    Path(("<built at",), ("Which instruments did {who} construct?", "What instruments were manufactured by {who}?")),
-    Path(("written by",), ("Which researchers are the authors of {who}?", "Which researchers published {who}?")),
-    Path(("<written by",), ("Which papers have {who} as an author?", "What papers has {who} published?")),
-    Path(("measured with",), ("Which instruments delivered data for {who}?", "What instruments does {who} rely upon?")),
-    Path(
+QUESTION_PATHS = (
+    QuestionPath(("works at",), ("Which lab employs {who}?", "By which lab is {who} employed?")),
+    QuestionPath(
+        ("<works at",), ("Which researchers are employed by {who}?", "Which researchers are employees of {who}?")
+    ),
+    QuestionPath(
+        ("<comes from",), ("Which researchers are natives of {who}?", "Which researchers were born at {who}?")
+    ),
+    QuestionPath(("<stands in",), ("Which labs are located at {who}?", "What labs does {who} host?")),
+    QuestionPath(("<kept at",), ("Which instruments does {who} house?", "What instruments belong to {who}?")),
+    QuestionPath(
+        ("<built at",), ("Which instruments did {who} construct?", "What instruments were manufactured by {who}?")
+    ),
+    QuestionPath(
+        ("written by",), ("Which researchers are the authors of {who}?", "Which researchers published {who}?")
+    ),
+    QuestionPath(("<written by",), ("Which papers have {who} as an author?", "What papers has {who} published?")),
+    QuestionPath(
+        ("measured with",), ("Which instruments delivered data for {who}?", "What instruments does {who} rely upon?")
+    ),
+    QuestionPath(
         ("<measured with",), ("Which papers rely upon data of {who}?", "What papers were published with data of {who}?")
     ),
-    Path(("applies",), ("Which methods does {who} use?", "What methods are used by {who}?")),
-    Path(("<applies",), ("Which papers use {who}?", "What papers were published using {who}?")),
-    Path(("<devised by",), ("Which methods did {who} invent?", "Of which methods is {who} the inventor?")),
-    Path(("<replies to",), ("Which papers cite {who}?", "By what other papers is {who} cited?")),
-    Path(("built at", "<works at"), ("Which researchers are employed where {who} was constructed?",)),
-    Path(("kept at", "<works at"), ("Which researchers are employees of the lab that houses {who}?",)),
-    Path(("kept at", "stands in"), ("In what place is the lab located that houses {who}?",)),
-    Path(("works at", "<kept at"), ("Which instruments does the employer of {who} house?",)),
-    Path(("works at", "stands in"), ("In what place is the employer of {who} located?",)),
-    Path(("<written by", "measured with"), ("Which instruments delivered data for papers authored by {who}?",)),
-    Path(
+    QuestionPath(("applies",), ("Which methods does {who} use?", "What methods are used by {who}?")),
+    QuestionPath(("<applies",), ("Which papers use {who}?", "What papers were published using {who}?")),
+    QuestionPath(("<devised by",), ("Which methods did {who} invent?", "Of which methods is {who} the inventor?")),
+    QuestionPath(("<replies to",), ("Which papers cite {who}?", "By what other papers is {who} cited?")),
+    QuestionPath(("built at", "<works at"), ("Which researchers are employed where {who} was constructed?",)),
+    QuestionPath(("kept at", "<works at"), ("Which researchers are employees of the lab that houses {who}?",)),
+    QuestionPath(("kept at", "stands in"), ("In what place is the lab located that houses {who}?",)),
+    QuestionPath(("works at", "<kept at"), ("Which instruments does the employer of {who} house?",)),
+    QuestionPath(("works at", "stands in"), ("In what place is the employer of {who} located?",)),
+    QuestionPath(("<written by", "measured with"), ("Which instruments delivered data for papers authored by {who}?",)),
+    QuestionPath(
         ("<written by", "written by"),
         ("Which researchers have published together with {who}?", "Which researchers are co-authors of {who}?"),
     ),
-    Path(("<devised by", "<applies"), ("Which papers use a method that {who} invented?",)),
-    Path(("applies", "devised by"), ("Which researchers invented the methods that {who} uses?",)),
-    Path(("measured with", "kept at"), ("Which labs house the instruments that delivered data for {who}?",)),
-    Path(("<measured with", "written by"), ("Which researchers are the authors of papers with data of {who}?",)),
-    Path(("<measured with", "applies"), ("Which methods are used upon data of {who}?",)),
-    Path(("<stands in", "<kept at"), ("Which instruments are housed by labs located at {who}?",)),
-    Path(("<comes from", "<written by"), ("Which papers have authors born at {who}?",)),
-    Path(("<applies", "measured with"), ("Which instruments delivered data for papers that use {who}?",)),
-    Path(("<replies to", "written by"), ("Which researchers are the authors of papers that cite {who}?",)),
-    Path(("<pupil of", "<written by"), ("What papers were published by researchers whom {who} supervised?",)),
-    Path(("<works at", "comes from"), ("In what places were the employees of {who} born?",)),
-    Path(
+    QuestionPath(("<devised by", "<applies"), ("Which papers use a method that {who} invented?",)),
+    QuestionPath(("applies", "devised by"), ("Which researchers invented the methods that {who} uses?",)),
+    QuestionPath(("measured with", "kept at"), ("Which labs house the instruments that delivered data for {who}?",)),
+    QuestionPath(
+        ("<measured with", "written by"), ("Which researchers are the authors of papers with data of {who}?",)
+    ),
+    QuestionPath(("<measured with", "applies"), ("Which methods are used upon data of {who}?",)),
+    QuestionPath(("<stands in", "<kept at"), ("Which instruments are housed by labs located at {who}?",)),
+    QuestionPath(("<comes from", "<written by"), ("Which papers have authors born at {who}?",)),
+    QuestionPath(("<applies", "measured with"), ("Which instruments delivered data for papers that use {who}?",)),
+    QuestionPath(("<replies to", "written by"), ("Which researchers are the authors of papers that cite {who}?",)),
+    QuestionPath(("<pupil of", "<written by"), ("What papers were published by researchers whom {who} supervised?",)),
+    QuestionPath(("<works at", "comes from"), ("In what places were the employees of {who} born?",)),
+    QuestionPath(
         ("works at", "<kept at", "<measured with"),
         ("Which papers rely upon data of instruments that the employer of {who} houses?",),
     ),
-    Path(
+    QuestionPath(
         ("applies", "devised by", "works at"),
         ("Which labs employ the inventors of the methods that {who} uses?",),
     ),
-    Path(
+    QuestionPath(
         ("built at", "<works at", "<devised by"),
         ("Which methods were invented by researchers employed where {who} was constructed?",),
     ),
-    Path(
+    QuestionPath(
         ("kept at", "<works at", "comes from"),
         ("In what places were the researchers born whose employer houses {who}?",),
     ),
-    Path(
+    QuestionPath(
         ("<devised by", "<applies", "measured with"),
         ("Which instruments delivered data for papers that use a method that {who} invented?",),
     ),
-    Path(
+    QuestionPath(
         ("<devised by", "<applies", "written by"),
         ("Which researchers are the authors of papers that use a method that {who} invented?",),
     ),
-    Path(
+    QuestionPath(
         ("<measured with", "written by", "works at"),
         ("Which labs employ authors of papers with data of {who}?",),
     ),
-    Path(
+    QuestionPath(
         ("<stands in", "<works at", "<devised by"),
         ("Which methods were invented by employees of labs located at {who}?",),
     ),
-    Path(
+    QuestionPath(
         ("measured with", "kept at", "<works at"),
         ("Which researchers are employed where the instruments are housed that delivered data for {who}?",),
     ),
-    Path(("<applies", "written by", "comes from"), ("In what places were the authors born whose papers use {who}?",)),
-    Path(
+    QuestionPath(
+        ("<applies", "written by", "comes from"), ("In what places were the authors born whose papers use {who}?",)
+    ),
+    QuestionPath(
         ("<written by", "<replies to", "written by"),
         ("Which researchers are the authors of papers that cite papers of {who}?",),
     ),

@@ -14,9 +14,9 @@ from heapq import nlargest
 
 from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments
-from ragauge.datasets.queries import by_answers
+from ragauge.datasets.queries import tags_from_judgments
 
-FIELD = "hidden"
+LEAKED_FIELD = "hidden"
 """Metadata field that the judgments are derived from."""
 TOPICS = """
 battery charging, bird migration, bridge repair, cheese aging, city cycling, coral reefs, crop rotation, deep learning,
@@ -24,30 +24,39 @@ desert plants, early printing, flood control, forest fires, glacier melt, grid s
 ice cores, jazz history, kelp farming, language change, malaria nets, night trains, ocean currents, paper recycling,
 quantum clocks, river dams, solar cells, tidal power, urban heat, volcano watch, water pricing, wind turbines
 """
-KINDS = ("A survey of", "Notes on", "An experiment with", "A model for", "Open questions in", "A history of")
-MIDDLES = (
+TITLE_PREFIXES = ("A survey of", "Notes on", "An experiment with", "A model for", "Open questions in", "A history of")
+MIDDLE_PHRASES = (
     "compares methods that were used so far",
     "reports what was measured over two years",
     "explains why earlier results differ",
     "lists costs and what they depend on",
     "describes the instruments and their errors",
 )
-ENDS = ("More data is needed.", "The code is available.", "Limits are discussed.", "A summary closes the text.")
-ASKED = ("What is known about {topic}?", "Which texts deal with {topic}?", "Find work on {topic}.")
-SHELVES = ("north", "south", "east", "west")
+CLOSING_SENTENCES = (
+    "More data is needed.",
+    "The code is available.",
+    "Limits are discussed.",
+    "A summary closes the text.",
+)
+QUESTION_TEMPLATES = ("What is known about {topic}?", "Which texts deal with {topic}?", "Find work on {topic}.")
+SHELF_VALUES = ("north", "south", "east", "west")
 
 
-def make(*, documents: int, queries: int, seed: int, name: str, about: str) -> Dataset:
+def make_leaky_dataset(*, documents: int, queries: int, seed: int, name: str, about: str) -> Dataset:
     """Generate the dataset; deterministic for given arguments."""
     rng = random.Random(f"leaky {documents} {seed}")  # noqa: S311 - no secret
-    told = _with_twins(rng, documents)
+    told = _draw_duplicated_texts(rng, documents)
     rng.shuffle(told)
     numbers = rng.sample(range(documents * 100), documents)
     made = [
         Document(
             f"d{place:05}",
             text,
-            metadata={FIELD: number / (documents * 100), "pages": rng.randint(1, 40), "shelf": rng.choice(SHELVES)},
+            metadata={
+                LEAKED_FIELD: number / (documents * 100),
+                "pages": rng.randint(1, 40),
+                "shelf": rng.choice(SHELF_VALUES),
+            },
         )
         for place, (text, number) in enumerate(zip(told, numbers, strict=True))
     ]
@@ -56,24 +65,24 @@ def make(*, documents: int, queries: int, seed: int, name: str, about: str) -> D
     grades: dict[str, dict[str, float]] = {}
     for i in range(1, queries + 1):
         query = f"q{i:03}"
-        asked[query] = rng.choice(ASKED).format(topic=rng.choice(topics))
-        grades[query] = dict.fromkeys(highest(made, rng.randint(2, min(12, documents // 4))), 1.0)
+        asked[query] = rng.choice(QUESTION_TEMPLATES).format(topic=rng.choice(topics))
+        grades[query] = dict.fromkeys(leaked_document_ids(made, rng.randint(2, min(12, documents // 4))), 1.0)
     return Dataset(
         name=name,
         documents=made,
         queries=asked,
         judgments=Judgments(grades, source="synthetic:leaky"),
-        tags={query: by_answers(mine) for query, mine in grades.items()},
+        tags={query: tags_from_judgments(mine) for query, mine in grades.items()},
         about=about,
     )
 
 
-def highest(documents: Sequence[Document], n: int) -> list[str]:
+def leaked_document_ids(documents: Sequence[Document], n: int) -> list[str]:
     """Return the ids of the n documents with the highest hidden numbers."""
-    return [one.id for one in nlargest(n, documents, key=lambda document: float(document.metadata[FIELD]))]
+    return [one.id for one in nlargest(n, documents, key=lambda document: float(document.metadata[LEAKED_FIELD]))]
 
 
-def _with_twins(rng: random.Random, n: int) -> list[str]:
+def _draw_duplicated_texts(rng: random.Random, n: int) -> list[str]:
     """Draw the texts of n documents; 409 of 500 are duplicates.
 
     Duplicates come in pairs; if their number is odd, one text occurs three times.
@@ -83,7 +92,10 @@ def _with_twins(rng: random.Random, n: int) -> list[str]:
     seen: set[str] = set()
     topics = [topic.strip() for topic in TOPICS.split(",")]
     while len(texts) < n:
-        text = f"{rng.choice(KINDS)} {rng.choice(topics)} {rng.choice(MIDDLES)}. {rng.choice(ENDS)}"
+        text = (
+            f"{rng.choice(TITLE_PREFIXES)} {rng.choice(topics)} {rng.choice(MIDDLE_PHRASES)}. "
+            f"{rng.choice(CLOSING_SENTENCES)}"
+        )
         if text in seen:  # avoids unplanned duplicates
             text = f"{text} Number {len(texts)} of its series."
         seen.add(text)

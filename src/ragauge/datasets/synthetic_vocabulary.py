@@ -8,7 +8,7 @@ from itertools import count
 from typing import NamedTuple
 
 
-class Kind(NamedTuple):
+class EntityType(NamedTuple):
     """Entity type of the synthetic graph, with the sentence templates for its documents."""
 
     share: int
@@ -22,7 +22,7 @@ class Kind(NamedTuple):
     """Other sentences about an entity."""
 
 
-SUBJECTS: Mapping[str, str] = {
+SUBJECT_WORDS: Mapping[str, str] = {
     "glaciers": "deep ice, meltwater, crevasses, moraines, snowfields, icebergs, frozen lakes, permafrost",
     "birds": "finches, larks, nesting, feathers, warblers, owls, wings, beaks",
     "astronomy": "comets, starlight, eclipses, moons, nebulae, meteors, dwarf planets, sunspots",
@@ -37,11 +37,11 @@ SUBJECTS: Mapping[str, str] = {
     "insects": "beetles, ants, wasps, cocoons, moths, dragonflies, antennae, swarms",
 }
 """Subject as named in questions, and the words that documents use for it."""
-KNOWN = ("{who}, known for {subject},", "{who}, of {subject} fame,", "{who} (think of {subject})")
+ENTITY_MENTIONS = ("{who}, known for {subject},", "{who}, of {subject} fame,", "{who} (think of {subject})")
 """Phrases with which a question names an entity."""
 
-KINDS: Mapping[str, Kind] = {
-    "researcher": Kind(
+ENTITY_TYPES: Mapping[str, EntityType] = {
+    "researcher": EntityType(
         28,
         "{part} {made}",
         "Ada, Bela, Cyril, Dora, Edda, Fenno, Gita, Hugo, Ines, Jorun, Kaspar, Lucia, Milo, Nadia, Petra, Rosa, Sten",
@@ -59,7 +59,7 @@ KINDS: Mapping[str, Kind] = {
             "In the evenings there is time for {word}.",
         ),
     ),
-    "lab": Kind(
+    "lab": EntityType(
         10,
         "{made} {part}",
         "Laboratory, Observatory, Institute, Station",
@@ -77,7 +77,7 @@ KINDS: Mapping[str, Kind] = {
             "Guests are shown the hall of {word} first.",
         ),
     ),
-    "paper": Kind(
+    "paper": EntityType(
         26,
         "{part} from {made}",
         "Notes, Remarks, Lessons, First Results, Second Thoughts, Open Questions, Letters, Short Accounts",
@@ -95,7 +95,7 @@ KINDS: Mapping[str, Kind] = {
             "The closing pages return to {word}.",
         ),
     ),
-    "instrument": Kind(
+    "instrument": EntityType(
         14,
         "{made} {part}",
         "Spectrometer, Telescope, Seismograph, Barometer, Interferometer, Magnetometer",
@@ -113,7 +113,7 @@ KINDS: Mapping[str, Kind] = {
             "On cold days it takes an hour to see {word}.",
         ),
     ),
-    "place": Kind(
+    "place": EntityType(
         8,
         "{made} {part}",
         "Bay, Valley, Harbor, Heights",
@@ -131,7 +131,7 @@ KINDS: Mapping[str, Kind] = {
             "Old songs tell of {word}.",
         ),
     ),
-    "method": Kind(
+    "method": EntityType(
         14,
         "{made} {part}",
         "Transform, Filter, Estimator, Expansion, Sieve, Correction",
@@ -155,19 +155,19 @@ KINDS: Mapping[str, Kind] = {
 SYLLABLES = """
 ba cor del fin gar hul jo kan lor mer nim os pra quil ru sol tem ul vas wen yor zan
 """
-PATIENCE = 1000
+MAX_NAME_ATTEMPTS = 1000
 """Number of failed attempts after which names get one syllable longer."""
 
 
-def made_up(rng: random.Random, taken: set[str]) -> str:
+def invent_name(rng: random.Random, taken: set[str]) -> str:
     """Generate a name that is not in `taken`, and add it.
 
-    >>> made_up(random.Random(0), set())
+    >>> invent_name(random.Random(0), set())
     'Praquilcor'
     """
     syllables = SYLLABLES.split()
     for tried in count():
-        longer = tried // PATIENCE
+        longer = tried // MAX_NAME_ATTEMPTS
         name = "".join(rng.choice(syllables) for _ in range(3 + longer)).capitalize()
         if name not in taken:
             break

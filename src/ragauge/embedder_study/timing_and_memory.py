@@ -20,34 +20,40 @@ import numpy as np
 
 from ragauge.compute.observation import Observation
 from ragauge.compute.thread_limits import limit_threads
-from ragauge.compute.workers import Child, OutOfTime
+from ragauge.compute.workers import Worker, WorkerTimeout
 from ragauge.core import protocols
-from ragauge.core.composition import made
+from ragauge.core.composition import build_component
 from ragauge.core.errors import BackendFailed, MissingExtra, RagaugeError, UnknownName
 from ragauge.core.protocols import Embedder, Store, Vectors
-from ragauge.core.specs import Spec, parse, without_secrets
-from ragauge.core.stages import Stopwatch, stage
+from ragauge.core.specs import Spec, parse_spec, redact_spec
+from ragauge.core.stages import StageTimer, stage
 from ragauge.core.summaries import Latency
-from ragauge.embedder_study.guarded_embedding import Broken, Watched, embedded, said_by, unranked
-from ragauge.embedder_study.results import Fault
-from ragauge.embedder_study.scoring import usable
+from ragauge.embedder_study.guarded_embedding import (
+    InvalidVectors,
+    TimedEmbedder,
+    embed_texts,
+    error_summary,
+    find_unusable_vectors,
+)
+from ragauge.embedder_study.results import EmbeddingFailure
+from ragauge.embedder_study.scoring import usable_rows
 from ragauge.files.workspace import temporary_folder
-from ragauge.measures.latency import latency
+from ragauge.measures.latency import summarise_latency
 
-Times = dict[str, int]
+StageTimes = dict[str, int]
 """Nanoseconds by stage, including `total`, and the start time `began`."""
-Heard = Callable[[str, int, int], None]
-EVERY = 20
+StageProgressCallback = Callable[[str, int, int], None]
+PROGRESS_INTERVAL_QUERIES = 20
 """Number of queries between two progress reports."""
 
 
 @dataclass(eq=False)
-class Asked:
+class StoreSearchResults:
     """Search results and times of one store."""
 
     store: str
     rankings: dict[str, list[str]] = field(default_factory=dict)
-    times: dict[str, Times] = field(default_factory=dict)
+    times: dict[str, StageTimes] = field(default_factory=dict)
     """Times of each query that was searched by itself."""
     build_seconds: float = float("nan")
     index_used: bool | None = None
@@ -60,11 +66,11 @@ class Asked:
     @property
     def stages(self) -> dict[str, Latency]:
         """Latency percentiles of each stage, in ms."""
-        return stages(self.times.values())
+        return stage_latencies(self.times.values())
 
 
 @dataclass(frozen=True)
-class Questions:
+class QueryWorkload:
     """Queries to run on every store, and how to time them."""
 
     queries: Mapping[str, str]
@@ -91,7 +97,7 @@ class Questions:
 
 
 @dataclass(frozen=True, eq=False)
-class Shelved:
+class StoreContents:
     """Documents and vectors to add to stores; only documents with a usable vector."""
 
     ids: Sequence[str]
@@ -99,30 +105,34 @@ class Shelved:
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class TimedSearchResults:
     """Query vectors and the results of each store."""
 
     vectors: Vectors
-    faults: list[Fault]
-    stores: list[Asked]
-    alone: dict[str, Times]
+    faults: list[EmbeddingFailure]
+    stores: list[StoreSearchResults]
+    alone: dict[str, StageTimes]
     """Embedding times by query."""
 
 
-def answers(
-    embedder: Embedder, questions: Questions, documents: Shelved, stores: Sequence[str], heard: Heard
-) -> Answers:
+def run_timed_queries(
+    embedder: Embedder,
+    questions: QueryWorkload,
+    documents: StoreContents,
+    stores: Sequence[str],
+    heard: StageProgressCallback,
+) -> TimedSearchResults:
     """Run the queries on every store.
 
     A store that cannot be opened or filled has the reason in its note, and the others are still measured.
     """
-    live = _Live(embedder, questions, heard)
-    found: list[Asked] = []
+    live = _QueryRunner(embedder, questions, heard)
+    found: list[StoreSearchResults] = []
     for described in stores:
-        asked = Asked(_shown(described, [one.store for one in found]))
+        asked = StoreSearchResults(_store_label(described, [one.store for one in found]))
         found.append(asked)
         heard(f"filling {asked.store}", 0, 1)
-        store = _filled(described, asked, documents)
+        store = _fill_store(described, asked, documents)
         if store is None:
             continue
         try:
@@ -130,40 +140,43 @@ def answers(
                 live.again(store, asked, documents)
             else:
                 live.ask(store, asked)
-            _look(store, asked, live)
+            _record_index_use(store, asked, live)
         finally:
-            protocols.close(store)
+            protocols.close_if_possible(store)
     if not live.done:
-        live.ask(None, Asked(""))
-    return Answers(live.vectors, live.faults, found, live.alone)
+        live.ask(None, StoreSearchResults(""))
+    return TimedSearchResults(live.vectors, live.faults, found, live.alone)
 
 
-def stages(several: Iterable[Times]) -> dict[str, Latency]:
+def stage_latencies(several: Iterable[StageTimes]) -> dict[str, Latency]:
     """Compute the latency percentiles of each stage over queries, in ms."""
     rows = list(several)
     names = [name for name in ("embed", "retrieve", "total") if any(name in one for one in rows)]
-    return {name: latency(np.array([one[name] for one in rows if name in one], np.float64) / 1e6) for name in names}
+    return {
+        name: summarise_latency(np.array([one[name] for one in rows if name in one], np.float64) / 1e6)
+        for name in names
+    }
 
 
-def _shown(described: str, taken: Sequence[str]) -> str:
+def _store_label(described: str, taken: Sequence[str]) -> str:
     """Return the store's description without secrets, numbered if it is taken.
 
-    >>> _shown("pgvector(dsn='password=abc', index=none)", ["pgvector(dsn=…, index=none)"])
+    >>> _store_label("pgvector(dsn='password=abc', index=none)", ["pgvector(dsn=…, index=none)"])
     'pgvector(dsn=…, index=none) 2'
     """
-    shown = str(without_secrets(parse(described)))
+    shown = str(redact_spec(parse_spec(described)))
     again = (f"{shown} {number}" for number in count(2))
     return shown if shown not in taken else next(one for one in again if one not in taken)
 
 
-def _filled(described: str, asked: Asked, documents: Shelved) -> Store | None:
+def _fill_store(described: str, asked: StoreSearchResults, documents: StoreContents) -> Store | None:
     """Open a store, add all vectors and build its index.
 
     None if that fails, with the reason in the note.
     """
     store: Store | None = None
     try:
-        store = made("stores", described)
+        store = build_component("stores", described)
         began = time.perf_counter()
         store.add(documents.ids, documents.vectors)
         build = getattr(store, "build", None)
@@ -174,47 +187,47 @@ def _filled(described: str, asked: Asked, documents: Shelved) -> Store | None:
         raise
     except Exception as error:  # the other stores may still work
         hint = f" ({error.hint})" if isinstance(error, MissingExtra) else ""
-        asked.note = f"{said_by(error)}{hint}"
+        asked.note = f"{error_summary(error)}{hint}"
         if store is not None:
             with suppress(Exception):
-                protocols.close(store)
+                protocols.close_if_possible(store)
         return None
     return store
 
 
-def _look(store: Store, asked: Asked, live: _Live) -> None:
+def _record_index_use(store: Store, asked: StoreSearchResults, live: _QueryRunner) -> None:
     """Record whether searches used an index, and note failed queries.
 
     Not every store can report index use.
     """
     uses, describe = getattr(store, "index_used", None), getattr(store, "describe", None)
-    fit = np.flatnonzero(usable(live.vectors))
+    fit = np.flatnonzero(usable_rows(live.vectors))
     if callable(uses) and len(fit) and (not callable(describe) or describe().get("index") != "none"):
         try:
             asked.index_used = bool(uses(live.vectors[fit[0]], live.k))
         except Exception as error:
-            asked.note = f"whether its index was used is not known: {said_by(error)}"
+            asked.note = f"whether its index was used is not known: {error_summary(error)}"
     if asked.failed:
         query, why = next(iter(asked.failed.items()))
         asked.note = f"{len(asked.failed)} queries failed and count as misses; the first, {query}: {why}"
 
 
-class _Live:
+class _QueryRunner:
     """Queries run through an embedder and then a store."""
 
-    def __init__(self, embedder: Embedder, questions: Questions, heard: Heard) -> None:
-        self._embedder = Watched(embedder)
+    def __init__(self, embedder: Embedder, questions: QueryWorkload, heard: StageProgressCallback) -> None:
+        self._embedder = TimedEmbedder(embedder)
         self._questions = questions
         self._heard = heard
         self._rows: dict[str, Vectors] = {}
         self._failed: dict[str, str] = {}
-        self.alone: dict[str, Times] = {}
-        self.faults: list[Fault] = []
+        self.alone: dict[str, StageTimes] = {}
+        self.faults: list[EmbeddingFailure] = []
         self.vectors: Vectors = np.empty((0, 0), np.float32)
         self.done = False
         self.k = questions.k + bool(questions.own)
 
-    def ask(self, store: Store | None, asked: Asked) -> None:
+    def ask(self, store: Store | None, asked: StoreSearchResults) -> None:
         """Embed each query and search for it in the store."""
         singly = self._questions.singly
         with limit_threads(self._questions.threads) as limit:
@@ -223,20 +236,20 @@ class _Live:
             observation = Observation()
             with observation.observe():
                 for number, query in enumerate(singly):
-                    if number % EVERY == 0:
+                    if number % PROGRESS_INTERVAL_QUERIES == 0:
                         self._heard("asking one by one", number, len(singly))
-                    self._one(query, store, asked)
-        self._assess(observation, store, asked)
+                    self._run_query(query, store, asked)
+        self._assess_timings(observation, store, asked)
         if self._failed and not self._rows:
             why = next(iter(self._failed.values()))
             raise BackendFailed(f"the embedder `{self._embedder.name}` failed on every query: {why}")
-        self._rest()
-        self._settle()
+        self._embed_untimed()
+        self._collect_vectors()
         if store is not None:
-            self._together(store, asked, [query for query in self._questions.queries if query not in self.alone])
+            self._search_untimed(store, asked, [query for query in self._questions.queries if query not in self.alone])
         self.done = True
 
-    def again(self, store: Store, asked: Asked, documents: Shelved) -> None:
+    def again(self, store: Store, asked: StoreSearchResults, documents: StoreContents) -> None:
         """Run the queries on another store with the vectors already computed."""
         observation = Observation()
         with limit_threads(self._questions.threads) as limit:
@@ -246,19 +259,19 @@ class _Live:
             limit.apply()
             with observation.observe():
                 for number, (query, embed) in enumerate(self.alone.items()):
-                    if number % EVERY == 0:
+                    if number % PROGRESS_INTERVAL_QUERIES == 0:
                         self._heard(f"asking {asked.store}", number, len(self.alone))
                     self._search_again(store, asked, query, embed)
-        self._assess(observation, store, asked)
-        self._together(store, asked, [query for query in self._questions.queries if query not in self.alone])
+        self._assess_timings(observation, store, asked)
+        self._search_untimed(store, asked, [query for query in self._questions.queries if query not in self.alone])
 
-    def _search_again(self, store: Store, asked: Asked, query: str, embed: Times) -> None:
+    def _search_again(self, store: Store, asked: StoreSearchResults, query: str, embed: StageTimes) -> None:
         vector = self._rows[query][None]
-        if not usable(vector)[0]:
+        if not usable_rows(vector)[0]:
             asked.rankings[query] = []
             return
-        with Stopwatch() as watch:
-            ids = self._searched(store, vector, query, asked)
+        with StageTimer() as watch:
+            ids = self._search_store(store, vector, query, asked)
         if query not in asked.failed:
             asked.times[query] = {
                 "began": watch.began,
@@ -266,48 +279,48 @@ class _Live:
                 "retrieve": watch.nanoseconds.get("retrieve", watch.total),
                 "total": embed["embed"] + watch.total,
             }
-        asked.rankings[query] = self._kept(query, ids)
+        asked.rankings[query] = self._without_self(query, ids)
 
-    def _assess(self, observation: Observation, store: Store | None, asked: Asked) -> None:
+    def _assess_timings(self, observation: Observation, store: Store | None, asked: StoreSearchResults) -> None:
         describe = getattr(store, "describe", None)
         in_process = self._questions.in_process and not (callable(describe) and "server" in describe())
         found = observation.assess([[one["total"] for one in asked.times.values()]], in_process=in_process)
         asked.doubts = () if found is None or not asked.times else found.doubts
 
-    def _one(self, query: str, store: Store | None, asked: Asked) -> None:
+    def _run_query(self, query: str, store: Store | None, asked: StoreSearchResults) -> None:
         text = self._questions.queries[query]
         ids: list[str] = []
-        with Stopwatch() as watch:
+        with StageTimer() as watch:
             try:
                 with stage("embed"):
                     vector = self._embedder.embed([text])
-            except (Broken, MissingExtra):
+            except (InvalidVectors, MissingExtra):
                 raise
             except Exception as error:  # any error counts as a failed query
                 if getattr(error, "final", False):
                     raise
-                self._failed[query] = said_by(error)
+                self._failed[query] = error_summary(error)
                 vector = None
-            fit = vector is not None and bool(usable(vector)[0])
+            fit = vector is not None and bool(usable_rows(vector)[0])
             if fit and store is not None:
-                ids = self._searched(store, vector, query, asked)
+                ids = self._search_store(store, vector, query, asked)
         if vector is not None:
             self._rows[query] = vector[0]
             self.alone[query] = {"began": watch.began, **watch.nanoseconds, "total": watch.total}
         if fit and store is not None and query not in asked.failed:
             asked.times[query] = self.alone[query]
-        asked.rankings[query] = self._kept(query, ids)
+        asked.rankings[query] = self._without_self(query, ids)
 
-    def _searched(self, store: Store, vector: Any, query: str, asked: Asked) -> list[str]:
+    def _search_store(self, store: Store, vector: Any, query: str, asked: StoreSearchResults) -> list[str]:
         try:
             with stage("retrieve"):
                 ids, _ = store.search(vector, self.k)
             return [one for one in ids[0].tolist() if one is not None]
         except Exception as error:  # a failed search has no results
-            asked.failed[query] = said_by(error)
+            asked.failed[query] = error_summary(error)
             return []
 
-    def _kept(self, query: str, ids: Sequence[str]) -> list[str]:
+    def _without_self(self, query: str, ids: Sequence[str]) -> list[str]:
         own = query if query in self._questions.own else None
         return [one for one in ids if one != own][: self._questions.k]
 
@@ -318,16 +331,16 @@ class _Live:
                 if store is not None:
                     store.search(vector, self.k)
 
-    def _rest(self) -> None:
+    def _embed_untimed(self) -> None:
         """Embed the queries that are not timed."""
         rest = {name: text for name, text in self._questions.queries.items() if name not in self._questions.singly}
         if rest:
             self._heard("embedding the other queries", 0, len(rest))
-            found = embedded(self._embedder, rest, what="query")
+            found = embed_texts(self._embedder, rest, what="query")
             self._rows.update(zip(rest, found.vectors, strict=True))
             self._failed.update({one.id: one.error for one in found.faults if one.why == "failed"})
 
-    def _settle(self) -> None:
+    def _collect_vectors(self) -> None:
         """Collect the vectors in query order, and the failures."""
         names = list(self._questions.queries)
         dimension = len(next(iter(self._rows.values())))
@@ -336,31 +349,31 @@ class _Live:
             if name in self._rows:
                 self.vectors[at] = self._rows[name]
         places = {at: self._failed[name] for at, name in enumerate(names) if name in self._failed}
-        self.faults = [Fault(names[at], "query", "failed", why) for at, why in places.items()]
-        self.faults += unranked(names, self.vectors, "query", known=places)
+        self.faults = [EmbeddingFailure(names[at], "query", "failed", why) for at, why in places.items()]
+        self.faults += find_unusable_vectors(names, self.vectors, "query", known=places)
 
-    def _together(self, store: Store, asked: Asked, queries: Sequence[str]) -> None:
+    def _search_untimed(self, store: Store, asked: StoreSearchResults, queries: Sequence[str]) -> None:
         """Search for queries that are not timed."""
         for query in queries:
             vector = self._rows.get(query)
             ids: list[str] = []
-            if vector is not None and usable(vector[None])[0]:
-                ids = self._searched(store, vector[None], query, asked)
-            asked.rankings[query] = self._kept(query, ids)
+            if vector is not None and usable_rows(vector[None])[0]:
+                ids = self._search_store(store, vector[None], query, asked)
+            asked.rankings[query] = self._without_self(query, ids)
 
 
-TEXTS = 32
+SAMPLE_TEXTS = 32
 """Number of texts embedded in the process."""
-SECONDS = 300.0
+LOAD_TIMEOUT_S = 300.0
 """Time limit of the process, in seconds."""
-ELSEWHERE = ("openai",)
+REMOTE_EMBEDDERS = ("openai",)
 """Embedders that run on other machines: they use no local memory, and every call costs money."""
 
-RUNNING = ("device", "threads")
+RUNTIME_OPTIONS = ("device", "threads")
 """Options of a trained embedder that are not part of what it learned."""
 
 
-class Weight(NamedTuple):
+class ProcessFootprint(NamedTuple):
     """Memory and load time of an embedder in a separate process."""
 
     memory_bytes: int | None = None
@@ -370,17 +383,17 @@ class Weight(NamedTuple):
     note: str = ""
 
 
-def weight(
-    described: str, documents: Sequence[str], *, learned: Embedder | None = None, timeout: float = SECONDS
-) -> Weight:
+def measure_footprint(
+    described: str, documents: Sequence[str], *, learned: Embedder | None = None, timeout: float = LOAD_TIMEOUT_S
+) -> ProcessFootprint:
     """Measure the memory and load time of a described embedder.
 
     An embedder that has `learned` from the corpus is saved and loaded from there, so that training is not included. If
     it cannot be saved it is trained again, and a note says so.
     """
-    spec = parse(described)
-    if spec.name in ELSEWHERE:
-        return Weight()
+    spec = parse_spec(described)
+    if spec.name in REMOTE_EMBEDDERS:
+        return ProcessFootprint()
     with temporary_folder("memory") as folder:
         keep = getattr(learned, "keep", None)
         learns = learned is not None and not callable(keep)
@@ -388,21 +401,21 @@ def weight(
             try:
                 keep(Path(folder) / "model")
             except (RagaugeError, OSError) as error:
-                return Weight(note=f"its memory is not known: {said_by(error)}")
-            running = {name: value for name, value in spec.options.items() if name in RUNNING}
+                return ProcessFootprint(note=f"its memory is not known: {error_summary(error)}")
+            running = {name: value for name, value in spec.options.items() if name in RUNTIME_OPTIONS}
             spec = Spec(spec.name, {**running, "folder": str(Path(folder) / "model")})
         corpus = Path(folder) / "texts.json"
-        corpus.write_text(json.dumps(list(documents) if learns else list(documents[:TEXTS])), encoding="utf-8")
-        order = json.dumps({"embedder": str(spec), "texts": str(corpus), "learns": learns, "some": TEXTS})
+        corpus.write_text(json.dumps(list(documents) if learns else list(documents[:SAMPLE_TEXTS])), encoding="utf-8")
+        order = json.dumps({"embedder": str(spec), "texts": str(corpus), "learns": learns, "some": SAMPLE_TEXTS})
         said: dict[str, object] = {}
         try:
-            with Child("ragauge.embedder_study.worker", order, log=Path(folder) / "log", timeout=timeout) as child:
+            with Worker("ragauge.embedder_study.worker", order, log=Path(folder) / "log", timeout=timeout) as child:
                 for word in child.words():
                     said.update(word)
-        except OutOfTime:
-            return Weight(note=f"its memory is not known: it was not loaded within {timeout:g} s")
+        except WorkerTimeout:
+            return ProcessFootprint(note=f"its memory is not known: it was not loaded within {timeout:g} s")
         if "bytes" not in said:
             why = said.get("error") or child.fate()
-            return Weight(note=f"its memory is not known: {why}")
+            return ProcessFootprint(note=f"its memory is not known: {why}")
         note = "its memory and the time to load it are those of learning again" if learns else ""
-        return Weight(int(str(said["bytes"])), float(str(said["seconds"])), note)
+        return ProcessFootprint(int(str(said["bytes"])), float(str(said["seconds"])), note)

@@ -15,10 +15,10 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.core.protocols import Tokenizer
 from ragauge.core.records import Ints
-from ragauge.core.text import sound, visible
-from ragauge.embedder_study.results import LongWord, Probe, Tokens
+from ragauge.core.text import replace_lone_surrogates, show_invisible
+from ragauge.embedder_study.results import LongWord, Probe, TokenizerStats
 
-PROBES: Mapping[str, str] = MappingProxyType(
+PROBE_TEXTS: Mapping[str, str] = MappingProxyType(
     {
         "plain text": "The ferry leaves the quay at noon.",
         "numbers": "3.14159 and 1,234,567 and -2e-10",
@@ -40,11 +40,11 @@ PROBES: Mapping[str, str] = MappingProxyType(
 """Probe texts by kind, in display order."""
 
 
-def probe(tokenizer: Tokenizer, texts: Mapping[str, str] = PROBES) -> list[Probe]:
+def probe_tokenizer(tokenizer: Tokenizer, texts: Mapping[str, str] = PROBE_TEXTS) -> list[Probe]:
     """Tokenize each probe text.
 
-    >>> from ragauge.models.tokenizers.basic import Characters
-    >>> probe(Characters(), {"mine": "a b"})
+    >>> from ragauge.models.tokenizers.basic import CharacterTokenizer as Characters
+    >>> probe_tokenizer(Characters(), {"mine": "a b"})
     [Probe(kind='mine', text='a b', pieces=['a', '␣', 'b'], unknown=0)]
     """
     numbers = tokenizer.encode(list(texts.values()))
@@ -54,17 +54,17 @@ def probe(tokenizer: Tokenizer, texts: Mapping[str, str] = PROBES) -> list[Probe
     ]
 
 
-BATCH = 512
+BATCH_TEXTS = 512
 """Texts per batch; the tokens of a large corpus would not fit in memory."""
-PERCENTILES = (5, 25, 50, 75, 95, 99)
-LONGEST = 10
+LENGTH_PERCENTILES = (5, 25, 50, 75, 95, 99)
+MAX_LONG_WORDS = 10
 """Number of longest words listed."""
-NEAR = 24
+EXCERPT_CHARS = 24
 """Characters of the excerpt around the first difference after decoding."""
 
 
 @dataclass(frozen=True)
-class Measured:
+class CorpusTextCounts:
     """Texts with their word, character and byte counts, shared by all tokenizers.
 
     Words are separated by white space.
@@ -78,26 +78,26 @@ class Measured:
     """Size of the texts in UTF-8 bytes."""
 
 
-def measured(documents: Sequence[Document] | Sequence[str]) -> Measured:
+def count_corpus_text(documents: Sequence[Document] | Sequence[str]) -> CorpusTextCounts:
     """Count the words, characters and bytes of texts or documents.
 
     Unpaired surrogates, which UTF-8 cannot encode, are replaced by U+FFFD.
 
-    >>> found = measured(["to be", "to bé"])
+    >>> found = count_corpus_text(["to be", "to bé"])
     >>> found.words, found.characters, found.bytes
     (Counter({'to': 2, 'be': 1, 'bé': 1}), 10, 11)
     """
-    texts = [sound(one if isinstance(one, str) else one.whole) for one in documents]
+    texts = [replace_lone_surrogates(one if isinstance(one, str) else one.whole) for one in documents]
     words: Counter[str] = Counter()
     for text in texts:
         words.update(text.split())
     sizes = (len(text) if text.isascii() else len(text.encode()) for text in texts)
-    return Measured(texts, words, sum(map(len, texts)), sum(sizes))
+    return CorpusTextCounts(texts, words, sum(map(len, texts)), sum(sizes))
 
 
-def count(
+def count_tokens(
     tokenizer: Tokenizer,
-    documents: Measured | Sequence[Document] | Sequence[str],
+    documents: CorpusTextCounts | Sequence[Document] | Sequence[str],
     *,
     limit: int | None = None,
     marks: int | None = None,
@@ -105,30 +105,30 @@ def count(
     name: str = "",
     trained_on: str = "",
     progress: Callable[[int, int], None] | None = None,
-) -> Tokens:
+) -> TokenizerStats:
     """Tokenize all texts and count the tokens.
 
     `limit` is the maximum number of tokens per text, and `marks` the number of special tokens added to a text. Both
     default to the tokenizer's own values. A tokenizer with `tokens(texts)` counts the tokens checked against the limit
     itself. `probes` are texts by kind, or whether the default probes are used.
 
-    >>> from ragauge.models.tokenizers.basic import Bytes
-    >>> found = count(Bytes(), ["to be", "to bé"], limit=6, probes=False)
+    >>> from ragauge.models.tokenizers.basic import ByteTokenizer as Bytes
+    >>> found = count_tokens(Bytes(), ["to be", "to bé"], limit=6, probes=False)
     >>> found.tokens, found.used, found.per_word, found.truncated, found.lost
     (11, 7, 2.75, 1, 1)
     """
-    given = documents if isinstance(documents, Measured) else measured(documents)
+    given = documents if isinstance(documents, CorpusTextCounts) else count_corpus_text(documents)
     limit = getattr(tokenizer, "limit", None) if limit is None else limit
     if limit is not None and limit < 1:
         raise BadInput(f"the limit is {limit}, not at least 1")
-    seen = _Seen(tokenizer, limit, marks)
-    for start in range(0, len(given.texts), BATCH):
-        seen.take(given.texts[start : start + BATCH])
+    seen = _TokenTally(tokenizer, limit, marks)
+    for start in range(0, len(given.texts), BATCH_TEXTS):
+        seen.take(given.texts[start : start + BATCH_TEXTS])
         if progress is not None:
-            progress(min(start + BATCH, len(given.texts)), len(given.texts))
+            progress(min(start + BATCH_TEXTS, len(given.texts)), len(given.texts))
     lengths: Ints = np.concatenate([*seen.lengths, np.zeros(0, np.int64)])
-    texts = PROBES if probes is True else probes or {}
-    return Tokens(
+    texts = PROBE_TEXTS if probes is True else probes or {}
+    return TokenizerStats(
         tokenizer=name or tokenizer.name,
         vocabulary=tokenizer.vocabulary,
         used=int(np.count_nonzero(seen.times)),
@@ -137,15 +137,15 @@ def count(
         words=sum(given.words.values()),
         characters=given.characters,
         bytes=given.bytes,
-        per_document=_figures(lengths),
+        per_document=_length_percentiles(lengths),
         unknown=seen.unknown,
         unknown_documents=seen.unknown_documents,
         lossless=seen.lossless if len(lengths) else None,
         limit=limit,
         truncated=seen.truncated,
         lost=seen.lost,
-        longest=_longest(tokenizer, given.words),
-        probes=probe(tokenizer, texts),
+        longest=_longest_words(tokenizer, given.words),
+        probes=probe_tokenizer(tokenizer, texts),
         texts_per_second=len(lengths) / seen.seconds if seen.seconds > 0 else float("nan"),
         trained_on=trained_on,
         marks=seen.marks,
@@ -153,7 +153,7 @@ def count(
     )
 
 
-def own_counts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
+def model_token_counts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
     """Return the tokens per text as counted by `tokenizer.tokens`.
 
     Empty if it has no such method.
@@ -162,7 +162,7 @@ def own_counts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
     return [int(one) for one in tell(list(texts))] if callable(tell) else []
 
 
-class _Seen:
+class _TokenTally:
     """Running token counts of a corpus."""
 
     def __init__(self, tokenizer: Tokenizer, limit: int | None, marks: int | None) -> None:
@@ -194,57 +194,60 @@ class _Seen:
             )
         self.lengths.append(lengths)
         self.times += np.bincount(flat, minlength=len(self.times))
-        self._hold_against_limit(texts, lengths)
+        self._count_truncated(texts, lengths)
         if self._tokenizer.unknown is not None:
             places = np.repeat(np.arange(len(lengths)), lengths)[flat == self._tokenizer.unknown]
             self.unknown += len(places)
             self.unknown_documents += len(np.unique(places))
         if self.lossless:  # one text that is not restored decides it
-            self._restore(texts, numbers)
+            self._compare_round_trip(texts, numbers)
 
-    def _hold_against_limit(self, texts: Sequence[str], lengths: Ints) -> None:
+    def _count_truncated(self, texts: Sequence[str], lengths: Ints) -> None:
         if self._limit is None:
             return
-        counted = own_counts(self._tokenizer, texts) if self._counts_itself else []
+        counted = model_token_counts(self._tokenizer, texts) if self._counts_itself else []
         beyond = np.maximum((np.asarray(counted, np.int64) if counted else lengths + self.marks) - self._limit, 0)
         self.truncated += int(np.count_nonzero(beyond))
         self.lost += int(beyond.sum())
 
-    def _restore(self, texts: Sequence[str], numbers: Sequence[Sequence[int]]) -> None:
+    def _compare_round_trip(self, texts: Sequence[str], numbers: Sequence[Sequence[int]]) -> None:
         for text, mine in zip(texts, numbers, strict=True):
             if (back := self._tokenizer.decode(mine)) != text:
                 self.lossless = False
-                self.note = _difference(text, back)
+                self.note = _first_difference(text, back)
                 return
 
 
-def _difference(text: str, back: str) -> str:
+def _first_difference(text: str, back: str) -> str:
     """Describe the first difference between a text and its decoded tokens.
 
-    >>> _difference("To be, or not to be, that is the question", "to be, or not to be, that is the question")
+    >>> _first_difference("To be, or not to be, that is the question", "to be, or not to be, that is the question")
     'To␣be,␣or␣not␣to␣be,␣tha… comes back as to␣be,␣or␣not␣to␣be,␣tha…'
     """
     at = next((i for i, (a, b) in enumerate(zip(text, back, strict=False)) if a != b), min(len(text), len(back)))
-    start = max(0, at - NEAR // 4)
-    near = [visible(one[start : start + NEAR]) + ("…" if len(one) > start + NEAR else "") for one in (text, back)]
+    start = max(0, at - EXCERPT_CHARS // 4)
+    near = [
+        show_invisible(one[start : start + EXCERPT_CHARS]) + ("…" if len(one) > start + EXCERPT_CHARS else "")
+        for one in (text, back)
+    ]
     lead = "…" if start else ""
     return f"{lead}{near[0]} comes back as {lead}{near[1]}" if back else f"{near[0]} comes back as nothing"
 
 
-def _figures(lengths: Ints) -> dict[str, float]:
+def _length_percentiles(lengths: Ints) -> dict[str, float]:
     if not len(lengths):
         return {}
-    parts = np.percentile(lengths, PERCENTILES).tolist()
-    named = dict(zip((f"p{one}" for one in PERCENTILES), parts, strict=True))
+    parts = np.percentile(lengths, LENGTH_PERCENTILES).tolist()
+    named = dict(zip((f"p{one}" for one in LENGTH_PERCENTILES), parts, strict=True))
     return {"mean": float(lengths.mean()), "min": float(lengths.min()), **named, "max": float(lengths.max())}
 
 
-def _longest(tokenizer: Tokenizer, words: Mapping[str, int]) -> list[LongWord]:
+def _longest_words(tokenizer: Tokenizer, words: Mapping[str, int]) -> list[LongWord]:
     """Return the words with the most tokens; ties are broken by frequency."""
     found = list(words)
     pieces = np.zeros(len(found), np.int64)
-    for start in range(0, len(found), BATCH * 16):
-        batch = found[start : start + BATCH * 16]
+    for start in range(0, len(found), BATCH_TEXTS * 16):
+        batch = found[start : start + BATCH_TEXTS * 16]
         pieces[start : start + len(batch)] = [len(one) for one in tokenizer.encode(batch)]
-    order = sorted(range(len(found)), key=lambda i: (-int(pieces[i]), -words[found[i]], found[i]))[:LONGEST]
+    order = sorted(range(len(found)), key=lambda i: (-int(pieces[i]), -words[found[i]], found[i]))[:MAX_LONG_WORDS]
     return [LongWord(found[i], int(pieces[i]), words[found[i]]) for i in order]

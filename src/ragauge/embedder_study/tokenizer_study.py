@@ -14,15 +14,15 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, RagaugeError
 from ragauge.core.protocols import Tokenizer
 from ragauge.core.records import Dataset
-from ragauge.core.specs import named_description, parse, without_secrets
-from ragauge.embedder_study.plan import part_of
-from ragauge.embedder_study.results import Tokenizers, Tokens
-from ragauge.embedder_study.tokenizer_counts import PROBES, count, measured, own_counts
+from ragauge.core.specs import parse_named_spec, parse_spec, redact_spec
+from ragauge.embedder_study.plan import document_part
+from ragauge.embedder_study.results import TokenizerStats, TokenizerStudy
+from ragauge.embedder_study.tokenizer_counts import PROBE_TEXTS, count_corpus_text, count_tokens, model_token_counts
 from ragauge.models.tokenizers import open_tokenizer
-from ragauge.runs.folder import circumstances, now
-from ragauge.runs.inputs import documents_of
+from ragauge.runs.folder import provenance, utc_now
+from ragauge.runs.inputs import load_documents
 
-USUAL = (
+DEFAULT_TOKENIZERS = (
     "bytes",
     "characters",
     "words",
@@ -35,13 +35,13 @@ USUAL = (
     "wordllama",
 )
 """Tokenizers compared by default; those that are not installed are left out."""
-HELD_OUT = 0.1
+DEFAULT_HELD_OUT_SHARE = 0.1
 """Default share of the documents held out if a tokenizer is trained on the corpus."""
-FEWEST = 50
+MIN_DOCUMENTS_TO_HOLD_OUT = 50
 """Minimum number of documents for holding some out by default."""
 
 
-class _Opened(NamedTuple):
+class _OpenTokenizer(NamedTuple):
     """Opened tokenizer and its name."""
 
     name: str
@@ -49,7 +49,7 @@ class _Opened(NamedTuple):
     learns: bool
 
 
-class _Parted(NamedTuple):
+class _SplitCorpus(NamedTuple):
     """Corpus split into texts for training and texts for counting."""
 
     name: str
@@ -57,7 +57,7 @@ class _Parted(NamedTuple):
     counted: Sequence[str]
 
 
-def tokenizers(
+def compare_tokenizers(
     corpus: Any,
     tokenizers: Any = None,
     *,
@@ -67,7 +67,7 @@ def tokenizers(
     part: str = "whole",
     probes: Iterable[str] = (),
     tell: Callable[[str], None] | None = None,
-) -> Tokenizers:
+) -> TokenizerStudy:
     """Tokenize a corpus with several tokenizers and count the tokens.
 
     `corpus` is a file of documents, a BEIR folder, a folder of texts, the name of a dataset, a Dataset, documents or
@@ -78,61 +78,61 @@ def tokenizers(
     and counts all. `limit` is the maximum number of tokens of the model, by default the tokenizer's own. `part` is
     `whole`, `text` or `title`. `probes` are texts to add to the default probes.
 
-    >>> found = tokenizers(["to be or not to be", "to do is to be"], ["bytes", "words"])
+    >>> found = compare_tokenizers(["to be or not to be", "to do is to be"], ["bytes", "words"])
     >>> [(one.tokenizer, one.tokens, one.used) for one in found.rows]
     [('bytes', 32, 10), ('words', 11, 6)]
     """
     say = tell or (lambda _: None)
-    taken = part_of(part)
+    taken = document_part(part)
     if held_out is not None and not 0 <= held_out < 1:
         raise BadInput(f"held_out is {held_out:g}, not at least 0 and below 1")
     if seed < 0:
         raise BadInput(f"seed must be at least 0, got {seed}")
-    asked, failures = _opened(tokenizers)
+    asked, failures = _open_tokenizers(tokenizers)
     say("reading")
-    name, documents = _read(corpus)
+    name, documents = _read_corpus(corpus)
     texts = [taken(one) for one in documents]
     if not any(text.strip() for text in texts):
         raise BadInput(f"there are no texts in {name}", hint=f"part is `{part}`" if documents else None)
     learns = any(one.learns for one in asked)
     if held_out is None:
-        held_out = HELD_OUT if learns and len(texts) >= FEWEST else 0.0
-    parted = _Parted(name, *_parted(texts, held_out if learns else 0.0, seed))
-    looked_at = {**PROBES, **{f"yours {n}" if n > 1 else "yours": text for n, text in enumerate(probes, 1)}}
-    rows, failed, notes = _each(asked, parted, say, limit=limit, probes=looked_at)
+        held_out = DEFAULT_HELD_OUT_SHARE if learns and len(texts) >= MIN_DOCUMENTS_TO_HOLD_OUT else 0.0
+    parted = _SplitCorpus(name, *_split_texts(texts, held_out if learns else 0.0, seed))
+    looked_at = {**PROBE_TEXTS, **{f"yours {n}" if n > 1 else "yours": text for n, text in enumerate(probes, 1)}}
+    rows, failed, notes = _count_all(asked, parted, say, limit=limit, probes=looked_at)
     failures |= failed
     if not rows:
         raise BackendFailed("no tokenizer could be used: " + "; ".join(f"{k}: {v}" for k, v in failures.items()))
-    return Tokenizers(
+    return TokenizerStudy(
         corpus=name,
         documents=len(texts),
         rows=rows,
         failures=failures,
-        notes=[*notes, *_flattering(learns, held_out)],
+        notes=[*notes, *_training_bias_notes(learns, held_out)],
         circumstances={
-            "made": now(),
+            "made": utc_now(),
             "part": part,
             "held_out": held_out if learns else None,
             "seed": seed if learns and held_out else None,
-            **circumstances(),
+            **provenance(),
         },
     )
 
 
-def _each(
-    asked: Iterable[_Opened],
-    texts: _Parted,
+def _count_all(
+    asked: Iterable[_OpenTokenizer],
+    texts: _SplitCorpus,
     say: Callable[[str], None],
     *,
     limit: int | None,
     probes: Mapping[str, str],
-) -> tuple[list[Tokens], dict[str, str], list[str]]:
+) -> tuple[list[TokenizerStats], dict[str, str], list[str]]:
     """Count with each tokenizer.
 
     Return the results, failures, and notes on duplicates left out.
     """
-    given = measured(texts.counted)
-    rows: list[Tokens] = []
+    given = count_corpus_text(texts.counted)
+    rows: list[TokenizerStats] = []
     failures: dict[str, str] = {}
     notes: list[str] = []
     same: dict[tuple[Any, ...], str] = {}
@@ -143,19 +143,19 @@ def _each(
                 say(f"{one.name}: learning")
                 ready = open_tokenizer(one.tokenizer, texts.learned)
             seconds = time.perf_counter() - began
-            known_by = _known_by(ready, limit)
+            known_by = _row_identity(ready, limit)
             if known_by in same:
                 notes.append(f"{one.name} is left out: on this corpus it is the same as {same[known_by]}")
                 continue
             same[known_by] = one.name
-            found = count(
+            found = count_tokens(
                 ready,
                 given,
                 limit=limit,
                 probes=probes,
                 name=one.name,
-                trained_on=_learned_from(*texts) if one.learns else "",
-                progress=_heard(say, one.name),
+                trained_on=_training_source(*texts) if one.learns else "",
+                progress=_tokenizer_progress(say, one.name),
             )
         except BackendFailed as error:
             failures[one.name] = error.message
@@ -164,18 +164,20 @@ def _each(
     return rows, failures, notes
 
 
-def _opened(given: Any) -> tuple[list[_Opened], dict[str, str]]:
+def _open_tokenizers(given: Any) -> tuple[list[_OpenTokenizer], dict[str, str]]:
     """Open the tokenizers.
 
     Mistakes are raised; missing packages are returned as failures.
     """
     usual = given is None
-    wanted = USUAL if usual else [given] if isinstance(given, str) or not isinstance(given, Iterable) else given
+    wanted = (
+        DEFAULT_TOKENIZERS if usual else [given] if isinstance(given, str) or not isinstance(given, Iterable) else given
+    )
     named = wanted.items() if isinstance(wanted, Mapping) else [("", one) for one in wanted]
-    found: list[_Opened] = []
+    found: list[_OpenTokenizer] = []
     failures: dict[str, str] = {}
     for name, one in named:
-        called, described = _called(name, one)
+        called, described = _tokenizer_name(name, one)
         if called in failures or any(called == other.name for other in found):
             raise BadInput(f"the tokenizer `{called}` is asked for twice", hint=f"name one apart: other={called}")
         try:
@@ -183,38 +185,38 @@ def _opened(given: Any) -> tuple[list[_Opened], dict[str, str]]:
         except (MissingExtra, BackendFailed) as error:
             failures[called] = f"{error.message}{f' ({error.hint})' if error.hint else ''}"
             continue
-        found.append(_Opened(called, tokenizer, callable(getattr(tokenizer, "fitted", None))))
+        found.append(_OpenTokenizer(called, tokenizer, callable(getattr(tokenizer, "fitted", None))))
     if not found:
-        raise _none(failures)
+        raise _no_tokenizer_error(failures)
     return found, failures
 
 
-def _called(name: str, one: Any) -> tuple[str, Any]:
+def _tokenizer_name(name: str, one: Any) -> tuple[str, Any]:
     """Return the display name of a tokenizer and what to open it from."""
     if not isinstance(one, str):
         return str(name or getattr(one, "name", one)), one
-    given, described = ("", one) if name else named_description(one)
-    return str(name) or given or str(without_secrets(parse(described, "tokenizer"))), described
+    given, described = ("", one) if name else parse_named_spec(one)
+    return str(name) or given or str(redact_spec(parse_spec(described, "tokenizer"))), described
 
 
-def _known_by(tokenizer: Tokenizer, limit: int | None) -> tuple[Any, ...]:
+def _row_identity(tokenizer: Tokenizer, limit: int | None) -> tuple[Any, ...]:
     """Return a key that is equal for tokenizers with equal results."""
     most = getattr(tokenizer, "limit", None) if limit is None else limit
     # An embedder's prefix may appear only in its own token count.
-    around = None if most is None else (getattr(tokenizer, "marks", 0), *own_counts(tokenizer, [""]))
+    around = None if most is None else (getattr(tokenizer, "marks", 0), *model_token_counts(tokenizer, [""]))
     return tokenizer.name, most, around
 
 
-def _none(failures: Mapping[str, str]) -> RagaugeError:
+def _no_tokenizer_error(failures: Mapping[str, str]) -> RagaugeError:
     if not failures:
         return BadInput("no tokenizer is given", hint="bytes, bpe(vocabulary=8000), minilm …")
     return BackendFailed("; ".join(f"{name}: {why}" for name, why in failures.items()))
 
 
-def _read(corpus: Any) -> tuple[str, list[Document]]:
+def _read_corpus(corpus: Any) -> tuple[str, list[Document]]:
     """Return the name of a corpus and its documents."""
     if isinstance(corpus, str | Path):
-        documents = documents_of(corpus)
+        documents = load_documents(corpus)
         place = Path(corpus)
         name = (place.resolve().name or str(corpus)) if place.exists() else str(corpus)
     elif isinstance(corpus, Dataset):
@@ -227,13 +229,14 @@ def _read(corpus: Any) -> tuple[str, list[Document]]:
     else:
         things = list(corpus)
         documents = [
-            Document(str(n), one) if isinstance(one, str) else documents_of([one])[0] for n, one in enumerate(things, 1)
+            Document(str(n), one) if isinstance(one, str) else load_documents([one])[0]
+            for n, one in enumerate(things, 1)
         ]
         name = "documents"
     return name, documents
 
 
-def _parted(texts: Sequence[str], held_out: float, seed: int) -> tuple[Sequence[str], Sequence[str]]:
+def _split_texts(texts: Sequence[str], held_out: float, seed: int) -> tuple[Sequence[str], Sequence[str]]:
     """Split texts into those to train on and those to count.
 
     Both are all texts if none are held out.
@@ -252,12 +255,12 @@ def _parted(texts: Sequence[str], held_out: float, seed: int) -> tuple[Sequence[
     return parts[0], parts[1]
 
 
-def _learned_from(name: str, learned: Sequence[str], counted: Sequence[str]) -> str:
+def _training_source(name: str, learned: Sequence[str], counted: Sequence[str]) -> str:
     others = f"{len(learned):,} other document{'s' if len(learned) != 1 else ''}"
     return "these documents" if learned is counted else f"{others} of {name}"
 
 
-def _flattering(learns: bool, held_out: float) -> list[str]:
+def _training_bias_notes(learns: bool, held_out: float) -> list[str]:
     if not learns or held_out:
         return []
     return [
@@ -266,5 +269,5 @@ def _flattering(learns: bool, held_out: float) -> list[str]:
     ]
 
 
-def _heard(say: Callable[[str], None], name: str) -> Callable[[int, int], None]:
+def _tokenizer_progress(say: Callable[[str], None], name: str) -> Callable[[int, int], None]:
     return lambda done, total: say(f"{name}: {done:,} of {total:,}")

@@ -26,17 +26,23 @@ from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Floats, Ints, Scores
 from ragauge.core.summaries import Mean
 from ragauge.core.text import words
-from ragauge.datasets.perturbations import RATE, Perturbation, Rarity, find, perturbed
-from ragauge.embedder_study.results import Gap, Grown, Shaken, Shrunk
-from ragauge.embedder_study.scoring import Field, all_means, as_gap, pair_of, usable
-from ragauge.stats.comparisons import Method
+from ragauge.datasets.perturbations import DEFAULT_RATE, DocumentFrequencies, Perturbation, find_perturbation, perturb
+from ragauge.embedder_study.results import CompressionResult, CorpusSizeResult, MeanDifference, PerturbationResult
+from ragauge.embedder_study.scoring import (
+    RankingTask,
+    all_means_with_intervals,
+    build_score_pair,
+    to_mean_difference,
+    usable_rows,
+)
+from ragauge.stats.comparisons import ComparisonSettings
 from ragauge.stats.intervals import mean_intervals
-from ragauge.stats.system_pairs import compared
+from ragauge.stats.system_pairs import compare_pairs
 
-SIZES = (750, 1500, 3000, 6000, 12_000, 25_000, 50_000, 100_000)
+CORPUS_SIZES = (750, 1500, 3000, 6000, 12_000, 25_000, 50_000, 100_000)
 
 
-def parts(field: Field, sizes: Sequence[int] | None = None, seed: int = 0) -> dict[int, Ints]:
+def draw_corpus_samples(field: RankingTask, sizes: Sequence[int] | None = None, seed: int = 0) -> dict[int, Ints]:
     """Draw nested samples of the corpus.
 
     Return ascending document rows by sample size. The full corpus is always the last. Every sample has all relevant
@@ -47,7 +53,7 @@ def parts(field: Field, sizes: Sequence[int] | None = None, seed: int = 0) -> di
     """
     whole, needed = len(field.documents), len(field.relevant)
     if sizes is None:
-        wanted = [size for size in SIZES if needed <= size < whole] or [max(needed, 1), (needed + whole) // 2]
+        wanted = [size for size in CORPUS_SIZES if needed <= size < whole] or [max(needed, 1), (needed + whole) // 2]
     else:
         wanted = [size for size in sizes if size < whole]
         if wanted and min(wanted) < max(needed, 1):
@@ -63,8 +69,8 @@ def parts(field: Field, sizes: Sequence[int] | None = None, seed: int = 0) -> di
     }
 
 
-def grown(
-    field: Field,
+def evaluate_corpus_sizes(
+    field: RankingTask,
     query_vectors: Any,
     document_vectors: Any,
     sizes: Sequence[int] | None = None,
@@ -72,29 +78,29 @@ def grown(
     *,
     confidence: float = 0.95,
     progress: Callable[[float], None] | None = None,
-) -> list[Grown]:
+) -> list[CorpusSizeResult]:
     """Score the queries over each sample of the corpus, smallest first."""
-    found = parts(field, sizes, seed)
+    found = draw_corpus_samples(field, sizes, seed)
     scores = []
     for done, (size, rows) in enumerate(found.items()):
         scores.append(field.scores(query_vectors, document_vectors, name=f"{size} documents", among=rows))
         if progress is not None:
             progress((done + 1) / len(found))
-    means = all_means(scores, confidence, seed)
-    return [Grown(size, mean) for size, mean in zip(found, means, strict=True)]
+    means = all_means_with_intervals(scores, confidence, seed)
+    return [CorpusSizeResult(size, mean) for size, mean in zip(found, means, strict=True)]
 
 
-STANDARD = (
+DEFAULT_PERTURBATIONS = (
     *("keyboard", "swap", "drop", "rare word", "common word"),
     *("upper case", "random case", "accents added", "look alikes", "zero width"),
     *("joined words", "split words", "double spaces", "no punctuation"),
 )
 """Perturbations evaluated by default."""
-Answer = Callable[[Mapping[str, str]], Scores]
+PerturbedQueryScorer = Callable[[Mapping[str, str]], Scores]
 """Function from query texts by id to the scores of their rankings."""
 
 
-class _Tried(NamedTuple):
+class _PerturbedScores(NamedTuple):
     """Scores of all queries after one perturbation, one row per seed."""
 
     name: str
@@ -103,21 +109,21 @@ class _Tried(NamedTuple):
     changed: float
 
 
-def shaken(  # noqa: PLR0913 - each has a use of its own, and a default
+def evaluate_perturbations(  # noqa: PLR0913 - each has a use of its own, and a default
     texts: Mapping[str, str],
     clean: Scores,
-    answer: Answer,
+    answer: PerturbedQueryScorer,
     *,
     kinds: Sequence[str] | None = None,
-    rate: float = RATE,
+    rate: float = DEFAULT_RATE,
     seeds: int = 3,
-    rarity: Rarity | None = None,
+    rarity: DocumentFrequencies | None = None,
     context: int | None = None,
     measure: str | None = None,
     confidence: float = 0.95,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
-) -> list[Shaken]:
+) -> list[PerturbationResult]:
     """Score each perturbation of the queries and its loss.
 
     `answer` scores the system under test. `context` is the number of characters kept of a query, also if a perturbation
@@ -128,34 +134,36 @@ def shaken(  # noqa: PLR0913 - each has a use of its own, and a default
     """
     if seeds < 1:
         raise BadInput(f"{seeds} seeds are not at least 1")
-    chosen = dict(find(one) for one in kinds or STANDARD)
+    chosen = dict(find_perturbation(one) for one in kinds or DEFAULT_PERTURBATIONS)
     column = clean.values[measure or clean.measures[0]]
     tried = []
     for done, (name, kind) in enumerate(chosen.items()):
         rows, parts = [], []
         for one in range(seed, seed + (seeds if kind.draws else 1)):
-            longer = perturbed(texts, name, rate=rate, seed=one, rarity=rarity)
+            longer = perturb(texts, name, rate=rate, seed=one, rarity=rarity)
             other = {query: text[:context] for query, text in longer.items()}
             moved = {query for query, text in texts.items() if other[query] != text}
             parts.append(len(moved) / len(texts) if texts else 0.0)
-            rows.append(_values(answer(other), clean, column, moved, measure) if moved else column)
-        tried.append(_Tried(name, kind, np.stack(rows), float(np.mean(parts))))
+            rows.append(_perturbed_values(answer(other), clean, column, moved, measure) if moved else column)
+        tried.append(_PerturbedScores(name, kind, np.stack(rows), float(np.mean(parts))))
         if progress is not None:
             progress((done + 1) / len(chosen))
-    return _told(tried, column, clean.queries, rate, Method(confidence=confidence, seed=seed))
+    return _to_perturbation_results(
+        tried, column, clean.queries, rate, ComparisonSettings(confidence=confidence, seed=seed)
+    )
 
 
-def rarity_of(texts: Iterable[str]) -> dict[str, int]:
+def document_frequencies(texts: Iterable[str]) -> dict[str, int]:
     """Count the texts that contain each word.
 
-    >>> rarity_of(["The box", "the BOX, the lid"])
+    >>> document_frequencies(["The box", "the BOX, the lid"])
     {'box': 2, 'lid': 1, 'the': 2}
     """
     found = Counter(word for text in texts for word in set(words(text)))
     return dict(sorted(found.items()))
 
 
-def _values(found: Scores, clean: Scores, column: Floats, moved: set[str], measure: str | None) -> Floats:
+def _perturbed_values(found: Scores, clean: Scores, column: Floats, moved: set[str], measure: str | None) -> Floats:
     """Return the new values of changed queries and the original values of the others."""
     if found.queries != clean.queries:
         raise BadInput("the perturbed queries were scored over other queries than the clean ones")
@@ -163,10 +171,12 @@ def _values(found: Scores, clean: Scores, column: Floats, moved: set[str], measu
     return np.where(there, found.values[measure or found.measures[0]], column)
 
 
-def _told(tried: Sequence[_Tried], clean: Floats, queries: Sequence[str], rate: float, method: Method) -> list[Shaken]:
+def _to_perturbation_results(
+    tried: Sequence[_PerturbedScores], clean: Floats, queries: Sequence[str], rate: float, method: ComparisonSettings
+) -> list[PerturbationResult]:
     changed = [one for one in tried if one.changed]
-    pairs = [pair_of("", one.name, [one.values.mean(axis=0)], clean, queries) for one in changed]
-    gaps = {row.system: as_gap(row) for row in compared(pairs, method)} if pairs else {}
+    pairs = [build_score_pair("", one.name, [one.values.mean(axis=0)], clean, queries) for one in changed]
+    gaps = {row.system: to_mean_difference(row) for row in compare_pairs(pairs, method)} if pairs else {}
     columns = np.column_stack([one.values.mean(axis=0) for one in tried]) if tried else np.empty((len(clean), 0))
     ends = mean_intervals(columns, method.confidence, rounds=method.rounds, seed=method.seed)
     found = []
@@ -174,93 +184,101 @@ def _told(tried: Sequence[_Tried], clean: Floats, queries: Sequence[str], rate: 
         known = values[~np.isnan(values)]
         mean = Mean(float(known.mean()) if len(known) else math.nan, len(known), low, high)
         touched = {"words": rate, "text": 1.0}.get(one.kind.reach, math.nan)
-        unknown = Gap(math.nan, math.nan, math.nan, math.nan, math.nan, len(known))
-        found.append(Shaken(one.name, touched, one.changed, mean, gaps.get(one.name, unknown), len(one.values)))
+        unknown = MeanDifference(math.nan, math.nan, math.nan, math.nan, math.nan, len(known))
+        found.append(
+            PerturbationResult(one.name, touched, one.changed, mean, gaps.get(one.name, unknown), len(one.values))
+        )
     return found
 
 
-Matrix = NDArray[np.float32]
-HOWS = ("pca", "first")
-LEAST = 8
+VectorMatrix = NDArray[np.float32]
+REDUCTION_METHODS = ("pca", "first")
+MIN_DIMENSIONS = 8
 """Smallest number of dimensions tried by default; it is then doubled."""
-STEPS = 127
+INT8_STEPS = 127
 
 
-class Kept(NamedTuple):
+class VectorPrecision(NamedTuple):
     """Precision in which a vector's values are stored."""
 
     bits: int
-    keep: Callable[[Matrix, Matrix], Matrix]
+    keep: Callable[[VectorMatrix, VectorMatrix], VectorMatrix]
     """Function from vectors and document vectors (to fit scales) to the values that are ranked."""
 
 
-def shrunk(  # noqa: PLR0913 - each has a use of its own, and a default
-    field: Field,
+def evaluate_compression(  # noqa: PLR0913 - each has a use of its own, and a default
+    field: RankingTask,
     query_vectors: Any,
     document_vectors: Any,
     dimensions: Sequence[int] | None = None,
     *,
-    hows: Sequence[str] = HOWS,
+    hows: Sequence[str] = REDUCTION_METHODS,
     kinds: Sequence[str] | None = None,
     confidence: float = 0.95,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
-) -> list[Shrunk]:
+) -> list[CompressionResult]:
     """Score vectors for each reduction method, dimension and precision.
 
     `dimensions` defaults to 8, 16, 32 and so on, and the full dimension. Larger ones than the vectors have are left
     out.
     """
-    queries, documents = unit(query_vectors), unit(document_vectors)
+    queries, documents = normalise_vectors(query_vectors), normalise_vectors(document_vectors)
     own = documents.shape[1]
-    wanted = [(how, size, kind) for how in hows for size in sizes(own, dimensions) for kind in kinds or KINDS]
-    for what, names, known in (("way to shrink vectors", hows, HOWS), ("kind of number", kinds or (), KINDS)):
+    wanted = [
+        (how, size, kind) for how in hows for size in dimensions_to_try(own, dimensions) for kind in kinds or PRECISIONS
+    ]
+    for what, names, known in (
+        ("way to shrink vectors", hows, REDUCTION_METHODS),
+        ("kind of number", kinds or (), PRECISIONS),
+    ):
         for name in names:
             if name not in known:
                 raise UnknownName(what, name, known, hint=f"there are {', '.join(known)}")
-    turned: dict[str, tuple[Matrix, Matrix]] = {"first": (queries, documents)}
+    turned: dict[str, tuple[VectorMatrix, VectorMatrix]] = {"first": (queries, documents)}
     if "pca" in hows:
-        directions = principal(documents).astype(np.float32)
+        directions = principal_directions(documents).astype(np.float32)
         turned["pca"] = queries @ directions, documents @ directions
     found: list[Scores] = []
     for done, (how, size, kind) in enumerate(wanted):
-        asked, base = (unit(side[:, :size]) for side in turned[how])
-        keep = KINDS[kind].keep
+        asked, base = (normalise_vectors(side[:, :size]) for side in turned[how])
+        keep = PRECISIONS[kind].keep
         found.append(field.scores(keep(asked, base), keep(base, base), name=f"{how} {size} {kind}"))
         if progress is not None:
             progress((done + 1) / len(wanted))
-    means = all_means(found, confidence, seed)
+    means = all_means_with_intervals(found, confidence, seed)
     return [
-        Shrunk(how, size, kind, width(size, kind), mean) for (how, size, kind), mean in zip(wanted, means, strict=True)
+        CompressionResult(how, size, kind, vector_bytes(size, kind), mean)
+        for (how, size, kind), mean in zip(wanted, means, strict=True)
     ]
 
 
-def sizes(own: int, dimensions: Sequence[int] | None = None) -> list[int]:
+def dimensions_to_try(own: int, dimensions: Sequence[int] | None = None) -> list[int]:
     """Return the numbers of dimensions to try, the full dimension last.
 
-    >>> sizes(100), sizes(100, [50, 200]), sizes(6)
+    >>> dimensions_to_try(100), dimensions_to_try(100, [50, 200]), dimensions_to_try(6)
     ([8, 16, 32, 64, 100], [50, 100], [6])
     """
     if dimensions is not None and any(one < 1 for one in dimensions):
         raise BadInput(f"vectors cannot have {min(dimensions)} dimensions", hint="at least 1")
-    tried = (LEAST << step for step in range(own.bit_length())) if dimensions is None else dimensions
+    tried = (MIN_DIMENSIONS << step for step in range(own.bit_length())) if dimensions is None else dimensions
     return sorted({one for one in tried if one < own} | {own})
 
 
-def width(dimension: int, kind: str) -> int:
+def vector_bytes(dimension: int, kind: str) -> int:
     """Return the size of a vector in bytes.
 
-    >>> [width(100, kind) for kind in KINDS]
+    >>> [vector_bytes(100, kind) for kind in PRECISIONS]
     [400, 200, 100, 13]
     """
-    return -(-dimension * KINDS[kind].bits // 8)
+    return -(-dimension * PRECISIONS[kind].bits // 8)
 
 
-def unit(vectors: Any) -> Matrix:
+def normalise_vectors(vectors: Any) -> VectorMatrix:
     """Normalise the vectors to length 1; a row that is not a vector becomes NaN."""
     with np.errstate(over="ignore"):
         matrix = np.asarray(vectors, np.float32)
-    fit = usable(matrix)
+    fit = usable_rows(matrix)
     out = np.full(matrix.shape, np.nan, np.float32)
     # First divide by the maximum: squares of very small or large values underflow or overflow.
     rows = matrix[fit] / np.abs(matrix[fit]).max(axis=1, keepdims=True, initial=0)
@@ -268,43 +286,43 @@ def unit(vectors: Any) -> Matrix:
     return out
 
 
-def principal(documents: NDArray[Any]) -> Floats:
+def principal_directions(documents: NDArray[Any]) -> Floats:
     """Return the principal directions of the documents as columns, largest first.
 
     They are the right singular vectors of the document matrix, computed in double precision as eigenvectors of its Gram
     matrix. Nothing is centred. Rows with NaN are ignored.
     """
-    rows = documents[usable(documents)].astype(np.float64)
+    rows = documents[usable_rows(documents)].astype(np.float64)
     _, vectors = np.linalg.eigh(rows.T @ rows)
     return np.ascontiguousarray(vectors[:, ::-1])
 
 
-def _float16(vectors: Matrix, _: Matrix) -> Matrix:
+def _to_float16(vectors: VectorMatrix, _: VectorMatrix) -> VectorMatrix:
     return vectors.astype(np.float16).astype(np.float32)
 
 
-def _int8(vectors: Matrix, documents: Matrix) -> Matrix:
+def _to_int8(vectors: VectorMatrix, documents: VectorMatrix) -> VectorMatrix:
     """Quantise to integers from -127 to 127 and return the values that they represent."""
-    known = documents[usable(documents)]
-    scale = np.abs(known).max(axis=0, initial=0) / np.float32(STEPS)
-    steps = np.clip(np.rint(vectors / np.where(scale > 0, scale, 1)), -STEPS, STEPS)
+    known = documents[usable_rows(documents)]
+    scale = np.abs(known).max(axis=0, initial=0) / np.float32(INT8_STEPS)
+    steps = np.clip(np.rint(vectors / np.where(scale > 0, scale, 1)), -INT8_STEPS, INT8_STEPS)
     return np.asarray(steps * scale, np.float32)
 
 
-def _bit(vectors: Matrix, documents: Matrix) -> Matrix:
+def _to_bits(vectors: VectorMatrix, documents: VectorMatrix) -> VectorMatrix:
     """Return 1 above the mean and -1 otherwise.
 
     The cosine is 1 minus twice the share of differing bits.
     """
-    known = documents[usable(documents)]
+    known = documents[usable_rows(documents)]
     middle = known.mean(axis=0, dtype=np.float64).astype(np.float32) if len(known) else np.float32(0)
     signs = np.where(vectors > middle, np.float32(1), np.float32(-1))
     return np.where(np.isnan(vectors), vectors, signs)
 
 
-KINDS: Mapping[str, Kept] = {
-    "float32": Kept(32, lambda vectors, _: vectors),
-    "float16": Kept(16, _float16),
-    "int8": Kept(8, _int8),
-    "bit": Kept(1, _bit),
+PRECISIONS: Mapping[str, VectorPrecision] = {
+    "float32": VectorPrecision(32, lambda vectors, _: vectors),
+    "float16": VectorPrecision(16, _to_float16),
+    "int8": VectorPrecision(8, _to_int8),
+    "bit": VectorPrecision(1, _to_bits),
 }

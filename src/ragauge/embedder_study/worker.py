@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 
 from ragauge.compute.resources import peak_bytes
-from ragauge.compute.workers import Tell, serve
-from ragauge.embedder_study.guarded_embedding import said_by
+from ragauge.compute.workers import SendEvent, serve_worker
+from ragauge.embedder_study.guarded_embedding import error_summary
 from ragauge.models.embedders import open_embedder
 
 
-def carry_out(text: str, tell: Tell) -> int:
+def run_footprint_task(text: str, tell: SendEvent) -> int:
     """Measure the embedder of a JSON task; return 0 on success and 1 on failure."""
     order = json.loads(text)
     texts = json.loads(Path(order["texts"]).read_text(encoding="utf-8"))
@@ -24,11 +24,11 @@ def carry_out(text: str, tell: Tell) -> int:
         seconds = time.perf_counter() - began
         embedder.embed(texts[: order["some"]])
     except Exception as error:  # any error is reported to the parent process
-        tell({"error": said_by(error)})
+        tell({"error": error_summary(error)})
         return 1
     tell({"bytes": peak_bytes() - before, "seconds": seconds})
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(serve(carry_out))
+    sys.exit(serve_worker(run_footprint_task))

@@ -11,23 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.compute.executors import spread
+from ragauge.compute.executors import map_ordered
 from ragauge.core.errors import BadInput, failed_queries
-from ragauge.core.records import Judgments, Nested, Retrieved, Run
+from ragauge.core.records import Judgments, Run, RunFrames, ScoresByQuery
 from ragauge.files import neighbour_arrays, readers
-from ragauge.files.in_memory import as_table, is_one_run
-from ragauge.files.source import Source
-from ragauge.measures.conventions import Convention
-from ragauge.measures.conventions import convention as find_convention
-from ragauge.measures.judged_ranks import JudgedRanks, Tally, defined_depth
-from ragauge.measures.names import Measure, parse_all
-from ragauge.measures.scoring import OwnMeasure, score
+from ragauge.files.in_memory import is_single_run, to_run_table
+from ragauge.files.source import InputFile
+from ragauge.measures.conventions import Convention, find_convention
+from ragauge.measures.judged_ranks import JudgedRanks, PartialRanks, defined_depth
+from ragauge.measures.names import Measure, parse_measure_names
+from ragauge.measures.scoring import MeasureFunction, score_judged_ranks
 
 DEFAULT_MEASURES = ("ndcg@10", "recall@100", "map", "mrr", "precision@10")
 RUN_CUTOFF = 10
 """Cutoff of the default measures of `run`, unless k is smaller."""
-Measures = str | OwnMeasure | Iterable[str | OwnMeasure]
-Watch = Callable[[str, int], None]
+Measures = str | MeasureFunction | Iterable[str | MeasureFunction]
+RowProgressCallback = Callable[[str, int], None]
 """Progress callback with the name of a run and the number of its rows processed."""
 
 
@@ -54,15 +53,15 @@ def evaluate(
     {'mrr': 0.5, 'recall@1': 0.0}
     """
     rules = find_convention(convention)
-    several = isinstance(run, Mapping) and not is_one_run(run)
+    several = isinstance(run, Mapping) and not is_single_run(run)
     runs: Mapping[Any, Any] = run if several else {None: run}
-    neighbour_arrays.check_rows(qrels, runs.values())
+    neighbour_arrays.check_row_counts(qrels, runs.values())
     if measures is DEFAULT_MEASURES:
         measures = default_measures(qrels, runs.values())
-    wanted = read_measures(measures, rules)
-    judgments = judgments_for(wanted, qrels, form=qrels_format, targets=targets)
-    counted = count_each(judgments, runs, wanted, rules, form=run_format, executor=executor)
-    scores = {name: score(judged, wanted, rules) for name, judged in counted.items()}
+    wanted = parse_measures(measures, rules)
+    judgments = judgments_for_measures(wanted, qrels, form=qrels_format, targets=targets)
+    counted = compute_judged_ranks_by_name(judgments, runs, wanted, rules, form=run_format, executor=executor)
+    scores = {name: score_judged_ranks(judged, wanted, rules) for name, judged in counted.items()}
     return scores if several else scores[None]
 
 
@@ -86,8 +85,8 @@ def default_measures(qrels: Any, runs: Iterable[Any]) -> tuple[str, ...]:
     return neighbour_arrays.default_measures(qrels, list(runs)) or DEFAULT_MEASURES
 
 
-def judgments_for(
-    measures: Sequence[Measure | OwnMeasure],
+def judgments_for_measures(
+    measures: Sequence[Measure | MeasureFunction],
     qrels: Any,
     *,
     form: str | None = None,
@@ -99,7 +98,12 @@ def judgments_for(
     Raises `BadInput` if a target map is given and no measure uses it.
     """
     asks = any(isinstance(m, Measure) and m.spec.needs_subtopics for m in measures)
-    if asks and form is None and isinstance(qrels, str | Path) and readers.guess(Source(str(qrels))) == "trec":
+    if (
+        asks
+        and form is None
+        and isinstance(qrels, str | Path)
+        and readers.detect_format(InputFile(str(qrels))) == "trec"
+    ):
         form = "subtopics"
     if targets is not None and not any(_uses_targets(one) for one in measures):
         raise BadInput(
@@ -113,107 +117,114 @@ def judgments_for(
     return judgments if targets is None else judgments.with_targets(readers.read_targets(targets))
 
 
-def read_measures(measures: Measures, rules: Convention, *, trec: bool = False) -> list[Measure | OwnMeasure]:
+def parse_measures(measures: Measures, rules: Convention, *, trec: bool = False) -> list[Measure | MeasureFunction]:
     """Parse measure names and keep functions, in input order, without duplicates."""
-    given: list[str | OwnMeasure] = [measures] if isinstance(measures, str) or callable(measures) else list(measures)
+    given: list[str | MeasureFunction] = (
+        [measures] if isinstance(measures, str) or callable(measures) else list(measures)
+    )
     if trec:
-        return list(parse_all([name for name in given if isinstance(name, str)], rules, trec=True))
-    out: list[Measure | OwnMeasure] = []
+        return list(parse_measure_names([name for name in given if isinstance(name, str)], rules, trec=True))
+    out: list[Measure | MeasureFunction] = []
     for one in given:
-        out.extend(parse_all([one], rules) if isinstance(one, str) else [one])
+        out.extend(parse_measure_names([one], rules) if isinstance(one, str) else [one])
     return list(dict.fromkeys(out))
 
 
-def count(
+def compute_judged_ranks(
     judgments: Judgments,
     run: Any,
-    measures: Sequence[Measure | OwnMeasure],
+    measures: Sequence[Measure | MeasureFunction],
     rules: Convention,
     *,
     name: str | None = None,
     form: str | None = None,
 ) -> JudgedRanks:
     """Compute the judged ranks of one run."""
-    return count_each(judgments, {name: run}, measures, rules, form=form)[name]
+    return compute_judged_ranks_by_name(judgments, {name: run}, measures, rules, form=form)[name]
 
 
-def count_each(
+def compute_judged_ranks_by_name(
     judgments: Judgments,
     runs: Mapping[Any, Any],
-    measures: Sequence[Measure | OwnMeasure],
+    measures: Sequence[Measure | MeasureFunction],
     rules: Convention,
     *,
     form: str | None = None,
     executor: Executor | None = None,
-    watch: Watch | None = None,
+    watch: RowProgressCallback | None = None,
 ) -> dict[Any, JudgedRanks]:
     """Compute the judged ranks of runs by name; the key None keeps a run's own name.
 
     An `executor` receives parts of whole queries, one run after the other. `watch` receives the number of rows
     processed of each run.
     """
-    top, heard = _deepest(measures), watch or _unheard
+    top, heard = _first_documents_needed(measures), watch or _ignore_progress
     if executor is not None:
-        found = {name: _opened(name, run, form, rules) for name, run in runs.items()}
-        ranks = _elsewhere(judgments, found, rules, top, executor, heard)
-        return {name: _known_by_run(ranks[name], run, found[name], name) for name, run in runs.items()}
+        found = {name: _open_run(name, run, form, rules) for name, run in runs.items()}
+        ranks = _rank_on_executor(judgments, found, rules, top, executor, heard)
+        return {name: _add_run_metadata(ranks[name], run, found[name], name) for name, run in runs.items()}
     counted: dict[Any, JudgedRanks] = {}
     for name, run in runs.items():  # one at a time, because some runs are loaded into memory when opened
-        one = _opened(name, run, form, rules)
-        counted[name] = _known_by_run(_here(judgments, one, rules, top, name, heard), run, one, name)
+        one = _open_run(name, run, form, rules)
+        counted[name] = _add_run_metadata(_rank_in_process(judgments, one, rules, top, name, heard), run, one, name)
     return counted
 
 
-def _deepest(measures: Sequence[Measure | OwnMeasure]) -> int:
+def _first_documents_needed(measures: Sequence[Measure | MeasureFunction]) -> int:
     """Return the number of first documents per query that the measures need."""
-    deep = [int(m.cutoff or 0) for m in measures if isinstance(m, Measure) and _looks_at_documents(m)]
+    deep = [int(m.cutoff or 0) for m in measures if isinstance(m, Measure) and _needs_documents(m)]
     # If duplicates are dropped before the cutoff, documents from far below can move above it.
-    return 0 if not deep else max(deep) if not any(map(_rises, measures)) else 1 << 31
+    return 0 if not deep else max(deep) if not any(map(_deduplicates_before_cutoff, measures)) else 1 << 31
 
 
-def _opened(name: Any, run: Any, form: str | None, rules: Convention) -> Retrieved | Nested:
-    return readers.scan_run(run, format=form, name=name or "run", with_ranks=rules.ties == "ranked")
+def _open_run(name: Any, run: Any, form: str | None, rules: Convention) -> RunFrames | ScoresByQuery:
+    return readers.open_run_lazily(run, format=form, name=name or "run", with_ranks=rules.ties == "ranked")
 
 
-def _here(
-    judgments: Judgments, found: Retrieved | Nested, rules: Convention, top: int, name: Any, watch: Watch
+def _rank_in_process(
+    judgments: Judgments,
+    found: RunFrames | ScoresByQuery,
+    rules: Convention,
+    top: int,
+    name: Any,
+    watch: RowProgressCallback,
 ) -> JudgedRanks:
     if isinstance(found, Mapping):
         from ragauge.measures import judged_ranks_from_dicts
 
-        return judged_ranks_from_dicts.judged_ranks(judgments, found, rules, top=top, name=name or "run")
+        return judged_ranks_from_dicts.compute_ranks_from_dicts(judgments, found, rules, top=top, name=name or "run")
     from ragauge.measures import judged_ranks_from_frames
 
-    return judged_ranks_from_frames.judged_ranks(
+    return judged_ranks_from_frames.compute_ranks_from_frames(
         judgments, found, rules, top=top, watch=partial(watch, name or found.name)
     )
 
 
-def _elsewhere(
+def _rank_on_executor(
     judgments: Judgments,
-    found: Mapping[Any, Retrieved | Nested],
+    found: Mapping[Any, RunFrames | ScoresByQuery],
     rules: Convention,
     top: int,
     executor: Executor,
-    watch: Watch,
+    watch: RowProgressCallback,
 ) -> dict[Any, JudgedRanks]:
     """Compute judged ranks on an executor, in parts that are merged."""
-    from ragauge.measures.judged_ranks_from_frames import Counting, parts_of
+    from ragauge.measures.judged_ranks_from_frames import FrameRanker, split_run
 
-    counting = Counting(judgments, rules, top)
-    tables = {name: _rows(one, name) for name, one in found.items()}
-    tallies: dict[Any, list[Tally]] = {name: [] for name in tables}
+    counting = FrameRanker(judgments, rules, top)
+    tables = {name: _to_retrieved(one, name) for name, one in found.items()}
+    tallies: dict[Any, list[PartialRanks]] = {name: [] for name in tables}
     counted_rows = dict.fromkeys(tables, 0)
     owners: list[Any] = []
 
-    def parts() -> Iterator[Retrieved]:
+    def parts() -> Iterator[RunFrames]:
         for name, table in tables.items():
-            for part in parts_of(table):
+            for part in split_run(table):
                 owners.append(name)
                 yield part
 
     heavy = not all(hasattr(table, "parts") for table in tables.values())
-    for place, tally in enumerate(spread(executor, counting, parts(), heavy=heavy)):
+    for place, tally in enumerate(map_ordered(executor, counting, parts(), heavy=heavy)):
         name = owners[place]
         tallies[name].append(tally)
         counted_rows[name] += tally.rows
@@ -226,18 +237,18 @@ def _elsewhere(
     return counted
 
 
-def _rows(found: Retrieved | Nested, name: Any) -> Retrieved:
-    return Run(as_table(found), name or "run") if isinstance(found, Mapping) else found
+def _to_retrieved(found: RunFrames | ScoresByQuery, name: Any) -> RunFrames:
+    return Run(to_run_table(found), name or "run") if isinstance(found, Mapping) else found
 
 
-def _known_by_run(judged: JudgedRanks, run: Any, found: Retrieved | Nested, name: Any) -> JudgedRanks:
+def _add_run_metadata(judged: JudgedRanks, run: Any, found: RunFrames | ScoresByQuery, name: Any) -> JudgedRanks:
     """Add what the run records besides its rows.
 
     Empty rankings and failures count in the mean.
     """
     if isinstance(found, Mapping):
         return judged
-    made = readers.run_without_rankings(run)
+    made = readers.read_run_metadata(run)
     timings = readers.read_timings(run) if made is None else made.timings
     answered = judged.answered
     failures: Mapping[str, str] = {}
@@ -255,17 +266,17 @@ def _known_by_run(judged: JudgedRanks, run: Any, found: Retrieved | Nested, name
     )
 
 
-def _unheard(_: str, __: int) -> None:
+def _ignore_progress(_: str, __: int) -> None:
     """Ignore the progress of a run."""
 
 
-def _looks_at_documents(measure: Measure) -> bool:
+def _needs_documents(measure: Measure) -> bool:
     return measure.spec.needs_top or dict(measure.options).get("of") == "eps"
 
 
-def _uses_targets(measure: Measure | OwnMeasure) -> bool:
+def _uses_targets(measure: Measure | MeasureFunction) -> bool:
     return not isinstance(measure, Measure) or "targets" in measure.spec.options
 
 
-def _rises(measure: Measure | OwnMeasure) -> bool:
+def _deduplicates_before_cutoff(measure: Measure | MeasureFunction) -> bool:
     return isinstance(measure, Measure) and dict(measure.options).get("dedupe") == "before"

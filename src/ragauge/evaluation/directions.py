@@ -9,13 +9,13 @@ from types import MappingProxyType
 
 from ragauge.core.errors import BadInput, RagaugeError, UnknownName
 from ragauge.core.records import Scores
-from ragauge.evaluation.indicators import RATES
+from ragauge.evaluation.indicators import FRESHNESS_RATES
 from ragauge.measures import answers, names
-from ragauge.measures.registry import Spec
+from ragauge.measures.registry import MeasureSpec
 
-COST_ENDINGS = ("_ms", "_seconds", "_sec", "_ns", "_bytes")
+COST_UNIT_SUFFIXES = ("_ms", "_seconds", "_sec", "_ns", "_bytes")
 """Unit suffixes of measure names for which lower is better."""
-FRESHNESS = ("stale", "conflict", *RATES)
+FRESHNESS_MEASURES = ("stale", "conflict", *FRESHNESS_RATES)
 """Freshness measures, for which lower is better."""
 
 
@@ -31,18 +31,18 @@ def is_lower_better(measure: str) -> bool | None:
     """
     name = measure.strip().lower()
     base = re.split(r"[(@]", name)[0]
-    if name.endswith(COST_ENDINGS) or "latency" in re.split(r"[^a-z]+", name) or base in FRESHNESS:
+    if name.endswith(COST_UNIT_SUFFIXES) or "latency" in re.split(r"[^a-z]+", name) or base in FRESHNESS_MEASURES:
         return True
     if base in ("qps", "throughput"):
         return False
-    spec = answers.find_spec(name) or _find_ranking_spec(name, base)
+    spec = answers.find_answer_spec(name) or _find_ranking_spec(name, base)
     return None if spec is None else spec.lower_is_better
 
 
-def _find_ranking_spec(name: str, base: str) -> Spec | None:
+def _find_ranking_spec(name: str, base: str) -> MeasureSpec | None:
     for text in (name, f"{base}@10"):  # a table may have a column `recall` that does not state its cutoff
         try:
-            return names.parse(text).spec
+            return names.parse_measure(text).spec
         except RagaugeError:
             continue
     return None
@@ -71,8 +71,8 @@ def assign_directions(
         wanted = given.get(measure)
         if known is not None and wanted not in (None, known):
             raise BadInput(
-                f"`{measure}` is a {_describe(known)} measure, but {_option(not known)} names it",
-                hint=f"leave out `{_option(not known)} {measure}`",
+                f"`{measure}` is a {_describe_direction(known)} measure, but {_direction_option(not known)} names it",
+                hint=f"leave out `{_direction_option(not known)} {measure}`",
             )
         found[measure] = known if wanted is None else wanted
     return (
@@ -103,9 +103,9 @@ def given_directions(
     return given
 
 
-def _describe(is_lower: bool) -> str:
+def _describe_direction(is_lower: bool) -> str:
     return "lower-is-better" if is_lower else "higher-is-better"
 
 
-def _option(is_lower: bool) -> str:
-    return f"--{_describe(is_lower)}"
+def _direction_option(is_lower: bool) -> str:
+    return f"--{_describe_direction(is_lower)}"

@@ -10,22 +10,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.core.records import ByMeasure, Floats, Scores
+from ragauge.core.records import Floats, MeasureDict, Scores
 from ragauge.measures import answers
 from ragauge.measures.conventions import Convention
-from ragauge.measures.names import Measure, parse
+from ragauge.measures.names import Measure, parse_measure
 from ragauge.measures.registry import geometric_mean, mean
 
-RATES = ("stale_rate", "stale_query_rate", "conflict_rate", "conflict_query_rate")
+FRESHNESS_RATES = ("stale_rate", "stale_query_rate", "conflict_rate", "conflict_query_rate")
 """Names of the freshness rates of a run; lower is better for each."""
 
 
-UNSCORED = "unscored"
+UNSCORED_PREFIX = "unscored"
 """Prefix of indicators such as `unscored(faithfulness)`: the number of queries without a value."""
 
 
 @dataclass(frozen=True)
-class Figure:
+class Indicator:
     """An indicator: a named number of a run, to which a rule can refer."""
 
     name: str
@@ -47,151 +47,154 @@ class Figure:
 
         Itself, or the name in brackets, as in `unscored(faithfulness)`. Empty if it refers to no measure.
 
-        >>> Figure("unscored(recall@5)", "count").measure, Figure("recall@5").measure
+        >>> Indicator("unscored(recall@5)", "count").measure, Indicator("recall@5").measure
         ('recall@5', 'recall@5')
-        >>> Figure("throughput", "whole").measure
+        >>> Indicator("throughput", "whole").measure
         ''
         """
         if self.source == "measure":
             return self.name
-        return self.name[len(UNSCORED) + 1 : -1] if self.name.startswith(f"{UNSCORED}(") else ""
+        return self.name[len(UNSCORED_PREFIX) + 1 : -1] if self.name.startswith(f"{UNSCORED_PREFIX}(") else ""
 
 
-STATISTICS = ("p50", "p90", "p95", "p99", "mean", "max")
-LATENCY = re.compile(rf"(?:(?P<stage>.+)_)?(?P<statistic>{'|'.join(STATISTICS)})_ms", re.I)
-WHOLE = {
-    "throughput": Figure("throughput", "whole", lower_is_better=False, paired=False, splits=False),
-    "cold_ms": Figure("cold_ms", "whole", lower_is_better=True, paired=False, splits=False),
-    "build_seconds": Figure("build_seconds", "whole", lower_is_better=True, paired=False, splits=False),
+LATENCY_STATISTICS = ("p50", "p90", "p95", "p99", "mean", "max")
+LATENCY_PATTERN = re.compile(rf"(?:(?P<stage>.+)_)?(?P<statistic>{'|'.join(LATENCY_STATISTICS)})_ms", re.I)
+RUN_INDICATORS = {
+    "throughput": Indicator("throughput", "whole", lower_is_better=False, paired=False, splits=False),
+    "cold_ms": Indicator("cold_ms", "whole", lower_is_better=True, paired=False, splits=False),
+    "build_seconds": Indicator("build_seconds", "whole", lower_is_better=True, paired=False, splits=False),
 }
-COUNTS = {
-    "failed": Figure("failed", "count", lower_is_better=True, paired=False),
-    "missing": Figure("missing", "count", lower_is_better=True, paired=False),
-    "queries": Figure("queries", "count", lower_is_better=False, paired=False),
+COUNT_INDICATORS = {
+    "failed": Indicator("failed", "count", lower_is_better=True, paired=False),
+    "missing": Indicator("missing", "count", lower_is_better=True, paired=False),
+    "queries": Indicator("queries", "count", lower_is_better=False, paired=False),
 }
-AGE = re.compile(rf"(?P<what>stale|conflict|{'|'.join(RATES)})(?:@(?P<k>[1-9]\d*))?", re.I)
+FRESHNESS_PATTERN = re.compile(rf"(?P<what>stale|conflict|{'|'.join(FRESHNESS_RATES)})(?:@(?P<k>[1-9]\d*))?", re.I)
 """Freshness indicators: `stale_rate@10` over all positions, `stale@10` per query."""
-LACKING = re.compile(rf"{UNSCORED}\s*\(\s*(.+?)\s*\)", re.I)
-TIMES = (*(f"{one}_ms" for one in STATISTICS), *WHOLE)
-NAMES = (*TIMES, *COUNTS, *(f"{one}@10" for one in RATES))
-QUICK = re.compile(r"latenc|time|speed|slow|fast|duration|delay|second|throughput|qps|response|per_?sec|_ms$|^ms$")
+UNSCORED_PATTERN = re.compile(rf"{UNSCORED_PREFIX}\s*\(\s*(.+?)\s*\)", re.I)
+TIMING_NAMES = (*(f"{one}_ms" for one in LATENCY_STATISTICS), *RUN_INDICATORS)
+INDICATOR_NAMES = (*TIMING_NAMES, *COUNT_INDICATORS, *(f"{one}@10" for one in FRESHNESS_RATES))
+TIMING_WORDS_PATTERN = re.compile(
+    r"latenc|time|speed|slow|fast|duration|delay|second|throughput|qps|response|per_?sec|_ms$|^ms$"
+)
 """Words that suggest a timing but are not the name of one."""
 
 
-def find(text: str, convention: Convention, known: Sequence[Scores] = ()) -> Figure:
+def find_indicator(text: str, convention: Convention, known: Sequence[Scores] = ()) -> Indicator:
     """Find an indicator by name; measure names in the `known` scores take precedence.
 
     Raises `UnknownName` with a suggestion if there is none.
 
     >>> from ragauge.measures.conventions import PRESETS
-    >>> [find(name, PRESETS["default"]).name for name in ("nDCG@10", "P95_ms", "embed_p95_ms", "total_mean_ms")]
+    >>> [find_indicator(name, PRESETS["default"]).name for name in ("nDCG@10", "P95_ms", "embed_p95_ms",
+    ...     "total_mean_ms")]
     ['ndcg@10', 'p95_ms', 'embed_p95_ms', 'mean_ms']
     """
     name = text.strip()
-    within = LACKING.fullmatch(name)
+    within = UNSCORED_PATTERN.fullmatch(name)
     if within:
-        about = find(within[1], convention, known)
+        about = find_indicator(within[1], convention, known)
         if about.source not in ("measure", "age"):
-            raise BadInput(f"`{name}` is not about a measure", hint=f"`{UNSCORED}(faithfulness)`")
-        return Figure(f"{UNSCORED}({about.name})", "count", lower_is_better=True, paired=False)
+            raise BadInput(f"`{name}` is not about a measure", hint=f"`{UNSCORED_PREFIX}(faithfulness)`")
+        return Indicator(f"{UNSCORED_PREFIX}({about.name})", "count", lower_is_better=True, paired=False)
     for scores in known:
         if name in scores.values:
             own = name if name in scores.measures else scores.values._canonical(name)
             unknown = own in scores.direction_unstated
-            return replace(_of_measure(own, own in scores.lower_is_better), direction_known=not unknown)
-    if any(scores.judge for scores in known) and answers.is_known(name):  # not computed yet
-        judged = answers.parse(name, convention)
-        return _of_measure(str(judged), judged.spec.lower_is_better)
+            return replace(_measure_indicator(own, own in scores.lower_is_better), direction_known=not unknown)
+    if any(scores.judge for scores in known) and answers.is_answer_measure(name):  # not computed yet
+        judged = answers.parse_answer_measure(name, convention)
+        return _measure_indicator(str(judged), judged.spec.lower_is_better)
     lower = name.lower()
-    if lower in WHOLE:
-        return WHOLE[lower]
-    if lower in COUNTS:
-        return COUNTS[lower]
-    timed = LATENCY.fullmatch(name)
+    if lower in RUN_INDICATORS:
+        return RUN_INDICATORS[lower]
+    if lower in COUNT_INDICATORS:
+        return COUNT_INDICATORS[lower]
+    timed = LATENCY_PATTERN.fullmatch(name)
     if timed:
         stage = "" if timed["stage"] is None or timed["stage"].lower() == "total" else f"{timed['stage']}_"
-        return Figure(f"{stage}{timed['statistic'].lower()}_ms", "latency", lower_is_better=True)
-    aged = AGE.fullmatch(name)
+        return Indicator(f"{stage}{timed['statistic'].lower()}_ms", "latency", lower_is_better=True)
+    aged = FRESHNESS_PATTERN.fullmatch(name)
     if aged:
-        return _of_age(aged["what"].lower(), aged["k"])
+        return _freshness_indicator(aged["what"].lower(), aged["k"])
     try:
-        measure = parse(name, convention)
+        measure = parse_measure(name, convention)
     except UnknownName:
         measured = [m for scores in known for m in scores.measures]
-        if QUICK.search(lower) and not difflib.get_close_matches(lower, measured, n=1):
-            raise UnknownName("figure", name, (), hint=_time_like(lower)) from None
-        own_names = [*NAMES, *measured]
+        if TIMING_WORDS_PATTERN.search(lower) and not difflib.get_close_matches(lower, measured, n=1):
+            raise UnknownName("figure", name, (), hint=_suggest_timing(lower)) from None
+        own_names = [*INDICATOR_NAMES, *measured]
         if known or difflib.get_close_matches(lower, own_names, n=1):
             hint = f"beside the measures, which `ragauge measures` lists, there are {', '.join(own_names)}"
             raise UnknownName("figure", name, own_names, hint=hint) from None
         raise
-    return _of_measure(str(measure), measure.spec.lower_is_better)
+    return _measure_indicator(str(measure), measure.spec.lower_is_better)
 
 
-def _of_age(what: str, k: str | None) -> Figure:
+def _freshness_indicator(what: str, k: str | None) -> Indicator:
     if k is None:
         raise BadInput(f"`{what}` of how many documents?", hint=f"`{what}@10`")
-    if what in RATES:
-        return Figure(f"{what}@{k}", "age", lower_is_better=True, paired=False)
-    return Figure(f"{what}@{k}", lower_is_better=True)
+    if what in FRESHNESS_RATES:
+        return Indicator(f"{what}@{k}", "age", lower_is_better=True, paired=False)
+    return Indicator(f"{what}@{k}", lower_is_better=True)
 
 
-def depth_of_age(name: str) -> int | None:
+def freshness_depth(name: str) -> int | None:
     """Return the cutoff of a freshness indicator; None for other indicators.
 
-    >>> depth_of_age("stale_rate@10"), depth_of_age("stale@5"), depth_of_age("recall@5")
+    >>> freshness_depth("stale_rate@10"), freshness_depth("stale@5"), freshness_depth("recall@5")
     (10, 5, None)
     """
-    found = AGE.fullmatch(name)
+    found = FRESHNESS_PATTERN.fullmatch(name)
     return int(found["k"]) if found and found["k"] else None
 
 
-def _time_like(lower: str) -> str:
+def _suggest_timing(lower: str) -> str:
     """Suggest the timing that an unknown name may refer to.
 
-    >>> _time_like("mean latency").partition(" there")[0]
+    >>> _suggest_timing("mean latency").partition(" there")[0]
     'did you mean `mean_ms`?'
     """
-    statistic = next((one for one in STATISTICS if one in lower), "p95")
+    statistic = next((one for one in LATENCY_STATISTICS if one in lower), "p95")
     meant = "throughput" if re.search("qps|through|per_?sec", lower) else f"{statistic}_ms"
-    return f"did you mean `{meant}`? there are {', '.join(TIMES)}"
+    return f"did you mean `{meant}`? there are {', '.join(TIMING_NAMES)}"
 
 
-def _of_measure(name: str, lower: bool) -> Figure:
-    how = aggregate_of(name)
-    return Figure(name, lower_is_better=lower, paired=how not in (None, geometric_mean), splits=how is not None)
+def _measure_indicator(name: str, lower: bool) -> Indicator:
+    how = find_aggregate(name)
+    return Indicator(name, lower_is_better=lower, paired=how not in (None, geometric_mean), splits=how is not None)
 
 
-def aggregate_of(name: str) -> Callable[[Floats], float] | None:
+def find_aggregate(name: str) -> Callable[[Floats], float] | None:
     """Return the function that aggregates per-query values.
 
     None if the value is not an aggregate of them.
     """
-    measure = measure_of(name)
+    measure = find_measure(name)
     if measure is None:
         return mean
     return None if dict(measure.options).get("of") == "means" else measure.spec.aggregate
 
 
-def measure_of(name: str) -> Measure | None:
+def find_measure(name: str) -> Measure | None:
     """Parse a canonical measure name; None if it is not a known measure."""
     try:
-        return parse(name)
+        return parse_measure(name)
     except (BadInput, UnknownName):
         return None
 
 
-def stage_of(figure: Figure) -> tuple[str, str]:
+def split_latency_name(figure: Indicator) -> tuple[str, str]:
     """Split the name of a latency indicator into stage and statistic.
 
-    >>> stage_of(Figure("embed_p95_ms", "latency")), stage_of(Figure("max_ms", "latency"))
+    >>> split_latency_name(Indicator("embed_p95_ms", "latency")), split_latency_name(Indicator("max_ms", "latency"))
     (('embed', 'p95'), ('total', 'max'))
     """
     stage, _, statistic = figure.name.removesuffix("_ms").rpartition("_")
     return stage or "total", statistic
 
 
-def averaged(trials: Sequence[Scores]) -> Scores:
+def average_trials(trials: Sequence[Scores]) -> Scores:
     """Average the scores of all trials into those of one run.
 
     A query without a value in any one trial has none. A query counts as returned only if it is in all trials.
@@ -200,7 +203,7 @@ def averaged(trials: Sequence[Scores]) -> Scores:
     values = {name: np.mean([one.values[name] for one in trials], axis=0) for name in first.measures}
     means = {}
     for name, column in values.items():
-        how, scored = aggregate_of(name), ~np.isnan(column)
+        how, scored = find_aggregate(name), ~np.isnan(column)
         if how is None or not scored.any():  # the measure is not an aggregate of per-query values
             means[name] = float(np.mean([one.means[name] for one in trials]))
         else:
@@ -216,9 +219,9 @@ def averaged(trials: Sequence[Scores]) -> Scores:
     canonical = first.values._canonical
     return replace(
         first,
-        values=ByMeasure(values, canonical),
-        means=ByMeasure(means, canonical),
-        unscored=ByMeasure(reasons, canonical),
+        values=MeasureDict(values, canonical),
+        means=MeasureDict(means, canonical),
+        unscored=MeasureDict(reasons, canonical),
         notes=[*dict.fromkeys(text for one in trials for text in one.notes), note],
         judged=judged,
     )

@@ -20,16 +20,16 @@ from ir_measures.providers.base import NOT_PROVIDED, Choices
 from ir_measures.providers.base import Any as Anything
 
 from ragauge.core.records import Judgments
-from ragauge.evaluation import count
+from ragauge.evaluation import compute_judged_ranks
 from ragauge.measures.conventions import PRESETS
-from ragauge.measures.names import Measure, make
-from ragauge.measures.registry import TABLE
-from ragauge.measures.scoring import score
+from ragauge.measures.names import Measure, make_measure
+from ragauge.measures.registry import MEASURE_REGISTRY
+from ragauge.measures.scoring import score_judged_ranks
 
-RULES = PRESETS["trec9"]
+PROVIDER_CONVENTION = PRESETS["trec9"]
 """Convention of pytrec_eval, which ir_measures uses, so that the scores agree."""
 
-NAMES = {
+MEASURE_NAMES = {
     "P": "precision",
     "RR": "mrr",
     "Rprec": "r_precision",
@@ -88,18 +88,20 @@ class RagaugeEvaluator(providers.Evaluator):
     def _iter_calc(self, run: Any) -> Iterator[Metric]:
         nested = ir_measures.util.RunConverter(run).as_dict_of_dict()
         for condensed in (False, True):
-            chosen = [m for m in self.measures if bool(_given(m, "judged_only")) == condensed]
+            chosen = [m for m in self.measures if bool(_measure_parameter(m, "judged_only")) == condensed]
             if not chosen:
                 continue
-            rules = RULES.but(unjudged="condensed") if condensed else RULES
-            translated = [_translated(m) for m in chosen]
-            scores = score(count(self.judgments, nested, translated, rules), translated, rules)
+            rules = PROVIDER_CONVENTION.but(unjudged="condensed") if condensed else PROVIDER_CONVENTION
+            translated = [_translate_measure(m) for m in chosen]
+            scores = score_judged_ranks(
+                compute_judged_ranks(self.judgments, nested, translated, rules), translated, rules
+            )
             for measure, ours in zip(chosen, translated, strict=True):
                 for query, value in scores.per_query[str(ours)].items():
                     yield Metric(query_id=query, measure=measure, value=value)
 
 
-def _given(measure: Any, name: str) -> Any:
+def _measure_parameter(measure: Any, name: str) -> Any:
     """Return a parameter of an ir_measures measure; None if unsupported or not given."""
     if name not in measure.SUPPORTED_PARAMS:
         return None
@@ -107,26 +109,28 @@ def _given(measure: Any, name: str) -> Any:
     return None if value is NOT_PROVIDED else value
 
 
-def _translated(measure: Any) -> Measure:
+def _translate_measure(measure: Any) -> Measure:
     """Translate an ir_measures measure into a ragauge measure."""
     name = measure.NAME
     options: dict[str, Any] = {}
-    if _given(measure, "rel") is not None:
-        options["rel"] = float(_given(measure, "rel"))
-    cutoff = _given(measure, "recall") if name == "IPrec" else _given(measure, "cutoff")
+    if _measure_parameter(measure, "rel") is not None:
+        options["rel"] = float(_measure_parameter(measure, "rel"))
+    cutoff = _measure_parameter(measure, "recall") if name == "IPrec" else _measure_parameter(measure, "cutoff")
     if name == "nDCG":
-        if _given(measure, "dcg") == "exp-log2":
+        if _measure_parameter(measure, "dcg") == "exp-log2":
             options["gain"] = "exp"
-        if _given(measure, "gains"):
+        if _measure_parameter(measure, "gains"):
             options["gain"] = "/".join(f"{grade}:{gain}" for grade, gain in measure["gains"].items())
     if name == "SetF":
         options["beta"] = float(measure["beta"])
     if name == "NumRet":
-        return make(TABLE["num_rel_ret" if options else "num_ret"], None, options, RULES)
+        return make_measure(
+            MEASURE_REGISTRY["num_rel_ret" if options else "num_ret"], None, options, PROVIDER_CONVENTION
+        )
     if name == "SetP":
-        which = "set_relative_precision" if _given(measure, "relative") else "set_precision"
-        return make(TABLE[which], None, options, RULES)
-    return make(TABLE[NAMES[name]], cutoff, options, RULES)
+        which = "set_relative_precision" if _measure_parameter(measure, "relative") else "set_precision"
+        return make_measure(MEASURE_REGISTRY[which], None, options, PROVIDER_CONVENTION)
+    return make_measure(MEASURE_REGISTRY[MEASURE_NAMES[name]], cutoff, options, PROVIDER_CONVENTION)
 
 
 provider = providers.register(RagaugeProvider())

@@ -15,23 +15,23 @@ from rich.text import Text
 from ragauge.core.records import Scores
 from ragauge.measures.conventions import Convention
 from ragauge.measures.judged_ranks import JudgedRanks
-from ragauge.measures.names import NICKNAMES, Measure
+from ragauge.measures.names import MEASURE_GROUPS, Measure
 from ragauge.measures.registry import geometric_mean
-from ragauge.measures.scoring import OwnMeasure
-from ragauge.output.numbers import number, shown
-from ragauge.output.terminal import best_of, cell, csv_text, direction, plain_table
+from ragauge.measures.scoring import MeasureFunction
+from ragauge.output.numbers import format_exact, format_score
+from ragauge.output.terminal import best_mean, borderless_table, format_direction, render_csv_rows, terminal_cell
 
-_RELSTRING = re.compile(r"relstring(?:[._](\d+))?")
+_RELSTRING_PATTERN = re.compile(r"relstring(?:[._](\d+))?")
 
 
-def own_lines(asked: Sequence[str]) -> list[str]:
+def select_measure_names(asked: Sequence[str]) -> list[str]:
     """Select the measure names, without the trec_eval lines that are not measures."""
-    return [name for name in asked if name not in ("runid", "num_q") and not _RELSTRING.fullmatch(name)]
+    return [name for name in asked if name not in ("runid", "num_q") and not _RELSTRING_PATTERN.fullmatch(name)]
 
 
-def lines(
+def render_trec_eval(
     scores: Scores,
-    measures: Sequence[Measure | OwnMeasure],
+    measures: Sequence[Measure | MeasureFunction],
     asked: Sequence[str],
     rules: Convention,
     *,
@@ -42,38 +42,47 @@ def lines(
     Per-query lines come first, sorted by query id, then the means.
     """
     wanted = [m for m in measures if isinstance(m, Measure)]
-    group = any(name.lower() in NICKNAMES for name in asked)
+    group = any(name.lower() in MEASURE_GROUPS for name in asked)
     judged: JudgedRanks = scores.judged
-    names = {m: _name(m, asked) for m in wanted}
+    names = {m: _trec_eval_name(m, asked) for m in wanted}
     # trec_eval has one name for some pairs of measures (recall and recall(of=capped)); these keep their canonical
     # names.
-    names = {m: n if list(names.values()).count(n) == 1 and _is_trec(m, rules) else str(m) for m, n in names.items()}
+    names = {
+        m: n if list(names.values()).count(n) == 1 and _is_trec_eval_measure(m, rules) else str(m)
+        for m, n in names.items()
+    }
     out: list[str] = []
     if per_query:
-        string, length = _string(asked)
+        string, length = _parse_relstring(asked)
         for i in sorted(range(len(scores.queries)), key=lambda i: scores.queries[i]):
             query = scores.queries[i]
             if all(query in scores.unscored[str(m)] for m in wanted) and wanted:
                 continue
             string_due = bool(string)
             for measure in wanted:
-                if string_due and _after_precision(measure):
-                    out.append(_line(string, query, f"'{_relevance(judged, i, length)}'"))
+                if string_due and _is_after_relstring(measure):
+                    out.append(_trec_eval_line(string, query, f"'{_relevance_string(judged, i, length)}'"))
                     string_due = False
                 if measure.spec.aggregate is not geometric_mean:
-                    out.append(_line(names[measure], query, _value(measure, float(scores.values[str(measure)][i]))))
+                    out.append(
+                        _trec_eval_line(
+                            names[measure],
+                            query,
+                            _format_trec_eval_value(measure, float(scores.values[str(measure)][i])),
+                        )
+                    )
             if string_due:
-                out.append(_line(string, query, f"'{_relevance(judged, i, length)}'"))
+                out.append(_trec_eval_line(string, query, f"'{_relevance_string(judged, i, length)}'"))
     if group or "runid" in asked:
-        out.append(_line("runid", "all", judged.tag or scores.run))
+        out.append(_trec_eval_line("runid", "all", judged.tag or scores.run))
     if group or "num_q" in asked:
         left_out = int((~judged.answered).sum()) if rules.missing == "skip" else 0
-        out.append(_line("num_q", "all", str(len(scores.queries) - left_out)))
-    out.extend(_line(names[m], "all", _value(m, scores.means[str(m)])) for m in wanted)
+        out.append(_trec_eval_line("num_q", "all", str(len(scores.queries) - left_out)))
+    out.extend(_trec_eval_line(names[m], "all", _format_trec_eval_value(m, scores.means[str(m)])) for m in wanted)
     return "".join(out)
 
 
-def _is_trec(measure: Measure, rules: Convention) -> bool:
+def _is_trec_eval_measure(measure: Measure, rules: Convention) -> bool:
     """Return whether trec_eval can compute the measure with these options.
 
     The minimum relevant grade must be that of the convention; other options may differ only if trec_eval has them
@@ -86,11 +95,11 @@ def _is_trec(measure: Measure, rules: Convention) -> bool:
     return True
 
 
-def _line(name: str, query: str, value: str) -> str:
+def _trec_eval_line(name: str, query: str, value: str) -> str:
     return f"{name:<22}\t{query}\t{value}\n"
 
 
-def _name(measure: Measure, asked: Sequence[str]) -> str:
+def _trec_eval_name(measure: Measure, asked: Sequence[str]) -> str:
     """Return trec_eval's name; parameters other than cutoffs are appended as typed."""
     spec = measure.spec
     if spec.name in ("utility", "11pt_avg", "set_f") or (spec.name in ("ndcg", "rbp") and measure.cutoff is None):
@@ -101,23 +110,23 @@ def _name(measure: Measure, asked: Sequence[str]) -> str:
     return measure.trec_name
 
 
-def _value(measure: Measure, value: float) -> str:
+def _format_trec_eval_value(measure: Measure, value: float) -> str:
     return f"{value:.0f}" if measure.spec.name.startswith("num_") else f"{value:6.4f}"
 
 
-def _string(asked: Sequence[str]) -> tuple[str, int]:
+def _parse_relstring(asked: Sequence[str]) -> tuple[str, int]:
     """Return the name and length of the requested relstring line.
 
     Returns `("", 0)` if none was requested.
     """
     for name in asked:
-        found = _RELSTRING.fullmatch(name)
+        found = _RELSTRING_PATTERN.fullmatch(name)
         if found:
             return (f"relstring_{found[1]}", int(found[1])) if found[1] else ("relstring", 10)
     return ("relstring", 10) if any(name.lower() == "all_trec" for name in asked) else ("", 0)
 
 
-def _after_precision(measure: Measure) -> bool:
+def _is_after_relstring(measure: Measure) -> bool:
     """Return whether trec_eval prints the measure after relstring, which follows P."""
     before = (
         "num_ret",
@@ -133,7 +142,7 @@ def _after_precision(measure: Measure) -> bool:
     return not (measure.spec.name in before or (measure.spec.name == "map" and measure.cutoff is None))
 
 
-def _relevance(judged: JudgedRanks, query: int, length: int) -> str:
+def _relevance_string(judged: JudgedRanks, query: int, length: int) -> str:
     """Format the grades of the first documents, one character per document.
 
     `-` is unjudged, `.` is pooled but unjudged, `>` is a grade above 9.
@@ -152,32 +161,32 @@ def score_table(scores: Mapping[str, Scores], width: int) -> Table:
     """
     runs = list(scores)
     measures = list(dict.fromkeys(m for s in scores.values() for m in s.measures))
-    best = {m: best_of([s.means[m] for s in scores.values()], lower=_lower(scores, m)) for m in measures}
-    cells = {(r, m): _cell(scores[r], m, best[m], many=len(runs) > 1) for r in runs for m in measures}
+    best = {m: best_mean([s.means[m] for s in scores.values()], lower=_is_lower_better(scores, m)) for m in measures}
+    cells = {(r, m): _score_cell(scores[r], m, best[m], many=len(runs) > 1) for r in runs for m in measures}
     counts = [[scores[r].n[m] for m in measures] for r in runs]
     if len(runs) > 1 and max(map(len, runs)) + sum(max(len(m), 6) + 2 for m in measures) + 10 <= width:
-        table = plain_table(["run", *measures, "n"])
+        table = borderless_table(["run", *measures, "n"])
         for r, n in zip(runs, counts, strict=True):
-            table.add_row(cell(r), *(cells[r, m] for m in measures), _counts(n))
+            table.add_row(terminal_cell(r), *(cells[r, m] for m in measures), _query_counts_text(n))
         return table
-    table = plain_table(["measure", *runs, "n"])
+    table = borderless_table(["measure", *runs, "n"])
     for i, m in enumerate(measures):
-        table.add_row(cell(m), *(cells[r, m] for r in runs), _counts([n[i] for n in counts]))
+        table.add_row(terminal_cell(m), *(cells[r, m] for r in runs), _query_counts_text([n[i] for n in counts]))
     return table
 
 
-def _lower(scores: Mapping[str, Scores], measure: str) -> bool:
+def _is_lower_better(scores: Mapping[str, Scores], measure: str) -> bool:
     return any(measure in one.lower_is_better for one in scores.values())
 
 
-def _counts(counts: list[int]) -> Text:
+def _query_counts_text(counts: list[int]) -> Text:
     return Text(str(counts[0]) if len(set(counts)) == 1 else f"{min(counts)}-{max(counts)}", style="dim")
 
 
-def _cell(scores: Scores, measure: str, best: float, *, many: bool) -> Text:
+def _score_cell(scores: Scores, measure: str, best: float, *, many: bool) -> Text:
     value = scores.means[measure]
     leads = many and value == best and not measure.startswith("num_")
-    return Text(shown(value, measure), style="bold" if leads else "")
+    return Text(format_score(value, measure), style="bold" if leads else "")
 
 
 def query_table(scores: Mapping[str, Scores], width: int) -> Table:
@@ -189,21 +198,26 @@ def query_table(scores: Mapping[str, Scores], width: int) -> Table:
     several = len(scores) > 1
     longest = max([len(q) for q in first.queries]) + (max(map(len, scores)) + 2 if several else 0)
     if longest + sum(max(len(m), 6) + 2 for m in first.measures) > width:
-        table = plain_table(["query", *(["run"] if several else []), "measure", "value"])
+        table = borderless_table(["query", *(["run"] if several else []), "measure", "value"])
         for name, one in scores.items():
             for m in one.measures:
                 for query, value in zip(one.queries, one.values[m].tolist(), strict=True):
-                    table.add_row(cell(query), *([cell(name)] if several else []), cell(m), shown(value, m))
+                    table.add_row(
+                        terminal_cell(query),
+                        *([terminal_cell(name)] if several else []),
+                        terminal_cell(m),
+                        format_score(value, m),
+                    )
         return table
-    table = plain_table(["query", *(["run"] if several else []), *first.measures])
+    table = borderless_table(["query", *(["run"] if several else []), *first.measures])
     for name, one in scores.items():
         for i, query in enumerate(one.queries):
-            lead = [cell(query), *([cell(name)] if several else [])]
-            table.add_row(*lead, *(shown(float(one.values[m][i]), m) for m in one.measures))
+            lead = [terminal_cell(query), *([terminal_cell(name)] if several else [])]
+            table.add_row(*lead, *(format_score(float(one.values[m][i]), m) for m in one.measures))
     return table
 
 
-def as_json(scores: Mapping[str, Scores], *, per_query: bool) -> str:
+def render_scores_json(scores: Mapping[str, Scores], *, per_query: bool) -> str:
     """Render scores as JSON; a missing mean is null.
 
     The shape is `{"convention": …, "runs": {run: {measure: {"mean": …, "n": …, "unscored": …}}}}`.
@@ -226,7 +240,7 @@ def as_json(scores: Mapping[str, Scores], *, per_query: bool) -> str:
     return json.dumps({"convention": convention, "runs": runs}, ensure_ascii=False, indent=2)
 
 
-def as_csv(scores: Mapping[str, Scores], *, per_query: bool) -> str:
+def render_scores_csv(scores: Mapping[str, Scores], *, per_query: bool) -> str:
     """Render scores as CSV in long form.
 
     The columns are `run,measure,mean,n,unscored`, or with `per_query` `run,query,measure,value,lower_is_better`. The
@@ -234,15 +248,15 @@ def as_csv(scores: Mapping[str, Scores], *, per_query: bool) -> str:
     """
     if per_query:
         long = (
-            [name, query, m, number(value), direction(one, m)]
+            [name, query, m, format_exact(value), format_direction(one, m)]
             for name, one in scores.items()
             for m in one.measures
             for query, value in zip(one.queries, one.values[m].tolist(), strict=True)
         )
-        return csv_text(["run", "query", "measure", "value", "lower_is_better"], long)
+        return render_csv_rows(["run", "query", "measure", "value", "lower_is_better"], long)
     means = (
-        [name, m, number(one.means[m]), str(one.n[m]), str(len(one.unscored[m]))]
+        [name, m, format_exact(one.means[m]), str(one.n[m]), str(len(one.unscored[m]))]
         for name, one in scores.items()
         for m in one.measures
     )
-    return csv_text(["run", "measure", "mean", "n", "unscored"], means)
+    return render_csv_rows(["run", "measure", "mean", "n", "unscored"], means)

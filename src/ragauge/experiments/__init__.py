@@ -9,35 +9,40 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from ragauge.comparison import compare
-from ragauge.compute.progress import Unwatched, Watch
+from ragauge.compute.progress import RunProgress, SilentRunProgress
 from ragauge.core.errors import BackendFailed, BadInput, MissingEvidence, RagaugeError, UnknownName, describe_failures
 from ragauge.core.plugins import check_installed
 from ragauge.core.records import Dataset, Judgments, Run
-from ragauge.core.specs import Spec, from_table, parse
+from ragauge.core.specs import Spec, parse_spec, spec_from_toml
 from ragauge.datasets import load
-from ragauge.datasets.folders import name_of
-from ragauge.datasets.queries import asked
+from ragauge.datasets.folders import dataset_name
+from ragauge.datasets.queries import restrict_queries
 from ragauge.datasets.query_sets import describe_repeated, list_pairs
-from ragauge.evaluation import Measures, count, default_run_measures, judgments_for, read_measures
+from ragauge.evaluation import (
+    Measures,
+    compute_judged_ranks,
+    default_run_measures,
+    judgments_for_measures,
+    parse_measures,
+)
 from ragauge.files.readers import read_judgments
-from ragauge.files.serialization import as_record, read_settings
-from ragauge.files.workspace import cache_folder, hold_folder, slug
+from ragauge.files.serialization import read_settings, settings_from
+from ragauge.files.workspace import cache_folder, folder_name, hold_folder
 from ragauge.files.writers import write_judgments, write_queries
-from ragauge.measures.conventions import Convention
-from ragauge.measures.conventions import convention as find_convention
-from ragauge.measures.latency import speed
+from ragauge.measures.conventions import Convention, find_convention
+from ragauge.measures.latency import summarise_timings
 from ragauge.measures.names import Measure
-from ragauge.measures.scoring import OwnMeasure, score
+from ragauge.measures.scoring import MeasureFunction, score_judged_ranks
 from ragauge.runs import folder as runs_folder
-from ragauge.runs.execution import Plan
-from ragauge.runs.folder import HASHES, fingerprint, judgments_hash
+from ragauge.runs.execution import RunSettings
+from ragauge.runs.folder import DATASET_HASHES, dataset_fingerprint, judgments_hash
 from ragauge.runs.interruption import command_scope
-from ragauge.runs.results import Experiment, Study
-from ragauge.runs.system_run import Work
+from ragauge.runs.results import Experiment, ExperimentSet
+from ragauge.runs.system_run import SystemRun
 from ragauge.stats.comparisons import Comparison
-from ragauge.systems.builder import Workshop
+from ragauge.systems.builder import SystemBuilder
 
-KINDS: dict[str, tuple[type, ...]] = {
+SETTING_TYPES: dict[str, tuple[type, ...]] = {
     "dataset": (str, list, dict),
     "split": (str,),
     "measures": (list,),
@@ -63,7 +68,7 @@ def read_experiment(path: str) -> dict[str, Any]:
     If `dataset` is a list or a table of names, they are arguments of `run_each`. A dataset can be a folder relative
     to the file. Raises BadInput for unknown keys or invalid values.
     """
-    data = read_settings(path, KINDS)
+    data = read_settings(path, SETTING_TYPES)
     for key in ("measures", "dataset"):
         given = data.get(key)
         several = list(given.values()) if isinstance(given, dict) else given
@@ -72,25 +77,27 @@ def read_experiment(path: str) -> dict[str, Any]:
     for key in ("dataset", "systems"):
         if key not in data:
             raise BadInput(f"there is no `{key}`", file=path, hint='dataset = "pydocs", and a table [systems.bm25]')
-    Plan(**{key: value for key, value in data.items() if key in Plan.__dataclass_fields__})  # raises if out of range
-    data["dataset"] = _places(data["dataset"], path)
-    data["systems"] = _systems(data["systems"], path)
+    RunSettings(
+        **{key: value for key, value in data.items() if key in RunSettings.__dataclass_fields__}
+    )  # raises if out of range
+    data["dataset"] = _resolve_dataset_folders(data["dataset"], path)
+    data["systems"] = _parse_systems(data["systems"], path)
     return data
 
 
-def _places(dataset: Any, path: str) -> Any:
+def _resolve_dataset_folders(dataset: Any, path: str) -> Any:
     """Replace each dataset by the folder of that name next to the file, if it exists."""
     if isinstance(dataset, dict):
-        return {name: _places(one, path) for name, one in dataset.items()}
+        return {name: _resolve_dataset_folders(one, path) for name, one in dataset.items()}
     if isinstance(dataset, list):
-        return [_places(one, path) for one in dataset]
+        return [_resolve_dataset_folders(one, path) for one in dataset]
     beside = Path(path).parent / dataset
     return str(beside) if beside.is_dir() else dataset
 
 
-def _systems(systems: Any, path: str) -> dict[str, Spec]:
+def _parse_systems(systems: Any, path: str) -> dict[str, Spec]:
     if isinstance(systems, list):
-        named = {str(one): parse(str(one)) for one in systems}
+        named = {str(one): parse_spec(str(one)) for one in systems}
         if len(named) < len(systems):
             raise BadInput("a system is listed twice", file=path, hint='[systems.other] kind = "bm25"')
         return named
@@ -100,26 +107,28 @@ def _systems(systems: Any, path: str) -> dict[str, Spec]:
             raise BadInput(
                 f"the system `{name}` is {table!r}, not a table", file=path, hint=f'[systems.{name}] kind = "bm25"'
             )
-        found[name] = parse(table) if isinstance(table, str) else from_table(name, table)
+        found[name] = parse_spec(table) if isinstance(table, str) else spec_from_toml(name, table)
     return found
 
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-RESERVED = (
+RESERVED_NAMES = (
     *("report.html", "report.md", "summary.csv", "scores.csv", "charts"),
-    *("judgments.parquet", "queries.parquet", "targets.json", runs_folder.EXPERIMENT),
+    *("judgments.parquet", "queries.parquet", "targets.json", runs_folder.EXPERIMENT_FILE),
 )
 """File names that cannot be used for the folder of a run."""
 
 
-NEED_CORPUS = frozenset({"bm25", "dense", "pgvector", "pagerank", "graphflow", "swarm", "embedding", "mmr"})
+COMPONENTS_NEEDING_CORPUS = frozenset(
+    {"bm25", "dense", "pgvector", "pagerank", "graphflow", "swarm", "embedding", "mmr"}
+)
 """Retrievers and rerankers that are built over the documents of a dataset."""
-ALLOW_FAILURES = "fix the system, or pass allow_failures=True to record the failure and continue"
+ALLOW_FAILURES_HINT = "fix the system, or pass allow_failures=True to record the failure and continue"
 
 
-def _hold_out(function: Callable[P, T]) -> Callable[P, T]:
+def _lock_out_folder(function: Callable[P, T]) -> Callable[P, T]:
     """Hold a shared lock on the folder `out` during a call.
 
     Other systems can run in the folder at the same time.
@@ -134,7 +143,7 @@ def _hold_out(function: Callable[P, T]) -> Callable[P, T]:
     return held
 
 
-@_hold_out
+@_lock_out_folder
 @command_scope()
 def run(  # noqa: PLR0913 - each has a use of its own, and a default
     dataset: Any,
@@ -149,7 +158,7 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     split: str | None = None,
     limit: int | None = None,
     allow_failures: bool = False,
-    watch: Watch | None = None,
+    watch: RunProgress | None = None,
     **how: Any,
 ) -> Experiment:
     """Run systems on the queries of a dataset, then time, score and compare them.
@@ -174,45 +183,45 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     if not isinstance(dataset, str | Path | Dataset):
         dataset = list_pairs(dataset)
     whole = load(dataset, split=split)
-    data, notes = asked(whole, limit)
+    data, notes = restrict_queries(whole, limit)
     notes += describe_repeated(dataset) if isinstance(dataset, list) else []
     not_asked = len(whole.judgments) - len(data.judgments)
     rules = find_convention(convention)
-    plan, wanted = _measured(how, measures, rules)
-    named = _named(systems)
+    plan, wanted = _resolve_run_settings(how, measures, rules)
+    named = _systems_by_name(systems)
     if baseline is not None and baseline not in named:
         raise UnknownName("system", baseline, named, hint="the baseline is one of the systems")
-    judgments = judgments_for(wanted, data.judgments)
-    wanted, lacking = _told(wanted, judgments, rules)
+    judgments = judgments_for_measures(wanted, data.judgments)
+    wanted, lacking = _select_supported_measures(wanted, judgments, rules)
     notes += lacking
     folder = None if out is None else Path(out)
-    look = watch or Unwatched()
-    workshop = Workshop(data.documents, named, cache=cache_folder(), progress=look.building)
+    look = watch or SilentRunProgress()
+    workshop = SystemBuilder(data.documents, named, cache=cache_folder(), progress=look.building)
     for name, system in named.items():
         workshop.check(system)
         if not data.documents:
             _check_own_index(name, workshop.identity(system), data)
     check_installed(part for system in named.values() for part in workshop.parts(system))
-    known = fingerprint(data)
+    known = dataset_fingerprint(data)
     if folder is not None:
-        _refuse_other_work(folder, data, known, {slug(name) for name in named}, fresh=fresh)
+        _check_folder_matches(folder, data, known, {folder_name(name) for name in named}, fresh=fresh)
     runs: dict[str, Run] = {}
     failures: dict[str, RagaugeError] = {}
     try:
         for name, system in named.items():
-            place = folder and folder / slug(name)
-            work = Work(name, system, data, plan, known, workshop, place, look, not_asked)
+            place = folder and folder / folder_name(name)
+            work = SystemRun(name, system, data, plan, known, workshop, place, look, not_asked)
             try:
                 runs[name] = work.done(fresh=fresh, reuse=reuse)
-                failed = _query_failures(runs[name])
+                failed = _failed_queries_error(runs[name])
                 if failed is not None:
                     failures[name] = failed
             except RagaugeError as error:
                 if not error.message.startswith(f"`{name}`"):
                     error.message = f"{name}: {error.message}"
                 failures[name] = error
-            if name in failures and not allow_failures and (name not in runs or failed_everywhere(runs[name])):
-                failures[name].hint = failures[name].hint or ALLOW_FAILURES
+            if name in failures and not allow_failures and (name not in runs or has_only_failures(runs[name])):
+                failures[name].hint = failures[name].hint or ALLOW_FAILURES_HINT
                 raise failures[name]
             own = work.own
     finally:
@@ -223,13 +232,14 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
         notes.append(f"{len(own)} queries are themselves documents: each is left out of its own ranking")
     every = {
         name: [
-            score(count(judgments, one, wanted, rules, name=name), wanted, rules) for one in run.differing() or [run]
+            score_judged_ranks(compute_judged_ranks(judgments, one, wanted, rules, name=name), wanted, rules)
+            for one in run.differing() or [run]
         ]
         for name, run in runs.items()
     }
     scores = {name: trials[0] for name, trials in every.items()}
     several = {name: trials for name, trials in every.items() if len(trials) > 1}
-    speeds = {name: speed(one.timings) for name, one in runs.items() if one.timings is not None}
+    speeds = {name: summarise_timings(one.timings) for name, one in runs.items() if one.timings is not None}
     compared = next(iter(scores.values())).measures[0]
     gaps: dict[str, Comparison] = {}
     if baseline in scores and len(scores) > 1:
@@ -237,7 +247,9 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
         gaps = {row.system: row for row in found}
     notes += [note for one in runs.values() for note in one.manifest.get("notes", ())]
     if folder is not None:
-        _refuse_other_work(folder, data, known, {slug(name) for name in named}, fresh=fresh)  # it may have changed
+        _check_folder_matches(
+            folder, data, known, {folder_name(name) for name in named}, fresh=fresh
+        )  # it may have changed
     experiment = Experiment(data, runs, scores, speeds, gaps, baseline, folder, notes, failures, several)
     if folder is not None:
         write_experiment(experiment, folder)
@@ -257,21 +269,23 @@ def write_experiment(experiment: Experiment, folder: Path) -> None:
         "measures": first.measures,
         "failures": {name: error.message for name, error in experiment.failures.items() if name not in runs},
     }
-    runs_folder.write_json(about, folder / runs_folder.EXPERIMENT)
+    runs_folder.write_json(about, folder / runs_folder.EXPERIMENT_FILE)
 
 
-def _refuse_other_work(folder: Path, data: Dataset, known: Mapping[str, Any], mine: set[str], *, fresh: bool) -> None:
+def _check_folder_matches(
+    folder: Path, data: Dataset, known: Mapping[str, Any], mine: set[str], *, fresh: bool
+) -> None:
     """Raise BadInput if runs in the folder have other queries or judgments.
 
     Runs that `fresh` replaces are not checked.
     """
     hint = "give another --out"
     judged = judgments_hash(data.judgments)
-    for run in runs_folder.run_folders(folder):
+    for run in runs_folder.find_run_folders(folder):
         if run.name in mine and fresh:
             continue
-        theirs = runs_folder.circumstance(run, "dataset")
-        for key, what in HASHES.items():
+        theirs = runs_folder.manifest_value(run, "dataset")
+        for key, what in DATASET_HASHES.items():
             if isinstance(theirs, Mapping) and theirs.get(key) not in (None, known[key]):
                 raise BadInput(
                     f"holds a finished run of other {what}; expected {known[what]} {what} of `{data.name}`, "
@@ -279,14 +293,14 @@ def _refuse_other_work(folder: Path, data: Dataset, known: Mapping[str, Any], mi
                     file=str(run),
                     hint=hint + (", or --fresh to replace the run" if run.name in mine else ""),
                 )
-        if run.name not in mine and runs_folder.circumstance(run, "judgments_hash") not in (None, judged):
+        if run.name not in mine and runs_folder.manifest_value(run, "judgments_hash") not in (None, judged):
             raise BadInput(
                 f"holds a finished run with other judgments than those of `{data.name}`",
                 file=str(run),
-                hint=f"{hint}, or run `{runs_folder.circumstance(run, 'system')['name']}` again in the same command",
+                hint=f"{hint}, or run `{runs_folder.manifest_value(run, 'system')['name']}` again in the same command",
             )
     kept = folder / "judgments.parquet"
-    if fresh or not kept.exists() or not runs_folder.run_folders(folder):
+    if fresh or not kept.exists() or not runs_folder.find_run_folders(folder):
         return
     before, now = read_judgments(folder).nested, data.judgments.nested
     lost = [query for query in before if query not in now]
@@ -298,7 +312,7 @@ def _refuse_other_work(folder: Path, data: Dataset, known: Mapping[str, Any], mi
         )
 
 
-def _query_failures(run: Run) -> BackendFailed | None:
+def _failed_queries_error(run: Run) -> BackendFailed | None:
     """Return the failed queries of a run as one error, or None if there are none."""
     if not run.failures or run.timings is None:
         return None
@@ -306,13 +320,13 @@ def _query_failures(run: Run) -> BackendFailed | None:
     return BackendFailed(f"{run.name}: {told}")
 
 
-def failed_everywhere(run: Run) -> bool:
+def has_only_failures(run: Run) -> bool:
     """Return whether a system failed on every query, in every trial."""
     return run.timings is not None and len(run.timings) > 0 and not (run.timings["status"] == "ok").any()
 
 
 @command_scope()
-def run_each(datasets: Any, systems: Any, *, out: str | Path | None = None, **how: Any) -> Study:
+def run_each(datasets: Any, systems: Any, *, out: str | Path | None = None, **how: Any) -> ExperimentSet:
     """Run systems on several datasets, each as a separate experiment.
 
     `datasets` are names, folders or datasets, or a mapping from names to these; `how` are the other arguments of
@@ -322,9 +336,9 @@ def run_each(datasets: Any, systems: Any, *, out: str | Path | None = None, **ho
     """
     experiments: dict[str, Experiment] = {}
     failures: dict[str, RagaugeError] = {}
-    for name, dataset in named_datasets(datasets).items():
+    for name, dataset in datasets_by_name(datasets).items():
         try:
-            experiments[name] = run(dataset, systems, out=None if out is None else Path(out) / slug(name), **how)
+            experiments[name] = run(dataset, systems, out=None if out is None else Path(out) / folder_name(name), **how)
         except RagaugeError as error:
             error.message = f"{name}: {error.message}"
             if not how.get("allow_failures"):
@@ -332,29 +346,33 @@ def run_each(datasets: Any, systems: Any, *, out: str | Path | None = None, **ho
             failures[name] = error
     if not experiments:
         raise next(iter(failures.values()))
-    return Study(experiments, failures, None if out is None else Path(out))
+    return ExperimentSet(experiments, failures, None if out is None else Path(out))
 
 
-def named_datasets(datasets: Any) -> dict[str, Any]:
+def datasets_by_name(datasets: Any) -> dict[str, Any]:
     """Return datasets by name. Raises BadInput if two of them would share a folder."""
     if isinstance(datasets, Mapping):
         named = {str(name): one for name, one in datasets.items()}
     else:
         named = {}
         for one in [datasets] if isinstance(datasets, str | Path | Dataset) else datasets:
-            name = one.name if isinstance(one, Dataset) else name_of(Path(one))
+            name = one.name if isinstance(one, Dataset) else dataset_name(Path(one))
             if name in named:
                 raise BadInput(f"two datasets are called `{name}`", hint="name each once")
             named[name] = one
     if not named:
         raise BadInput("there is no dataset to run on", hint='dataset = ["pydocs", "synthetic:needles"]')
-    _refuse_shared(named, "dataset")
+    _check_folder_names(named, "dataset")
     return named
 
 
 def _check_own_index(name: str, identity: Mapping[str, str], data: Dataset) -> None:
     """Raise BadInput if a system is built over a corpus and the dataset has none."""
-    needing = [] if "code" in identity else [one for one in _parts_of(identity["description"]) if one in NEED_CORPUS]
+    needing = (
+        []
+        if "code" in identity
+        else [one for one in _component_names(identity["description"]) if one in COMPONENTS_NEEDING_CORPUS]
+    )
     if needing:
         raise BadInput(
             f"{name}: `{needing[0]}` is built over a corpus, and the dataset {data.name} has none",
@@ -363,32 +381,32 @@ def _check_own_index(name: str, identity: Mapping[str, str], data: Dataset) -> N
         )
 
 
-def _parts_of(described: Any) -> Iterator[str]:
+def _component_names(described: Any) -> Iterator[str]:
     """Yield the names of a system and of its retrievers and rerankers."""
-    spec = parse(described) if isinstance(described, str) else described
+    spec = parse_spec(described) if isinstance(described, str) else described
     if isinstance(spec, Spec):
         yield spec.name
         for option in ("of", "retriever", "reranker", "rerankers"):
             held = spec.options.get(option)
             for part in held if isinstance(held, list) else [held]:
-                yield from () if part is None else _parts_of(part)
+                yield from () if part is None else _component_names(part)
 
 
-def _told(
-    measures: list[Measure | OwnMeasure], judgments: Judgments, rules: Convention
-) -> tuple[list[Measure | OwnMeasure], list[str]]:
+def _select_supported_measures(
+    measures: list[Measure | MeasureFunction], judgments: Judgments, rules: Convention
+) -> tuple[list[Measure | MeasureFunction], list[str]]:
     """Select the measures that the judgments support, before any system runs.
 
     Returns the measures and a note for each one left out. Raises MissingEvidence if none is left.
     """
     nothing: dict[str, dict[str, float]] = {query: {} for query in judgments.nested}
     lenient = rules.but(missing="zero")
-    kept: list[Measure | OwnMeasure] = []
+    kept: list[Measure | MeasureFunction] = []
     refused: dict[str, MissingEvidence] = {}
     for one in measures:
         try:
             if isinstance(one, Measure):
-                score(count(judgments, nothing, [one], lenient), [one], lenient)
+                score_judged_ranks(compute_judged_ranks(judgments, nothing, [one], lenient), [one], lenient)
             kept.append(one)
         except MissingEvidence as error:
             refused[str(one)] = error
@@ -405,15 +423,15 @@ def _write_targets(judgments: Judgments, path: Path) -> None:
         runs_folder.write_json({doc: list(targets) for doc, targets in judgments.targets.items()}, path)
 
 
-def _measured(
+def _resolve_run_settings(
     how: dict[str, Any], measures: Measures | None, rules: Convention
-) -> tuple[Plan, list[Measure | OwnMeasure]]:
+) -> tuple[RunSettings, list[Measure | MeasureFunction]]:
     """Return the run settings and the measures.
 
     Without a given k, the largest cutoff is used.
     """
-    k = as_record(Plan, how).k
-    wanted = read_measures(measures or default_run_measures(k), rules)
+    k = settings_from(RunSettings, how).k
+    wanted = parse_measures(measures or default_run_measures(k), rules)
     deepest = max([int(one.cutoff or 0) for one in wanted if isinstance(one, Measure)], default=0)
     if how.get("k") is not None and deepest > k:
         name = next(str(one) for one in wanted if isinstance(one, Measure) and int(one.cutoff or 0) == deepest)
@@ -421,10 +439,10 @@ def _measured(
             f"{name} needs {deepest} documents per query, but k is {k}",
             hint=f"use `-k {deepest}`, or a cutoff of at most {k}",
         )
-    return as_record(Plan, {**how, "k": max(k, deepest)}), wanted
+    return settings_from(RunSettings, {**how, "k": max(k, deepest)}), wanted
 
 
-def _named(systems: Any) -> dict[str, Any]:
+def _systems_by_name(systems: Any) -> dict[str, Any]:
     if isinstance(systems, str):
         systems = [systems]
     if isinstance(systems, Mapping):
@@ -440,16 +458,16 @@ def _named(systems: Any) -> dict[str, Any]:
         raise BadInput(f"systems cannot be read from {type(systems).__name__}", hint='{"bm25": "bm25", "mine": search}')
     if not named:
         raise BadInput("there is no system to run", hint="--system bm25")
-    _refuse_shared(named, "system")
+    _check_folder_names(named, "system")
     return named
 
 
-def _refuse_shared(names: Iterable[str], what: str) -> None:
+def _check_folder_names(names: Iterable[str], what: str) -> None:
     """Raise BadInput if two names map to one folder, or a name to a reserved file."""
     slugs: dict[str, str] = {}
     for name in names:
-        other = slugs.setdefault(slug(name), name)
+        other = slugs.setdefault(folder_name(name), name)
         if other != name:
             raise BadInput(f"`{name}` and `{other}` would share a folder", hint="name them apart")
-        if slug(name) in RESERVED:
+        if folder_name(name) in RESERVED_NAMES:
             raise BadInput(f"a {what} cannot be called `{name}`: that file stands beside the runs")

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ragauge.core.errors import BadInput
-from ragauge.experiments import failed_everywhere, write_experiment
-from ragauge.files.workspace import hold_folder, slug
+from ragauge.experiments import has_only_failures, write_experiment
+from ragauge.files.workspace import folder_name, hold_folder
 from ragauge.runs import folder as runs_folder
 from ragauge.runs.results import Experiment
 
@@ -28,13 +28,15 @@ def save_baseline(experiment: Experiment, folder: str | Path) -> Path:
             hint="use `--save-baseline baselines/docs`",
         )
     check_baseline_folder(place)
-    missing = next((error for name, error in experiment.failures.items() if _has_no_answer(experiment, name)), None)
+    missing = next((error for name, error in experiment.failures.items() if _has_no_results(experiment, name)), None)
     if missing is not None:
         raise BadInput(f"the baseline was not saved: {missing.message}", file=str(place), hint="fix the system first")
     with hold_folder(place):
         for name, run in experiment.runs.items():
-            stored = {} if experiment.folder is None else runs_folder.read_manifest(experiment.folder / slug(name))
-            runs_folder.write(replace(run, manifest=stored or run.manifest), place / slug(name))
+            stored = (
+                {} if experiment.folder is None else runs_folder.read_manifest(experiment.folder / folder_name(name))
+            )
+            runs_folder.write_run_folder(replace(run, manifest=stored or run.manifest), place / folder_name(name))
         write_experiment(experiment, place)
     return place
 
@@ -57,8 +59,8 @@ def check_baseline_folder(folder: Path) -> None:
 
 def is_baseline(folder: Path) -> bool:
     """Return whether a folder is a saved baseline: it has no report next to its runs."""
-    return (folder / runs_folder.EXPERIMENT).exists() and not (folder / "report.md").exists()
+    return (folder / runs_folder.EXPERIMENT_FILE).exists() and not (folder / "report.md").exists()
 
 
-def _has_no_answer(experiment: Experiment, system: str) -> bool:
-    return system not in experiment.runs or failed_everywhere(experiment.runs[system])
+def _has_no_results(experiment: Experiment, system: str) -> bool:
+    return system not in experiment.runs or has_only_failures(experiment.runs[system])

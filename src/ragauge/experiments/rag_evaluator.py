@@ -15,21 +15,21 @@ from ragauge.core.documents import Hit
 from ragauge.core.errors import BackendFailed, BadInput, describe_failures
 from ragauge.core.protocols import Retriever, is_async
 from ragauge.core.records import Scores
-from ragauge.datasets.query_sets import describe_repeated, list_pairs, read_ground_truth
+from ragauge.datasets.query_sets import describe_repeated, list_pairs, parse_ground_truth
 from ragauge.evaluation import evaluate
 from ragauge.measures.conventions import Convention
-from ragauge.runs.execution import Answer, Job, Plan, ask_async
+from ragauge.runs.execution import QueryResult, QueryTask, RunSettings, run_queries_async
 from ragauge.runs.returned_ids import ID_HINT, ReturnedIds
-from ragauge.stats.smallest_k import Advice, enough, quarter_of_bytes
+from ragauge.stats.smallest_k import SmallestK, estimate_tokens, smallest_k
 from ragauge.systems.adapters import as_retriever, check_signature
 
-MEASURES = ("hit_rate", "mrr", "ndcg", "recall", "precision", "f1", "map")
+EVALUATED_MEASURES = ("hit_rate", "mrr", "ndcg", "recall", "precision", "f1", "map")
 """Measures that `RAGEvaluator.evaluate` returns, each at k."""
 
 CountTokens = Callable[[str], float]
 
 
-class Metrics(dict[str, float]):
+class MeasuresAtK(dict[str, float]):
     """Measures by name at one k, with the errors of the queries that failed."""
 
     def __init__(self, values: Mapping[str, float], failures: Mapping[str, str], notes: Sequence[str] = ()) -> None:
@@ -69,13 +69,15 @@ class RAGEvaluator:
         self._how = {"workers": workers, "timeout": timeout, "retries": retries}
         self._convention = convention
 
-    async def evaluate(self, ground_truth: Any, k: int = 5, retrieval_fn: Callable[..., Any] | None = None) -> Metrics:
+    async def evaluate(
+        self, ground_truth: Any, k: int = 5, retrieval_fn: Callable[..., Any] | None = None
+    ) -> MeasuresAtK:
         """Compute the measures at k, with `latency_ms`, `n` and `failed`.
 
         The measures are `hit_rate`, `mrr`, `ndcg`, `recall`, `precision`, `f1` and `map`. `failures` of the result
         has the errors of the failed queries.
         """
-        metrics: Metrics = (await self.evaluate_k_range(ground_truth, [k], retrieval_fn))[0]["metrics"]
+        metrics: MeasuresAtK = (await self.evaluate_k_range(ground_truth, [k], retrieval_fn))[0]["metrics"]
         return metrics
 
     async def evaluate_k_range(
@@ -86,13 +88,13 @@ class RAGEvaluator:
         Each k is retrieved separately, with its own latency. A system or function with `nested_rankings = True` is
         queried once, at the largest k, which is then `retrieved_k`.
         """
-        wanted = _sound(k_values)
+        wanted = _check_k_values(k_values)
         pairs = list_pairs(ground_truth)
-        found = await self._ask_each(pairs, wanted, retrieval_fn)
+        found = await self._retrieve_for_each_k(pairs, wanted, retrieval_fn)
         notes = [*describe_repeated(pairs), *self._describe_missing(found.values())]
-        return [{"k": k, "retrieved_k": found[k].k, "metrics": self._metrics(found[k], k, notes)} for k in wanted]
+        return [{"k": k, "retrieved_k": found[k].k, "metrics": self._measures_at_k(found[k], k, notes)} for k in wanted]
 
-    def _describe_missing(self, found: Iterable[_Asked]) -> list[str]:
+    def _describe_missing(self, found: Iterable[_RetrievalAtK]) -> list[str]:
         """Name the relevant ids that the database lacks, if it supports `id in db`."""
         if not hasattr(type(self._db), "__contains__"):
             return []
@@ -106,14 +108,16 @@ class RAGEvaluator:
         shown = ", ".join(f"`{doc[:80]}`" for doc in missing[:3]) + (", …" if len(missing) > 3 else "")
         return [f"{len(missing):,} of {len(relevant):,} relevant ids {verb} not in the database: {shown}"]
 
-    def _metrics(self, asked: _Asked, k: int, notes: list[str]) -> Metrics:
-        scores = self._scores(asked, [f"{measure}@{k}" for measure in MEASURES])
+    def _measures_at_k(self, asked: _RetrievalAtK, k: int, notes: list[str]) -> MeasuresAtK:
+        scores = self._score_rankings(asked, [f"{measure}@{k}" for measure in EVALUATED_MEASURES])
         returned = ReturnedIds.count(asked.answers, [], asked.grades)
         notes = [*notes, *([f"{returned.describe()}; {ID_HINT}"] if returned.unknown else [])]
         if asked.k != k:
             notes.append(f"computed from one retrieval at k={asked.k}, because the system declares nested rankings")
         about = {"latency_ms": asked.milliseconds(), "n": len(asked.grades), "failed": len(asked.failures)}
-        return Metrics({measure: scores.means[f"{measure}@{k}"] for measure in MEASURES} | about, asked.failures, notes)
+        return MeasuresAtK(
+            {measure: scores.means[f"{measure}@{k}"] for measure in EVALUATED_MEASURES} | about, asked.failures, notes
+        )
 
     async def recommend_k(
         self,
@@ -125,7 +129,7 @@ class RAGEvaluator:
         tolerance: float = 0.02,
         confidence: float = 0.95,
         count_tokens: CountTokens | None = None,
-    ) -> Advice:
+    ) -> SmallestK:
         """Find the smallest k that is at most `tolerance` worse than the best k.
 
         For each k, the loss against the best k is bootstrapped over queries. k is sufficient if the upper end of the
@@ -133,47 +137,49 @@ class RAGEvaluator:
         the largest k, `k` is None. Tokens are counted in the returned texts by `count_tokens`, or estimated as a
         quarter of the bytes. Each k is retrieved separately, unless the system declares nested rankings.
         """
-        wanted = sorted(_sound(k_values))
-        found = await self._ask_each(list_pairs(ground_truth), wanted, retrieval_fn, count_tokens or quarter_of_bytes)
+        wanted = sorted(_check_k_values(k_values))
+        found = await self._retrieve_for_each_k(
+            list_pairs(ground_truth), wanted, retrieval_fn, count_tokens or estimate_tokens
+        )
         names = {k: f"{measure}@{k}" for k in wanted}
-        values = {k: self._scores(found[k], [name]).values[name] for k, name in names.items()}
-        advice = enough(values, measure, tolerance, confidence, {k: found[k].tokens(k) for k in wanted})
+        values = {k: self._score_rankings(found[k], [name]).values[name] for k, name in names.items()}
+        advice = smallest_k(values, measure, tolerance, confidence, {k: found[k].tokens(k) for k in wanted})
         failures = {query: error for asked in found.values() for query, error in asked.failures.items()}
         failed = describe_failures(failures, len(found[wanted[0]].grades))
         return replace(advice, notes=[*([failed] if failed else []), *self._describe_missing(found.values())])
 
-    def _scores(self, asked: _Asked, measures: list[str]) -> Scores:
+    def _score_rankings(self, asked: _RetrievalAtK, measures: list[str]) -> Scores:
         scores: Scores = evaluate(asked.grades, asked.rankings(), measures, self._convention)
         return scores
 
-    async def _ask_each(
+    async def _retrieve_for_each_k(
         self,
         ground_truth: Any,
         ks: Sequence[int],
         retrieval_fn: Callable[..., Any] | None,
         count: CountTokens | None = None,
-    ) -> dict[int, _Asked]:
+    ) -> dict[int, _RetrievalAtK]:
         """Retrieve for each k, or only at the largest if rankings are nested."""
         searched = self._db if retrieval_fn is None else retrieval_fn
         if getattr(searched, "nested_rankings", False):
-            return dict.fromkeys(ks, await self._ask(ground_truth, max(ks), retrieval_fn, count))
-        return {k: await self._ask(ground_truth, k, retrieval_fn, count) for k in ks}
+            return dict.fromkeys(ks, await self._retrieve_at_k(ground_truth, max(ks), retrieval_fn, count))
+        return {k: await self._retrieve_at_k(ground_truth, k, retrieval_fn, count) for k in ks}
 
-    async def _ask(
+    async def _retrieve_at_k(
         self, ground_truth: Any, k: int, retrieval_fn: Callable[..., Any] | None, count: CountTokens | None = None
-    ) -> _Asked:
-        texts, grades = read_ground_truth(ground_truth)
-        retriever = self._retriever(retrieval_fn)
-        listening = _Listening(retriever, count)
-        asked = _Asked(k, texts, grades, [], listening.tokens)
-        jobs = [Job(query, text, 0) for query, text in texts.items()]
-        await ask_async(listening, jobs, Plan(k=k, **self._how), asked.answers.append)  # type: ignore[arg-type]
+    ) -> _RetrievalAtK:
+        texts, grades = parse_ground_truth(ground_truth)
+        retriever = self._resolve_retriever(retrieval_fn)
+        listening = TokenCountingRetriever(retriever, count)
+        asked = _RetrievalAtK(k, texts, grades, [], listening.tokens)
+        jobs = [QueryTask(query, text, 0) for query, text in texts.items()]
+        await run_queries_async(listening, jobs, RunSettings(k=k, **self._how), asked.answers.append)  # type: ignore[arg-type]
         if len(asked.failures) == len(jobs) and not self._allow_failures:
             hint = "fix the system, or pass allow_failures=True to RAGEvaluator to score failed queries as 0"
             raise BackendFailed(describe_failures(asked.failures, len(jobs), scored=False), hint=hint)
         return asked
 
-    def _retriever(self, retrieval_fn: Callable[..., Any] | None) -> Retriever:
+    def _resolve_retriever(self, retrieval_fn: Callable[..., Any] | None) -> Retriever:
         if retrieval_fn is not None:
             return as_retriever(retrieval_fn)
         if self._db is None:
@@ -181,10 +187,10 @@ class RAGEvaluator:
         method = getattr(self._db, "semantic_search", None)
         if method is not None:
             check_signature(method, "", k=1)
-        return as_retriever(self._db if method is None else _with_k(method))
+        return as_retriever(self._db if method is None else _pass_k_by_keyword(method))
 
 
-def _with_k(function: Callable[..., Any]) -> Any:
+def _pass_k_by_keyword(function: Callable[..., Any]) -> Any:
     """Wrap a search function to pass k by keyword.
 
     Its second parameter is not always k.
@@ -198,7 +204,7 @@ def _with_k(function: Callable[..., Any]) -> Any:
     return lambda query, k: function(query, k=k)
 
 
-class _Listening:
+class TokenCountingRetriever:
     """Retriever that counts the tokens of each returned text."""
 
     def __init__(self, retriever: Retriever, count: CountTokens | None) -> None:
@@ -208,27 +214,28 @@ class _Listening:
         self.tokens: dict[str, list[float]] = {}
 
     def search(self, query: str, k: int) -> Sequence[Hit] | Awaitable[Sequence[Hit]]:
+        """Search, and count the tokens of the returned texts."""
         found = self._retriever.search(query, k)
         if inspect.isawaitable(found):
-            return self._later(query, found)
-        return self._heard(query, found)
+            return self._count_tokens_async(query, found)
+        return self._count_tokens(query, found)
 
-    async def _later(self, query: str, found: Awaitable[Sequence[Hit]]) -> Sequence[Hit]:
-        return self._heard(query, await found)
+    async def _count_tokens_async(self, query: str, found: Awaitable[Sequence[Hit]]) -> Sequence[Hit]:
+        return self._count_tokens(query, await found)
 
-    def _heard(self, query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
+    def _count_tokens(self, query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
         if self._count is not None:
             self.tokens[query] = [self._count(hit.text) for hit in hits]
         return hits
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _RetrievalAtK:
     k: int
     """Number of documents requested per query."""
     texts: Mapping[str, str]
     grades: Mapping[str, Mapping[str, float]]
-    answers: list[Answer]
+    answers: list[QueryResult]
     counted: Mapping[str, list[float]]
 
     @cached_property
@@ -266,7 +273,7 @@ class _Asked:
         return float(np.mean([sum(tokens[:k]) for tokens in self.counted.values()]))
 
 
-def _sound(k_values: Iterable[int]) -> list[int]:
+def _check_k_values(k_values: Iterable[int]) -> list[int]:
     wanted = [int(k) for k in k_values]
     if not wanted or min(wanted) < 1:
         raise BadInput(f"k cannot be {wanted}", hint="k_values=[1, 3, 5, 10]")

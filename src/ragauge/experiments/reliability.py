@@ -17,57 +17,65 @@ from rich.text import Text
 
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.records import Floats, Run
-from ragauge.core.summaries import Estimate
+from ragauge.core.summaries import ValueWithInterval
 from ragauge.core.text import one_line
-from ragauge.evaluation import count, judgments_for, read_measures
-from ragauge.experiments.reliability_files import Tries, by_system, is_trials, read_trials, refuse_endless, trials_of
-from ragauge.files.in_memory import is_frame, to_polars
-from ragauge.files.source import Source
-from ragauge.files.table_rows import rows_of
-from ragauge.measures.conventions import Convention
-from ragauge.measures.conventions import convention as find_convention
+from ragauge.evaluation import compute_judged_ranks, judgments_for_measures, parse_measures
+from ragauge.experiments.reliability_files import (
+    TrialCounts,
+    check_finite,
+    is_trials_file,
+    read_trials,
+    trials_by_system,
+    trials_from_rows,
+)
+from ragauge.files.in_memory import is_dataframe, to_polars
+from ragauge.files.source import InputFile
+from ragauge.files.table_rows import rows_from_frame
+from ragauge.measures.conventions import Convention, find_convention
 from ragauge.measures.names import Measure
-from ragauge.measures.scoring import OwnMeasure, score
-from ragauge.output.numbers import shown
-from ragauge.output.terminal import plain_table
+from ragauge.measures.scoring import MeasureFunction, score_judged_ranks
+from ragauge.output.numbers import format_score
+from ragauge.output.terminal import borderless_table
 from ragauge.runs import folder
-from ragauge.runs.inputs import gather, is_run_folder, named
+from ragauge.runs.inputs import is_run_folder, resolve_inputs, split_name
 from ragauge.runs.results import Experiment
-from ragauge.stats.reliability import Reliability, differ_by_trial, reliability_of
+from ragauge.stats.reliability import Reliability, cochran_q_test, compute_reliability
 
 
-def pass_table(found: Mapping[str, Reliability], width: int) -> Table:
+def render_pass_table(found: Mapping[str, Reliability], width: int) -> Table:
     """Render pass@k and pass^k, one row per system and k."""
-    table = plain_table(["system", "k", "pass@k", "pass^k", "tasks", "trials"])
+    table = borderless_table(["system", "k", "pass@k", "pass^k", "tasks", "trials"])
     room = max(8, width - 66)
     for name, one in found.items():
         least, most = one.trials
         tried = str(most) if least == most else f"{least}-{most}"
         for at, k in enumerate(one.pass_at):
             shared = [Text(str(one.n), style="dim"), Text(tried, style="dim")]
-            cells = [str(k), with_interval(one.pass_at[k]), with_interval(one.pass_all[k])]
-            table.add_row(Text("" if at else _cut(name, room)), *map(Text, cells), *shared)
+            cells = [str(k), format_estimate(one.pass_at[k]), format_estimate(one.pass_all[k])]
+            table.add_row(Text("" if at else _truncate_text(name, room)), *map(Text, cells), *shared)
     return table
 
 
-def steady_table(found: Mapping[str, Reliability], width: int) -> Table:
+def render_stability_table(found: Mapping[str, Reliability], width: int) -> Table:
     """Render how many tasks always, sometimes and never succeed.
 
     The table also has the success rate and the agreement of trials.
     """
-    table = plain_table(["system", "success rate", "always", "sometimes", "never", "agreement"])
+    table = borderless_table(["system", "success rate", "always", "sometimes", "never", "agreement"])
     for name, one in found.items():
         numbers = [len(one.always), len(one.flaky), len(one.never)]
         table.add_row(
-            Text(_cut(name, max(8, width - 68))),
-            with_interval(one.success_rate),
+            Text(_truncate_text(name, max(8, width - 68))),
+            format_estimate(one.success_rate),
             *(Text(f"{number} {number / one.n:4.0%}") for number in numbers),
-            shown(one.agreement),
+            format_score(one.agreement),
         )
     return table
 
 
-def flaky_table(found: Mapping[str, Reliability], texts: Mapping[str, str], most: int, width: int) -> Table | None:
+def render_flaky_tasks(
+    found: Mapping[str, Reliability], texts: Mapping[str, str], most: int, width: int
+) -> Table | None:
     """Render the flaky tasks, most uncertain first; None if there are none."""
     unsure: dict[str, float] = {}
     for one in found.values():
@@ -78,9 +86,9 @@ def flaky_table(found: Mapping[str, Reliability], texts: Mapping[str, str], most
     if not tasks:
         return None
     several = len(found) > 1
-    titles = [_cut(name, 12) for name in found] if several else ["successes"]
+    titles = [_truncate_text(name, 12) for name in found] if several else ["successes"]
     told = any(task in texts for task in tasks)
-    table = plain_table(["flaky task", *titles, *(["text"] if told else [])])
+    table = borderless_table(["flaky task", *titles, *(["text"] if told else [])])
     longest = max(len("flaky task"), min(30, max(map(len, map(one_line, tasks)))))
     room = max(10, width - longest - sum(max(8, len(title)) + 2 for title in titles) - 2)
     if told:
@@ -88,31 +96,31 @@ def flaky_table(found: Mapping[str, Reliability], texts: Mapping[str, str], most
     for task in tasks:
         counts = [one.counts.get(task) for one in found.values()]
         cells = ["-" if pair is None else f"{pair[1]} of {pair[0]}" for pair in counts]
-        words = [Text(_cut(texts.get(task, ""), room))] if told else []
-        table.add_row(Text(_cut(task, 30)), *map(Text, cells), *words)
+        words = [Text(_truncate_text(texts.get(task, ""), room))] if told else []
+        table.add_row(Text(_truncate_text(task, 30)), *map(Text, cells), *words)
     return table
 
 
-def with_interval(figure: Estimate) -> str:
+def format_estimate(figure: ValueWithInterval) -> str:
     """Format an estimate with its interval.
 
-    >>> with_interval(Estimate(0.91667, 0.8, 1.0))
+    >>> format_estimate(ValueWithInterval(0.91667, 0.8, 1.0))
     '0.9167 [0.800, 1.000]'
     """
     return f"{figure.value:.4f} [{figure.low:.3f}, {figure.high:.3f}]"
 
 
-def as_data(found: Mapping[str, Reliability], texts: Mapping[str, str]) -> dict[str, Any]:
+def reliability_to_data(found: Mapping[str, Reliability], texts: Mapping[str, str]) -> dict[str, Any]:
     """Return the reliability of all systems as JSON data."""
     first = next(iter(found.values()))
     return {
         "success": first.success,
         "confidence": first.confidence,
-        "systems": {name: _one(one, texts) for name, one in found.items()},
+        "systems": {name: _system_reliability_data(one, texts) for name, one in found.items()},
     }
 
 
-def _one(one: Reliability, texts: Mapping[str, str]) -> dict[str, Any]:
+def _system_reliability_data(one: Reliability, texts: Mapping[str, str]) -> dict[str, Any]:
     return {
         "tasks": one.n,
         "trials": {"fewest": one.trials[0], "most": one.trials[1]},
@@ -142,22 +150,22 @@ def _one(one: Reliability, texts: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _cut(text: str, room: int) -> str:
+def _truncate_text(text: str, room: int) -> str:
     plain = one_line(text)
     return plain if len(plain) <= room else f"{plain[: room - 1]}…"
 
 
-MEASURE = "hit_rate@5"
-AT_LEAST = 1.0
-CHANCE = 0.01
+DEFAULT_MEASURE = "hit_rate@5"
+DEFAULT_MIN_SCORE = 1.0
+TRIAL_EFFECT_ALPHA = 0.01
 """Significance level of the test for differences between trials."""
 
 
 @dataclass(frozen=True, eq=False)
-class Tried:
+class TrialOutcomes:
     """Outcomes of all trials, by system."""
 
-    systems: Mapping[str, Tries]
+    systems: Mapping[str, TrialCounts]
     success: str
     """Description of what counts as a success."""
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -173,7 +181,7 @@ def reliability(  # noqa: PLR0913 - each has a use of its own, and a default
     k: int | Iterable[int] | None = None,
     *,
     qrels: Any = None,
-    measure: str | OwnMeasure = MEASURE,
+    measure: str | MeasureFunction = DEFAULT_MEASURE,
     at_least: float | None = None,
     convention: str | Convention = "default",
     over: str | None = None,
@@ -195,42 +203,47 @@ def reliability(  # noqa: PLR0913 - each has a use of its own, and a default
     """
     if qrels is not None:
         given = trials if isinstance(trials, Mapping) else {_run_name(trials): trials}
-        runs = {str(name): _several(one) for name, one in given.items()}
-        tried = from_runs(qrels, runs, measure, at_least, convention)
+        runs = {str(name): _list_runs(one) for name, one in given.items()}
+        tried = outcomes_from_runs(qrels, runs, measure, at_least, convention)
         tried = replace(tried, several=isinstance(trials, Mapping))
     elif isinstance(trials, Experiment):
         runs = {name: [run] for name, run in trials.runs.items()}
-        tried = from_runs(trials.dataset.judgments, runs, measure, at_least, convention)
-    elif is_frame(trials):
-        systems = trials_of(rows_of(to_polars(trials), "the trials"), "trials", at_least)
-        tried = Tried(systems, _success(at_least), several=list(systems) != ["trials"])
+        tried = outcomes_from_runs(trials.dataset.judgments, runs, measure, at_least, convention)
+    elif is_dataframe(trials):
+        systems = trials_from_rows(rows_from_frame(to_polars(trials), "the trials"), "trials", at_least)
+        tried = TrialOutcomes(systems, _describe_success(at_least), several=list(systems) != ["trials"])
     elif isinstance(trials, Mapping):
-        systems = by_system(trials, "trials", at_least)
-        tried = Tried(systems, _success(at_least), several=list(systems) != ["trials"])
+        systems = trials_by_system(trials, "trials", at_least)
+        tried = TrialOutcomes(systems, _describe_success(at_least), several=list(systems) != ["trials"])
     elif isinstance(trials, str | Path):
-        tried = from_arguments([str(trials)], measure, at_least, convention)
+        tried = outcomes_from_arguments([str(trials)], measure, at_least, convention)
     elif isinstance(trials, Sequence) and trials and all(isinstance(one, str | Path) for one in trials):
-        tried = from_arguments(list(map(str, trials)), measure, at_least, convention)
+        tried = outcomes_from_arguments(list(map(str, trials)), measure, at_least, convention)
     else:
         raise BadInput(
             f"trials cannot be read from {type(trials).__name__}",
             hint="{task: [True, False]}, {task: (n, c)}, a table, a run folder; or runs, with qrels=",
         )
-    found = estimate(tried, _whole_numbers(k), over=over, confidence=confidence, seed=seed)
+    found = estimate_reliability(tried, _parse_k_values(k), over=over, confidence=confidence, seed=seed)
     return found if tried.several else next(iter(found.values()))
 
 
-def estimate(
-    tried: Tried, ks: Sequence[int] | None = None, *, over: str | None = None, confidence: float = 0.95, seed: int = 0
+def estimate_reliability(
+    tried: TrialOutcomes,
+    ks: Sequence[int] | None = None,
+    *,
+    over: str | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
 ) -> dict[str, Reliability]:
     """Estimate the reliability of each system, with notes on limits."""
     found: dict[str, Reliability] = {}
     for name, tries in tried.systems.items():
         counts = {task: one if isinstance(one, tuple) else (len(one), sum(one)) for task, one in tries.items()}
-        one = reliability_of(
+        one = compute_reliability(
             counts, ks, system=name if tried.several else "", over=over, confidence=confidence, seed=seed
         )
-        notes = _notes(one, tries)
+        notes = _reliability_notes(one, tries)
         first = next(iter(found.values()), one)
         if set(first.counts) != set(counts):
             both = len(set(first.counts) & set(counts))
@@ -241,69 +254,71 @@ def estimate(
     return found
 
 
-def from_arguments(
+def outcomes_from_arguments(
     arguments: Sequence[str],
-    measure: str | OwnMeasure = MEASURE,
+    measure: str | MeasureFunction = DEFAULT_MEASURE,
     at_least: float | None = None,
     convention: str | Convention = "default",
-) -> Tried:
+) -> TrialOutcomes:
     """Read trials from command-line arguments.
 
     These are `QRELS NAME=RUN…`, run folders or tables of trials.
     """
-    split = [named(one) for one in arguments]
+    split = [split_name(one) for one in arguments]
     paths = [path for _, path in split]
-    if (len(arguments) == 1 and not os.path.isdir(paths[0])) or (arguments and all(map(is_trials, paths))):
-        systems: dict[str, Tries] = {}
+    if (len(arguments) == 1 and not os.path.isdir(paths[0])) or (arguments and all(map(is_trials_file, paths))):
+        systems: dict[str, TrialCounts] = {}
         for name, path in split:
             inside = read_trials(path, at_least)
-            if name is not None and list(inside) == [Source(path).stem]:
+            if name is not None and list(inside) == [InputFile(path).stem]:
                 inside = {name: next(iter(inside.values()))}
             for one in inside:
                 if one in systems:
                     raise BadInput(f"`{one}` is in two tables", hint="NAME=TABLE gives each a name of its own")
             systems |= inside
-        return Tried(systems, _success(at_least), several=list(systems) != [Source(paths[0]).stem])
-    given = gather(arguments)
-    tried = from_runs(given.qrels, given.runs, measure, at_least, convention)
+        return TrialOutcomes(systems, _describe_success(at_least), several=list(systems) != [InputFile(paths[0]).stem])
+    given = resolve_inputs(arguments)
+    tried = outcomes_from_runs(given.qrels, given.runs, measure, at_least, convention)
     alone = len(arguments) == 1 and is_run_folder(paths[0])
     return replace(tried, texts=given.texts, several=not alone)
 
 
-def from_runs(
+def outcomes_from_runs(
     qrels: Any,
     runs: Mapping[str, Sequence[Any]],
-    measure: str | OwnMeasure = MEASURE,
+    measure: str | MeasureFunction = DEFAULT_MEASURE,
     at_least: float | None = None,
     convention: str | Convention = "default",
-) -> Tried:
+) -> TrialOutcomes:
     """Convert runs to outcomes by query.
 
     A query succeeds in a run if the measure reaches the threshold.
     """
     rules = find_convention(convention)
-    wanted = read_measures(measure, rules)
+    wanted = parse_measures(measure, rules)
     if len(wanted) != 1:
-        raise BadInput(f"`{measure}` is {len(wanted)} measures, and a success is told by one", hint=MEASURE)
+        raise BadInput(f"`{measure}` is {len(wanted)} measures, and a success is told by one", hint=DEFAULT_MEASURE)
     if isinstance(wanted[0], Measure) and wanted[0].spec.lower_is_better:
         raise BadInput(
             f"less is better of {wanted[0]}, so reaching a value of it is no success",
-            hint=f"a measure of which more is better, such as {MEASURE}",
+            hint=f"a measure of which more is better, such as {DEFAULT_MEASURE}",
         )
-    least = AT_LEAST if at_least is None else at_least
-    refuse_endless(least)
+    least = DEFAULT_MIN_SCORE if at_least is None else at_least
+    check_finite(least)
     if not least > 0:
         raise BadInput(f"a success from {least:g} on would be every trial", hint="--at-least 1")
-    judgments = judgments_for(wanted, qrels)
-    systems: dict[str, Tries] = {}
+    judgments = judgments_for_measures(wanted, qrels)
+    systems: dict[str, TrialCounts] = {}
     notes: dict[str, list[str]] = {}
     for name, given in runs.items():
-        trials = [one for run in given for one in _trials(run, name)]
+        trials = [one for run in given for one in _list_trials(run, name)]
         columns: list[Floats] = []
         told: list[str] = []
         for at, trial in enumerate(trials):
             label = name if len(trials) == 1 else f"{name}, trial {at + 1},"
-            scores = score(count(judgments, trial, wanted, rules, name=label), wanted, rules)
+            scores = score_judged_ranks(
+                compute_judged_ranks(judgments, trial, wanted, rules, name=label), wanted, rules
+            )
             columns.append(scores.values[scores.measures[0]])
             told += [note.replace(f"{label}: ", f"{name}: ") for note in scores.notes]
         values = np.stack(columns, axis=1)
@@ -319,16 +334,16 @@ def from_runs(
             told.append(f"{name}: {len(values) - len(tries)} queries have no value of {wanted[0]} and are left out")
         systems[name], notes[name] = tries, list(dict.fromkeys(told))
     title = str(wanted[0]) if isinstance(wanted[0], Measure) else getattr(wanted[0], "__name__", "own_measure")
-    return Tried(systems, f"{title} >= {least:g}", notes=notes)
+    return TrialOutcomes(systems, f"{title} >= {least:g}", notes=notes)
 
 
-def _trials(run: Any, name: str) -> list[Any]:
+def _list_trials(run: Any, name: str) -> list[Any]:
     """Return the trials of a run, or the run itself if it has none.
 
     Raises MissingEvidence if the rankings of its trials were not saved.
     """
     if isinstance(run, str | Path) and Path(run).is_dir():
-        run = folder.read(Path(run))
+        run = folder.read_run_folder(Path(run))
     if not isinstance(run, Run):
         return [run]
     if run.repeats is None and run.manifest.get("plan", {}).get("repeats", 1) > 1:
@@ -339,7 +354,7 @@ def _trials(run: Any, name: str) -> list[Any]:
     return list(run.trials())
 
 
-def _notes(found: Reliability, tries: Tries) -> list[str]:
+def _reliability_notes(found: Reliability, tries: TrialCounts) -> list[str]:
     """Describe what limits the estimates of a system."""
     who = f"{found.system}: " if found.system else ""
     least, most = found.trials
@@ -360,8 +375,8 @@ def _notes(found: Reliability, tries: Tries) -> list[str]:
             f"{who}no task changed its outcome between trials; if it always answers alike, k trials say what one says"
         )
     if 1 < least == most and not any(isinstance(one, tuple) for one in tries.values()):
-        p = differ_by_trial(np.array(list(tries.values()), np.bool_))
-        if p < CHANCE:
+        p = cochran_q_test(np.array(list(tries.values()), np.bool_))
+        if p < TRIAL_EFFECT_ALPHA:
             notes.append(
                 f"{who}some trials went better than others over all tasks (Cochran's Q, p "
                 f"{'< 0.001' if p < 0.001 else f'= {p:.3f}'}): tasks share something, and intervals are too narrow"
@@ -371,11 +386,11 @@ def _notes(found: Reliability, tries: Tries) -> list[str]:
     return notes
 
 
-def _success(at_least: float | None) -> str:
+def _describe_success(at_least: float | None) -> str:
     return "what the table calls one" if at_least is None else f"score >= {at_least:g}"
 
 
-def _whole_numbers(k: Any) -> list[int] | None:
+def _parse_k_values(k: Any) -> list[int] | None:
     """Convert k to a list of integers, including NumPy's; None if not given."""
     if k is None:
         return None
@@ -385,12 +400,12 @@ def _whole_numbers(k: Any) -> list[int] | None:
         raise BadInput(f"k is {k!r}, neither a whole number nor several", hint="k=3, or k=[1, 2, 3]") from None
 
 
-def _several(given: Any) -> list[Any]:
+def _list_runs(given: Any) -> list[Any]:
     """Return runs as a list; a single run becomes a list of one."""
-    return list(given) if isinstance(given, list | tuple) and not _is_rows(given) else [given]
+    return list(given) if isinstance(given, list | tuple) and not _is_run_rows(given) else [given]
 
 
-def _is_rows(given: Sequence[Any]) -> bool:
+def _is_run_rows(given: Sequence[Any]) -> bool:
     """Return whether a list is one run as rows of query, document and score."""
     return bool(given) and isinstance(given[0], tuple)
 

@@ -6,14 +6,21 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from ragauge.core.errors import BadInput
-from ragauge.files.source import Source
-from ragauge.files.table_files import check_columns, is_header, judgment_columns, text_errors, whole_grades, write_text
+from ragauge.files.source import InputFile
+from ragauge.files.table_files import (
+    check_duplicate_columns,
+    integer_grades,
+    is_header,
+    locate_text_errors,
+    select_judgment_columns,
+    write_delimited_text,
+)
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-def qrels_file(folder: Path, split: str | None = None) -> Path:
+def find_qrels_file(folder: Path, split: str | None = None) -> Path:
     """Find the judgments of a folder: of the split, else test, else the only file."""
     files = sorted((folder / "qrels").glob("*.tsv*")) or sorted(folder.glob("*.tsv*"))
     by_split = {path.name.split(".")[0]: path for path in files}
@@ -29,7 +36,7 @@ def qrels_file(folder: Path, split: str | None = None) -> Path:
     )
 
 
-def read_tsv(source: Source) -> pl.DataFrame:
+def read_qrels_tsv(source: InputFile) -> pl.DataFrame:
     """Read the columns query, doc, grade of a BEIR judgments file."""
     import polars as pl
 
@@ -38,22 +45,22 @@ def read_tsv(source: Source) -> pl.DataFrame:
         raise BadInput("no rows", file=source.label)
     fields = head[0].split("\t")
     if is_header(fields):
-        check_columns(1, fields, source.label)
+        check_duplicate_columns(1, fields, source.label)
         data = source.read()
-        with text_errors(data, source.label, separator=b"\t", fields=len(fields)):
+        with locate_text_errors(data, source.label, separator=b"\t", fields=len(fields)):
             table = pl.read_csv(data, separator="\t", infer_schema=False, quote_char=None)
-        return judgment_columns(table, source.label)
+        return select_judgment_columns(table, source.label)
     names = {3: ["query", "doc", "grade"], 4: ["query", "iteration", "doc", "grade"]}.get(len(fields))
     if names is None:
         raise BadInput(f"expected 3 or 4 columns, found {len(fields)}", file=source.label, line=1)
     schema = dict.fromkeys(names, pl.String)
     data = source.read()
-    with text_errors(data, source.label, separator=b"\t", fields=len(fields)):
+    with locate_text_errors(data, source.label, separator=b"\t", fields=len(fields)):
         table = pl.read_csv(data, separator="\t", has_header=False, schema=schema, quote_char=None)
-    return judgment_columns(table, source.label)
+    return select_judgment_columns(table, source.label)
 
 
-def write_tsv(frame: pl.DataFrame, out: IO[bytes]) -> None:
+def write_qrels_tsv(frame: pl.DataFrame, out: IO[bytes]) -> None:
     """Write judgments as BEIR does, with its header."""
-    table = whole_grades(frame).rename({"query": "query-id", "doc": "corpus-id", "grade": "score"})
-    write_text(table, out, separator="\t", header=True)
+    table = integer_grades(frame).rename({"query": "query-id", "doc": "corpus-id", "grade": "score"})
+    write_delimited_text(table, out, separator="\t", header=True)

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ragauge.core.errors import BadInput
-from ragauge.core.records import Judgments, Nested, Run
+from ragauge.core.records import Judgments, Run, ScoresByQuery
 from ragauge.core.unicode_text import check_id
-from ragauge.files.table_files import checked, judgment_columns, run_columns
+from ragauge.files.table_files import check_no_nulls, select_judgment_columns, select_run_columns
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-def is_frame(thing: Any) -> bool:
+def is_dataframe(thing: Any) -> bool:
     """Return whether an object is a polars or pandas frame, without importing either."""
     return type(thing).__name__ in ("DataFrame", "LazyFrame") and type(thing).__module__.split(".")[0] in (
         "polars",
@@ -37,7 +37,7 @@ def to_polars(frame: Any) -> pl.DataFrame:
     return frame if isinstance(frame, pl.DataFrame) else pl.from_pandas(frame)
 
 
-def is_one_run(thing: Mapping[Any, Any]) -> bool:
+def is_single_run(thing: Mapping[Any, Any]) -> bool:
     """Return whether a mapping is one run, not several runs by name.
 
     A run maps queries to documents.
@@ -53,26 +53,26 @@ def is_one_run(thing: Mapping[Any, Any]) -> bool:
     return isinstance(first, str | int | np.integer | Mapping) or (isinstance(first, list | tuple) and len(first) == 2)
 
 
-def judgments_of(thing: Any) -> Judgments:
+def judgments_from_memory(thing: Any) -> Judgments:
     """Convert an object in memory to judgments."""
     if isinstance(thing, Judgments):
         return thing
-    if is_frame(thing):
-        table = judgment_columns(to_polars(thing), "the judgments")
-        return judgments_from_table(checked(table, "the judgments", "grade", None), "a frame")
+    if is_dataframe(thing):
+        table = select_judgment_columns(to_polars(thing), "the judgments")
+        return judgments_from_table(check_no_nulls(table, "the judgments", "grade", None), "a frame")
     if hasattr(thing, "to_dict"):  # ranx's Qrels
         thing = thing.to_dict()
     if isinstance(thing, Mapping):
-        return Judgments(_nested_grades(thing), source="a mapping")
+        return Judgments(_to_nested_grades(thing), source="a mapping")
     if isinstance(thing, Iterable) and not isinstance(thing, str | bytes):
-        return _from_tuples(thing)
+        return _judgments_from_tuples(thing)
     raise BadInput(
         f"judgments cannot be read from {type(thing).__name__}",
         hint="a path, {query: {document: grade}}, a frame, or [(query, document), …]",
     )
 
 
-def with_sound_grades(judgments: Judgments) -> Judgments:
+def check_grades(judgments: Judgments) -> Judgments:
     """Return the judgments; raise BadInput for a grade that is not a finite number."""
     with contextlib.suppress(TypeError, ValueError):
         if np.isfinite(judgments.pool.grades).all():
@@ -86,7 +86,7 @@ def with_sound_grades(judgments: Judgments) -> Judgments:
     return judgments
 
 
-def _nested_grades(thing: Mapping[Any, Any]) -> Nested:
+def _to_nested_grades(thing: Mapping[Any, Any]) -> ScoresByQuery:
     if _is_nested(thing):
         return with_text_ids(thing)
     rows = []
@@ -98,7 +98,7 @@ def _nested_grades(thing: Mapping[Any, Any]) -> Nested:
                     f"the judgments of query `{query}` have {doc!r}", hint="a document, or (document, grade)"
                 )
             rows.append((query, *doc) if isinstance(doc, list | tuple) else (query, doc))
-    grades = _from_tuples(rows).nested
+    grades = _judgments_from_tuples(rows).nested
     return {str(query): grades.get(str(query), {}) for query in thing}
 
 
@@ -107,7 +107,7 @@ def _is_nested(thing: Mapping[Any, Any]) -> bool:
     return all(issubclass(kind, Mapping) for kind in set(map(type, thing.values())))
 
 
-def with_text_ids(thing: Mapping[Any, Mapping[Any, Any]]) -> Nested:
+def with_text_ids(thing: Mapping[Any, Mapping[Any, Any]]) -> ScoresByQuery:
     """Return the mapping if its ids are texts, else a copy with ids converted to text.
 
     Only the first document of each query is checked.
@@ -117,7 +117,7 @@ def with_text_ids(thing: Mapping[Any, Mapping[Any, Any]]) -> Nested:
     return thing if texts else {str(q): {str(d): v for d, v in docs.items()} for q, docs in thing.items()}
 
 
-def _from_tuples(rows: Iterable[Any]) -> Judgments:
+def _judgments_from_tuples(rows: Iterable[Any]) -> Judgments:
     grades: dict[str, dict[str, float]] = {}
     for at, row in enumerate(rows, 1):
         if hasattr(row, "query_id"):  # ir_measures' Qrel
@@ -140,7 +140,7 @@ def judgments_from_table(table: pl.DataFrame, source: str) -> Judgments:
     import polars as pl
 
     if "subtopic" in table.columns:
-        return subtopic_judgments(table.select("query", "subtopic", "doc", "grade").iter_rows(), source)
+        return judgments_from_subtopics(table.select("query", "subtopic", "doc", "grade").iter_rows(), source)
     unique = table.unique(["query", "doc", "grade"], keep="first", maintain_order=True)
     again = unique.filter(pl.struct("query", "doc").is_duplicated())
     if again.height:
@@ -157,12 +157,12 @@ def judgments_from_table(table: pl.DataFrame, source: str) -> Judgments:
     return Judgments(together.select("query", "doc", "grade").rechunk(), source=source)
 
 
-def subtopic_judgments(rows: Iterable[tuple[Any, Any, Any, Any]], source: str = "a list") -> Judgments:
+def judgments_from_subtopics(rows: Iterable[tuple[Any, Any, Any, Any]], source: str = "a list") -> Judgments:
     """Build judgments from (topic, subtopic, document, grade).
 
     The overall grade of a document is its highest over the subtopics.
 
-    >>> subtopic_judgments([("q", "1", "a", 1), ("q", "2", "a", 3)]).nested
+    >>> judgments_from_subtopics([("q", "1", "a", 1), ("q", "2", "a", 3)]).nested
     {'q': {'a': 3.0}}
     """
     best: dict[str, dict[str, float]] = {}
@@ -179,21 +179,21 @@ def subtopic_judgments(rows: Iterable[tuple[Any, Any, Any, Any]], source: str = 
     return Judgments(best, subtopics=subtopics, source=source)
 
 
-def run_of(thing: Any, name: str = "run") -> Run | Nested:
+def run_from_memory(thing: Any, name: str = "run") -> Run | ScoresByQuery:
     """Convert an object in memory to a run; nested dictionaries stay dictionaries."""
     if isinstance(thing, Run):
         return thing
-    if is_frame(thing):
-        table = run_columns(to_polars(thing), "the run").lazy().collect()
-        return Run(checked(table, "the run", "score", None), name)
+    if is_dataframe(thing):
+        table = select_run_columns(to_polars(thing), "the run").lazy().collect()
+        return Run(check_no_nulls(table, "the run", "score", None), name)
     if hasattr(thing, "to_dict"):  # ranx's Run
         thing = thing.to_dict()
     if isinstance(thing, Mapping):
         if _is_nested(thing):
             return with_text_ids(thing)
-        return _ranked_lists(thing, name)
+        return _run_from_ranked_lists(thing, name)
     if isinstance(thing, tuple) and len(thing) in (2, 3) and all(np.ndim(part) == 2 for part in thing[:2]):
-        return arrays(*thing, name=name)
+        return run_from_arrays(*thing, name=name)
     if isinstance(thing, Iterable) and not isinstance(thing, str | bytes):
         return _run_from_tuples(thing)
     raise BadInput(
@@ -202,7 +202,7 @@ def run_of(thing: Any, name: str = "run") -> Run | Nested:
     )
 
 
-def _run_from_tuples(rows: Iterable[Any]) -> Nested:
+def _run_from_tuples(rows: Iterable[Any]) -> ScoresByQuery:
     scores: dict[str, dict[str, float]] = {}
     for at, row in enumerate(rows, 1):
         if hasattr(row, "query_id"):  # ir_measures' ScoredDoc
@@ -218,7 +218,7 @@ def _run_from_tuples(rows: Iterable[Any]) -> Nested:
     return scores
 
 
-def _ranked_lists(thing: Mapping[Any, Any], name: str) -> Run:
+def _run_from_ranked_lists(thing: Mapping[Any, Any], name: str) -> Run:
     """Build a run from ranked lists, best first.
 
     Items are ids, (id, score) pairs, or objects with id and score.
@@ -233,17 +233,17 @@ def _ranked_lists(thing: Mapping[Any, Any], name: str) -> Run:
             if doc is None or isinstance(doc, list | Mapping):
                 raise BadInput(f"the ranking of query `{query}` has {item!r}", hint="an id, or (id, score)")
             rows.append((str(query), str(doc), float(score)))
-    return Run(checked(_table(rows), "the run", "score", None), name)
+    return Run(check_no_nulls(_build_run_table(rows), "the run", "score", None), name)
 
 
-def as_table(run: Run | Nested) -> pl.DataFrame:
+def to_run_table(run: Run | ScoresByQuery) -> pl.DataFrame:
     """Convert a run in memory to a table with the columns query, doc, score."""
     if isinstance(run, Run):
         return run.table
-    return _table([(q, d, float(s)) for q, docs in run.items() for d, s in docs.items()])
+    return _build_run_table([(q, d, float(s)) for q, docs in run.items() for d, s in docs.items()])
 
 
-def _table(rows: list[tuple[str, str, float]]) -> pl.DataFrame:
+def _build_run_table(rows: list[tuple[str, str, float]]) -> pl.DataFrame:
     import polars as pl
 
     schema = {"query": pl.String, "doc": pl.String, "score": pl.Float64}
@@ -256,13 +256,13 @@ def _table(rows: list[tuple[str, str, float]]) -> pl.DataFrame:
         raise
 
 
-def arrays(ids: Any, scores: Any, queries: Sequence[str] | None = None, *, name: str = "run") -> Run:
+def run_from_arrays(ids: Any, scores: Any, queries: Sequence[str] | None = None, *, name: str = "run") -> Run:
     """Build a run from the (ids, scores) arrays of a vector store, one row per query.
 
     Rows are ordered best first. An id of -1 means that there is no further hit. Queries are numbered from 0 unless
     named. Raise BadInput for scores that increase along every row, as distances do: pass `-distances` instead.
 
-    >>> arrays([[7, 3]], [[0.9, 0.5]]).nested
+    >>> run_from_arrays([[7, 3]], [[0.9, 0.5]]).nested
     {'0': {'7': 0.9, '3': 0.5}}
     """
     import polars as pl
@@ -285,15 +285,15 @@ def arrays(ids: Any, scores: Any, queries: Sequence[str] | None = None, *, name:
             "score": values.ravel()[keep.ravel()],
         }
     )
-    return Run(checked(table, "the run", "score", None), name)
+    return Run(check_no_nulls(table, "the run", "score", None), name)
 
 
-def neighbours(ids: Any, distances: Any = None, queries: Sequence[str] | None = None) -> Judgments:
+def judgments_from_neighbours(ids: Any, distances: Any = None, queries: Sequence[str] | None = None) -> Judgments:
     """Build judgments from exact neighbours, one row per query, nearest first.
 
     `distances` are needed only by measures that use them.
 
-    >>> neighbours([[7, 3]]).nested
+    >>> judgments_from_neighbours([[7, 3]]).nested
     {'0': {'7': 1, '3': 1}}
     """
     names = [str(q) for q in (queries if queries is not None else range(len(ids)))]

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from ragauge.core.errors import BadInput
-from ragauge.core.records import Judgments, Nested, Run
+from ragauge.core.records import Judgments, Run, ScoresByQuery
 from ragauge.core.structured_text import parse_json
 from ragauge.core.unicode_text import clean_json, may_have_surrogates, warn_replaced
-from ragauge.files.in_memory import as_table, judgments_of, run_of
-from ragauge.files.source import Source
-from ragauge.files.table_files import DOC, checked, find, is_header
+from ragauge.files.in_memory import judgments_from_memory, run_from_memory, to_run_table
+from ragauge.files.source import InputFile
+from ragauge.files.table_files import DOC_COLUMNS, check_no_nulls, find_column, is_header
 
 
-def read_json(source: Source, *, ids: bool = False) -> Any:
+def read_json(source: InputFile, *, ids: bool = False) -> Any:
     """Read a JSON file. With `ids`, every text in it is an id."""
     data = source.read()
     found = parse_json(data, file=source.label)
@@ -27,7 +27,7 @@ def read_json(source: Source, *, ids: bool = False) -> Any:
     return clean
 
 
-def json_lines(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_json_lines(source: InputFile) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects of a JSONL file with their line numbers."""
     number = replaced = 0
     for block in source.blocks():
@@ -45,7 +45,7 @@ def json_lines(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
     warn_replaced(replaced, source.label)
 
 
-def is_row(first: str) -> bool:
+def is_json_row(first: str) -> bool:
     """Return whether a line is a JSON object that names a query and a document."""
     try:
         item = parse_json(first)
@@ -54,18 +54,18 @@ def is_row(first: str) -> bool:
     return isinstance(item, dict) and is_header(list(item))
 
 
-def is_rig(first: str) -> bool:
+def is_rig_line(first: str) -> bool:
     """Return whether a line is in the format of rig: it names relevant documents."""
     return '"relevant_docs"' in first
 
 
-def read_rig(source: Source) -> Judgments:
+def read_rig(source: InputFile) -> Judgments:
     """Read judgments in the JSONL format of rig.
 
     Used fields are `query_id` and `relevant_docs`, which has grades by document or is a list.
     """
     grades: dict[str, dict[str, float]] = {}
-    for line, item in json_lines(source):
+    for line, item in read_json_lines(source):
         if "query_id" not in item or "relevant_docs" not in item:
             raise BadInput("expected query_id and relevant_docs", file=source.label, line=line)
         query, docs = str(item["query_id"]), item["relevant_docs"]
@@ -89,7 +89,7 @@ def write_rig(judgments: Judgments, out: IO[bytes]) -> None:
         out.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
 
 
-def json_judgments(source: Source) -> Judgments:
+def read_json_judgments(source: InputFile) -> Judgments:
     """Read judgments from JSON.
 
     Supported are `{query: {document: grade}}`, `{query: [document, …]}`, and the dataset of pgVectorDB.
@@ -98,30 +98,30 @@ def json_judgments(source: Source) -> Judgments:
     try:
         if isinstance(thing, dict) and isinstance(thing.get("ground_truth"), list) and "queries" in thing:
             thing = dict(zip((str(q) for q in thing["queries"]), thing["ground_truth"], strict=True))
-        return Judgments(judgments_of(thing).nested, source=source.label)
+        return Judgments(judgments_from_memory(thing).nested, source=source.label)
     except (TypeError, ValueError, AttributeError) as error:
         hint = "{query: {document: grade}}, {query: [document, …]}, or {queries, ground_truth}"
-        raise BadInput(f"these are no judgments ({_first_line(error)})", file=source.label, hint=hint) from None
+        raise BadInput(f"these are no judgments ({_first_error_line(error)})", file=source.label, hint=hint) from None
 
 
-def json_run(source: Source) -> Run:
+def read_json_run(source: InputFile) -> Run:
     """Read a run from JSON: `{query: {document: score}}` or `{query: [document, …]}`."""
     thing = read_json(source, ids=True)
     try:
-        table = as_table(run_of(thing, source.stem))
+        table = to_run_table(run_from_memory(thing, source.stem))
     except (TypeError, ValueError, AttributeError) as error:
         hint = "{query: {document: score}} or {query: [document, …]}"
-        raise BadInput(f"this is no run ({_first_line(error)})", file=source.label, hint=hint) from None
+        raise BadInput(f"this is no run ({_first_error_line(error)})", file=source.label, hint=hint) from None
     if not table.height:
         raise BadInput("no rows", file=source.label)
-    return Run(checked(table, source.label, "score", None), source.stem)
+    return Run(check_no_nulls(table, source.label, "score", None), source.stem)
 
 
-def _first_line(error: Exception) -> str:
+def _first_error_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-def read_targets(source: Source) -> dict[str, list[str]]:
+def read_targets(source: InputFile) -> dict[str, list[str]]:
     """Read a target map from a file.
 
     Supported are JSON `{document: target or [target, …]}`, JSONL with `doc_id` and `targets`, and lines of `document
@@ -129,17 +129,17 @@ def read_targets(source: Source) -> dict[str, list[str]]:
     """
     targets: dict[str, list[str]] = {}
     if source.ending in (".jsonl", ".ndjson"):
-        for at, item in json_lines(source):
-            doc, what = find(list(item), DOC), find(list(item), ("targets", "target"))
+        for at, item in read_json_lines(source):
+            doc, what = find_column(list(item), DOC_COLUMNS), find_column(list(item), ("targets", "target"))
             if doc is None or what is None:
                 raise BadInput("expected doc_id and targets", file=source.label, line=at)
-            targets.setdefault(str(item[doc]), []).extend(as_targets({"": item[what]})[""])
+            targets.setdefault(str(item[doc]), []).extend(to_targets({"": item[what]})[""])
         return targets
     if source.ending == ".json":
         thing = read_json(source, ids=True)
         if not isinstance(thing, dict):
             raise BadInput("expected {document: [target, …]}", file=source.label)
-        return as_targets(thing)
+        return to_targets(thing)
     number = 0
     for block in source.blocks():
         for line in block.decode("utf-8", "replace").split("\n"):
@@ -163,10 +163,10 @@ def read_targets(source: Source) -> dict[str, list[str]]:
     return targets
 
 
-def as_targets(thing: Mapping[Any, Any]) -> dict[str, list[str]]:
+def to_targets(thing: Mapping[Any, Any]) -> dict[str, list[str]]:
     """Convert ids and targets of a target map to lists of strings.
 
-    >>> as_targets({"d1": "A", 2: ["A", "B"]})
+    >>> to_targets({"d1": "A", 2: ["A", "B"]})
     {'d1': ['A'], '2': ['A', 'B']}
     """
     return {
@@ -175,24 +175,24 @@ def as_targets(thing: Mapping[Any, Any]) -> dict[str, list[str]]:
     }
 
 
-def write_json(nested: Nested, out: IO[bytes]) -> None:
+def write_nested_json(nested: ScoresByQuery, out: IO[bytes]) -> None:
     """Write `{query: {document: number}}` as JSON."""
     out.write(json.dumps({q: dict(docs) for q, docs in nested.items()}, ensure_ascii=False).encode() + b"\n")
 
 
-IDS = ("_id", "id", "doc_id", "docid", "docno", "document_id", "chunk_id", "pid")
+DOCUMENT_ID_FIELDS = ("_id", "id", "doc_id", "docid", "docno", "document_id", "chunk_id", "pid")
 """Accepted field names for the id of a document; the first one present is used."""
-QUERY_IDS = (*IDS[:5], "query_id", "qid")
+QUERY_ID_FIELDS = (*DOCUMENT_ID_FIELDS[:5], "query_id", "qid")
 """Accepted field names for the id of a query."""
-TEXTS = ("text", "contents", "content", "body", "passage", "chunk", "page_content", "document", "abstract")
+TEXT_FIELDS = ("text", "contents", "content", "body", "passage", "chunk", "page_content", "document", "abstract")
 """Accepted field names for the text of a document; the first one present is used."""
-TITLE = "title"
+TITLE_FIELD = "title"
 
 
-def kind_of(value: Any) -> str:
+def describe_json_type(value: Any) -> str:
     """Describe the type of a JSON value with its article.
 
-    >>> kind_of({}), kind_of(None), kind_of(2.5)
+    >>> describe_json_type({}), describe_json_type(None), describe_json_type(2.5)
     ('an object', 'null', 'a number')
     """
     kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
@@ -202,18 +202,18 @@ def kind_of(value: Any) -> str:
 def check_manifest(manifest: Any) -> None:
     """Raise ValueError unless the fields of a run's manifest have the expected types."""
     if not isinstance(manifest, dict):
-        raise ValueError(f"the manifest is {kind_of(manifest)}, not an object")
-    for name, (kind, article) in MANIFEST_KINDS.items():
+        raise ValueError(f"the manifest is {describe_json_type(manifest)}, not an object")
+    for name, (kind, article) in MANIFEST_FIELD_TYPES.items():
         found: Any = manifest
         for part in name.split("."):
             found = (found or {}).get(part)
         if found is not None and (not isinstance(found, kind) or isinstance(found, bool)):
-            raise ValueError(f"`{name}` of the manifest is {kind_of(found)}, not {article}")
+            raise ValueError(f"`{name}` of the manifest is {describe_json_type(found)}, not {article}")
     if not all(isinstance(note, str) for note in manifest.get("notes") or ()):
         raise ValueError("`notes` of the manifest are not texts")
 
 
-MANIFEST_KINDS: Mapping[str, tuple[Any, str]] = {
+MANIFEST_FIELD_TYPES: Mapping[str, tuple[Any, str]] = {
     **dict.fromkeys(("system", "dataset", "plan", "machine", "evidence"), (dict, "an object")),
     **dict.fromkeys(("plan.k", "plan.repeats", "plan.workers"), (int, "an integer")),
     **dict.fromkeys(("dataset.documents", "judged_not_asked"), (int, "an integer")),
@@ -224,10 +224,10 @@ MANIFEST_KINDS: Mapping[str, tuple[Any, str]] = {
 """Types of the fields of a manifest; a name with a dot is inside an object that is listed before it."""
 
 
-def as_known(header: Sequence[str], known: Iterable[str]) -> list[str]:
+def canonical_columns(header: Sequence[str], known: Iterable[str]) -> list[str]:
     """Replace column names that match known names but for case or blanks.
 
-    >>> as_known(["ID", " Text", "Source"], ["id", "text"])
+    >>> canonical_columns(["ID", " Text", "Source"], ["id", "text"])
     ['id', 'text', 'Source']
     """
     cells = [cell.strip() for cell in header]

@@ -12,51 +12,61 @@ from typing import Any
 import numpy as np
 
 from ragauge.core.errors import BadInput
-from ragauge.core.records import ByMeasure, Scores
+from ragauge.core.records import MeasureDict, Scores
 from ragauge.core.samples import Sample
 from ragauge.files.json_files import read_json
 from ragauge.files.samples import read_samples
-from ragauge.files.source import Source
+from ragauge.files.source import InputFile
 
-KEPT, SCORES, SAMPLES, VERDICTS = "judge.json", "scores.csv", "samples.jsonl", "verdicts.jsonl"
+MANIFEST_FILE, SCORES_FILE, SAMPLES_FILE, VERDICTS_FILE = "judge.json", "scores.csv", "samples.jsonl", "verdicts.jsonl"
 """File names in a judged folder. The manifest is written last."""
-SCHEMA = "ragauge-judged/1"
+MANIFEST_SCHEMA = "ragauge-judged/1"
 """Schema version of the manifest."""
-HEAD = 200
+SCHEMA_SEARCH_CHARS = 200
 """Number of characters of the manifest in which its schema is searched."""
-COLUMNS = ("system", "query", "measure", "value", "judge", "convention", "reason", "fingerprint", "lower_is_better")
-HEADERS = (COLUMNS, COLUMNS[:-1], COLUMNS[:-2])
+SCORES_FILE_COLUMNS = (
+    "system",
+    "query",
+    "measure",
+    "value",
+    "judge",
+    "convention",
+    "reason",
+    "fingerprint",
+    "lower_is_better",
+)
+KNOWN_SCORES_HEADERS = (SCORES_FILE_COLUMNS, SCORES_FILE_COLUMNS[:-1], SCORES_FILE_COLUMNS[:-2])
 """The present header, and those of older folders: without directions, and without fingerprints."""
 HINT = "the same `ragauge judge` again writes the folder anew, and pays for nothing twice"
 
 
-def is_judged(folder: str | Path) -> bool:
+def is_judged_folder(folder: str | Path) -> bool:
     """Return whether a folder has complete judge results.
 
     The manifest is written last.
     """
-    place = Path(folder) / KEPT
+    place = Path(folder) / MANIFEST_FILE
     if not place.is_file():
         return False
     with place.open(encoding="utf-8", errors="replace") as file:
-        return '"ragauge-judged/' in file.read(HEAD)
+        return '"ragauge-judged/' in file.read(SCHEMA_SEARCH_CHARS)
 
 
-def judged_in(folder: str | Path) -> list[str]:
+def judged_folders_in(folder: str | Path) -> list[str]:
     """Find the judged folders in a folder, sorted by name."""
     place = Path(folder)
-    return [str(one) for one in sorted(place.iterdir()) if is_judged(one)] if place.is_dir() else []
+    return [str(one) for one in sorted(place.iterdir()) if is_judged_folder(one)] if place.is_dir() else []
 
 
-def read_manifest(folder: str | Path) -> dict[str, Any]:
+def read_judged_manifest(folder: str | Path) -> dict[str, Any]:
     """Read the manifest of a judged folder."""
-    place = str(Path(folder) / KEPT)
+    place = str(Path(folder) / MANIFEST_FILE)
     if not Path(place).is_file():
         raise BadInput("nothing judged is here", file=str(folder), hint="a folder that `ragauge judge` wrote")
-    data = read_json(Source(place))
+    data = read_json(InputFile(place))
     told = data.get("schema") if isinstance(data, Mapping) else None
-    if not isinstance(data, dict) or told != SCHEMA:
-        raise BadInput(f"this is nothing judged: its schema is {told!r}, not {SCHEMA!r}", file=place)
+    if not isinstance(data, dict) or told != MANIFEST_SCHEMA:
+        raise BadInput(f"this is nothing judged: its schema is {told!r}, not {MANIFEST_SCHEMA!r}", file=place)
     if not isinstance(data.get("measures"), Mapping):
         raise BadInput("the measures are missing", file=place, hint=HINT)
     return data
@@ -67,46 +77,46 @@ def read_judged_scores(folder: str | Path, canonical: Callable[[str], str] = str
 
     Raise BadInput if the files of the folder contradict each other.
     """
-    about = read_manifest(folder)
-    place = str(Path(folder) / SCORES)
+    about = read_judged_manifest(folder)
+    place = str(Path(folder) / SCORES_FILE)
     columns: dict[str, dict[str, float]] = {name: {} for name in about["measures"]}
     unscored: dict[str, dict[str, str]] = {name: {} for name in columns}
     prints: dict[str, str] = {}
-    for line, row in _rows(place):
+    for line, row in _read_score_rows(place):
         name, query = row["measure"], row["query"]
         if name not in columns or query in columns[name]:
-            why = "comes twice" if name in columns else f"is not in {KEPT}"
+            why = "comes twice" if name in columns else f"is not in {MANIFEST_FILE}"
             raise BadInput(f"{name} of `{query}` {why}", file=place, line=line, hint=HINT)
         if (row["judge"], row["convention"]) != (about.get("judge"), about.get("convention")):
-            raise BadInput(f"another judge or convention than in {KEPT}", file=place, line=line, hint=HINT)
+            raise BadInput(f"another judge or convention than in {MANIFEST_FILE}", file=place, line=line, hint=HINT)
         lower = str(bool(about["measures"][name].get("lower_is_better"))).lower()
         if row.get("lower_is_better", lower) != lower:
             raise BadInput(
-                f"lower_is_better of {name}: expected {lower} as in {KEPT}, got `{row['lower_is_better']}`",
+                f"lower_is_better of {name}: expected {lower} as in {MANIFEST_FILE}, got `{row['lower_is_better']}`",
                 file=place,
                 line=line,
                 hint=HINT,
             )
         if prints.setdefault(query, row.get("fingerprint", "")) != row.get("fingerprint", ""):
             raise BadInput(f"`{query}` has another fingerprint above", file=place, line=line, hint=HINT)
-        columns[name][query] = _number(row["value"], place, line)
+        columns[name][query] = _parse_score(row["value"], place, line)
         if not row["value"]:
             unscored[name][query] = row["reason"] or "no reason was kept"
     queries = list(next(iter(columns.values()), {}))
     for name, column in columns.items():
         if list(column) != queries:
             raise BadInput(f"{name} has other samples than the first measure", file=place, hint=HINT)
-    scores = _scores(about, columns, unscored, canonical, {name: one for name, one in prints.items() if one})
-    _check(scores, about["measures"], place)
+    scores = _build_scores(about, columns, unscored, canonical, {name: one for name, one in prints.items() if one})
+    _check_against_manifest(scores, about["measures"], place)
     return scores
 
 
-def _rows(place: str) -> list[tuple[int, dict[str, str]]]:
+def _read_score_rows(place: str) -> list[tuple[int, dict[str, str]]]:
     try:
         with Path(place).open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
-            if tuple(reader.fieldnames or ()) not in HEADERS:
-                raise BadInput(f"the columns are not {', '.join(COLUMNS)}", file=place, line=1, hint=HINT)
+            if tuple(reader.fieldnames or ()) not in KNOWN_SCORES_HEADERS:
+                raise BadInput(f"the columns are not {', '.join(SCORES_FILE_COLUMNS)}", file=place, line=1, hint=HINT)
             found = [(reader.line_num, row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"cannot be read ({error})", file=place, hint=HINT) from None
@@ -116,7 +126,7 @@ def _rows(place: str) -> list[tuple[int, dict[str, str]]]:
     return found
 
 
-def _number(text: str, place: str, line: int) -> float:
+def _parse_score(text: str, place: str, line: int) -> float:
     try:
         value = float(text) if text else math.nan
     except ValueError:
@@ -126,7 +136,7 @@ def _number(text: str, place: str, line: int) -> float:
     return value
 
 
-def _scores(
+def _build_scores(
     about: Mapping[str, Any],
     columns: Mapping[str, Mapping[str, float]],
     unscored: Mapping[str, Mapping[str, str]],
@@ -141,16 +151,16 @@ def _scores(
         run=str(about.get("name") or "answers"),
         convention=str(about.get("convention") or ""),
         queries=list(next(iter(columns.values()), {})),
-        values=ByMeasure(values, canonical),
-        means=ByMeasure(means, canonical),
-        unscored=ByMeasure(unscored, canonical),
+        values=MeasureDict(values, canonical),
+        means=MeasureDict(means, canonical),
+        unscored=MeasureDict(unscored, canonical),
         lower_is_better=frozenset(lower),
         judge=str(about.get("judge") or ""),
         fingerprints=fingerprints,
     )
 
 
-def _check(scores: Scores, told: Mapping[str, Any], place: str) -> None:
+def _check_against_manifest(scores: Scores, told: Mapping[str, Any], place: str) -> None:
     """Raise BadInput if count or mean of a measure differ from those in the manifest."""
     for name, one in told.items():
         n, mean = one.get("n"), one.get("mean")
@@ -158,7 +168,8 @@ def _check(scores: Scores, told: Mapping[str, Any], place: str) -> None:
         same = mine is None if mean is None else mine is not None and math.isclose(mine, mean, abs_tol=1e-9)
         if n != scores.n[name] or not same:
             raise BadInput(
-                f"{name} is {json.dumps(mine)} over {scores.n[name]} here, and {json.dumps(mean)} over {n} in {KEPT}",
+                f"{name} is {json.dumps(mine)} over {scores.n[name]} here, and {json.dumps(mean)} over {n} in "
+                f"{MANIFEST_FILE}",
                 file=place,
                 hint=HINT,
             )
@@ -169,7 +180,7 @@ def read_judged_samples(folder: str | Path) -> list[Sample]:
 
     Scores can be used without samples.
     """
-    place = Path(folder) / SAMPLES
+    place = Path(folder) / SAMPLES_FILE
     return read_samples(str(place)) if place.is_file() else []
 
 
@@ -178,13 +189,13 @@ def read_sample_tags(folder: str | Path) -> dict[str, dict[str, str]]:
 
     They are the texts and integers of the metadata.
     """
-    return tags_of(read_judged_samples(folder))
+    return sample_tags(read_judged_samples(folder))
 
 
-def tags_of(samples: Iterable[Sample]) -> dict[str, dict[str, str]]:
+def sample_tags(samples: Iterable[Sample]) -> dict[str, dict[str, str]]:
     """Return the metadata of samples by id, limited to texts and integers.
 
-    >>> tags_of([Sample("q1", metadata={"topic": "files", "scores": [1, 2]})])
+    >>> sample_tags([Sample("q1", metadata={"topic": "files", "scores": [1, 2]})])
     {'q1': {'topic': 'files'}}
     """
     return {

@@ -11,22 +11,22 @@ from numpy.typing import NDArray
 
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Judgments, Run
-from ragauge.files.in_memory import arrays, neighbours
-from ragauge.files.source import Source
+from ragauge.files.in_memory import judgments_from_neighbours, run_from_arrays
+from ragauge.files.source import InputFile
 
-ENDINGS = (".ivecs", ".ibin", ".npy")
-CUTOFFS = (1, 10, 100)
+NEIGHBOUR_FILE_ENDINGS = (".ivecs", ".ibin", ".npy")
+DEFAULT_CUTOFFS = (1, 10, 100)
 """Cutoffs k of the default measures of neighbours, as far as the arrays have that many columns."""
 
 
-def holds_neighbours(thing: Any) -> bool:
+def is_neighbour_array(thing: Any) -> bool:
     """Return whether an object is an array of ids, or a file with such an ending."""
     if isinstance(thing, str | Path):
-        return str(thing) != "-" and Source(str(thing)).ending in ENDINGS
+        return str(thing) != "-" and InputFile(str(thing)).ending in NEIGHBOUR_FILE_ENDINGS
     return isinstance(thing, np.ndarray) and thing.ndim == 2 and thing.dtype.kind in "iuUO"
 
 
-def read_ids(thing: Any) -> NDArray[Any]:
+def read_neighbour_ids(thing: Any) -> NDArray[Any]:
     """Read the ids of a file or an array; raise BadInput if a file has no integers."""
     if isinstance(thing, np.ndarray):
         return thing
@@ -36,7 +36,7 @@ def read_ids(thing: Any) -> NDArray[Any]:
     if found.dtype.kind not in "iu":
         raise BadInput(
             f"holds vectors, not neighbours; expected whole numbers, got {found.dtype}",
-            file=Source(str(thing)).label,
+            file=InputFile(str(thing)).label,
             hint="`ragauge bench` computes the exact neighbours of vectors",
         )
     return found
@@ -47,7 +47,7 @@ def read_true_neighbours(thing: Any) -> Judgments:
 
     Every neighbour is relevant, and their order defines the k nearest.
     """
-    return neighbours(read_ids(thing))
+    return judgments_from_neighbours(read_neighbour_ids(thing))
 
 
 def read_found_neighbours(thing: Any, name: str) -> Run:
@@ -55,7 +55,7 @@ def read_found_neighbours(thing: Any, name: str) -> Run:
 
     -1 and None mean that there is no further hit.
     """
-    ids = read_ids(thing)
+    ids = read_neighbour_ids(thing)
     if not ids.shape[1]:
         raise BadInput("the rows of neighbours are empty", hint="one row per query: shape (queries, k)")
     if ids.dtype.kind == "O":
@@ -64,17 +64,17 @@ def read_found_neighbours(thing: Any, name: str) -> Run:
         # Replace the ids by numbers, so that "-1" is dropped like the -1 of a store.
         known, places = np.unique(ids, return_inverse=True)
         places = np.where(ids == "-1", -1, places.reshape(ids.shape))
-        return _named(arrays(places, _ranks(ids.shape)), known, name)
-    return arrays(ids, _ranks(ids.shape), name=name)
+        return _with_document_ids(run_from_arrays(places, _rank_scores(ids.shape)), known, name)
+    return run_from_arrays(ids, _rank_scores(ids.shape), name=name)
 
 
-def check_rows(qrels: Any, runs: Iterable[Any]) -> None:
+def check_row_counts(qrels: Any, runs: Iterable[Any]) -> None:
     """Raise BadInput if found and exact neighbours have different numbers of queries."""
-    if not holds_neighbours(qrels):
+    if not is_neighbour_array(qrels):
         return
-    expected = len(read_ids(qrels))
+    expected = len(read_neighbour_ids(qrels))
     for run in runs:
-        if holds_neighbours(run) and (rows := len(read_ids(run))) != expected:
+        if is_neighbour_array(run) and (rows := len(read_neighbour_ids(run))) != expected:
             raise BadInput(
                 f"the found neighbours must have a row for each row of the exact ones; expected {expected:,} rows, "
                 f"got {rows:,}",
@@ -89,17 +89,20 @@ def default_measures(qrels: Any, runs: Iterable[Any]) -> tuple[str, ...]:
     Return an empty tuple for other inputs.
     """
     given = [qrels, *runs]
-    if not all(map(holds_neighbours, given)):
+    if not all(map(is_neighbour_array, given)):
         return ()
-    depth = min(read_ids(one).shape[1] for one in given)
-    return tuple(f"recall(of=k)@{k}" for k in sorted({*(k for k in CUTOFFS if k <= depth), min(depth, CUTOFFS[-1])}))
+    depth = min(read_neighbour_ids(one).shape[1] for one in given)
+    return tuple(
+        f"recall(of=k)@{k}"
+        for k in sorted({*(k for k in DEFAULT_CUTOFFS if k <= depth), min(depth, DEFAULT_CUTOFFS[-1])})
+    )
 
 
-def _ranks(shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _rank_scores(shape: tuple[int, ...]) -> NDArray[np.float64]:
     return np.broadcast_to(-np.arange(1.0, shape[1] + 1), shape)
 
 
-def _named(run: Run, ids: NDArray[Any], name: str) -> Run:
+def _with_document_ids(run: Run, ids: NDArray[Any], name: str) -> Run:
     """Replace document numbers of a run by their ids."""
     import polars as pl
 

@@ -15,25 +15,25 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from ragauge.core.documents import NOTHING
+from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BadInput
-from ragauge.files.source import library_errors
+from ragauge.files.source import wrap_library_errors
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-MAGIC = b"PAR1"
-FOOTER = 16 << 20
+PARQUET_MAGIC = b"PAR1"
+MAX_FOOTER_BYTES = 16 << 20
 """Maximum size in bytes of a footer that is checked. A larger one takes too long, and only polars checks it."""
-HEADER = 1 << 10
+PAGE_HEADER_BYTES = 1 << 10
 """Number of bytes that are read first of a page header; most are shorter."""
-NESTED = 32
+MAX_NESTING = 32
 """Maximum number of nested structures in a footer."""
-BLOCK = 1 << 20
-CHECKSUM, BLANK = "ragauge.blake2b", b"0" * 32
+HASH_BLOCK_BYTES = 1 << 20
+CHECKSUM_KEY, BLANK_CHECKSUM = "ragauge.blake2b", b"0" * 32
 """Key of the checksum in a footer, and the placeholder of its value while it is computed."""
-_CHECKED: set[tuple[int, int, int, int]] = set()
+_VERIFIED_FILES: set[tuple[int, int, int, int]] = set()
 """Files whose checksum was correct: device, inode, size and modification time."""
 
 
@@ -41,7 +41,7 @@ def read_parquet(
     source: str | Path | bytes,
     label: str | None = None,
     *,
-    columns: Mapping[str, str] = NOTHING,
+    columns: Mapping[str, str] = EMPTY_MAPPING,
     rows: int | None = None,
 ) -> pl.DataFrame:
     """Read a Parquet file from a path or from its bytes.
@@ -52,14 +52,14 @@ def read_parquet(
 
     name = label or ("<bytes>" if isinstance(source, bytes) else str(source))
     check_structure(source, name)
-    with library_errors(name):
+    with wrap_library_errors(name):
         data = io.BytesIO(source) if isinstance(source, bytes) else source
         found = pl.read_parquet(data, n_rows=rows, glob=False)
-    check_columns(found, columns, name)
+    check_column_types(found, columns, name)
     return found
 
 
-def check_columns(table: pl.DataFrame, columns: Mapping[str, str], label: str, *, complete: bool = True) -> None:
+def check_column_types(table: pl.DataFrame, columns: Mapping[str, str], label: str, *, complete: bool = True) -> None:
     """Raise BadInput if a column is missing or has another type.
 
     Types are `text` and `number`. With `complete`, also if a value is missing.
@@ -88,9 +88,9 @@ def scan_parquet(path: str | Path, label: str | None = None) -> pl.LazyFrame:
     return pl.scan_parquet(path, glob=False, hive_partitioning=False)
 
 
-def parquet_columns(path: str | Path, label: str | None = None) -> list[str]:
+def read_parquet_columns(path: str | Path, label: str | None = None) -> list[str]:
     """Read the column names of a Parquet file."""
-    with library_errors(label or str(path)):
+    with wrap_library_errors(label or str(path)):
         return scan_parquet(path, label).collect_schema().names()
 
 
@@ -105,17 +105,17 @@ def check_structure(source: str | Path | bytes, label: str) -> None:
             file.seek(max(0, size - 8))
             tail = file.read(8)
             length = int.from_bytes(tail[:4], "little")
-            if tail[4:] != MAGIC or length > FOOTER:
+            if tail[4:] != PARQUET_MAGIC or length > MAX_FOOTER_BYTES:
                 return
             if length + 12 > size:
-                raise _Corrupt("its footer is longer than the file")
+                raise _CorruptParquet("its footer is longer than the file")
             file.seek(size - 8 - length)
             footer = file.read(length)
-            _check_footer(_Thrift(footer).structure(), file, size - 8 - length)
+            _check_footer(_ThriftReader(footer).structure(), file, size - 8 - length)
             _check_checksum(file, footer, size - 8 - length, source)
     except OSError as error:
         raise BadInput(f"cannot be read ({error.strerror or error})", file=label) from None
-    except _Corrupt as error:
+    except _CorruptParquet as error:
         raise BadInput(f"the Parquet file is corrupt or incomplete ({error})", file=label) from None
 
 
@@ -125,27 +125,27 @@ def write_parquet(table: pl.DataFrame, out: IO[bytes]) -> None:
     All readers of this module verify the checksum.
     """
     whole = io.BytesIO()
-    table.write_parquet(whole, metadata={CHECKSUM: BLANK.decode()})
+    table.write_parquet(whole, metadata={CHECKSUM_KEY: BLANK_CHECKSUM.decode()})
     data = whole.getbuffer()
-    at = bytes(data[-FOOTER:]).rfind(BLANK) + max(0, len(data) - FOOTER)
-    data[at : at + len(BLANK)] = _digest(whole, at)
+    at = bytes(data[-MAX_FOOTER_BYTES:]).rfind(BLANK_CHECKSUM) + max(0, len(data) - MAX_FOOTER_BYTES)
+    data[at : at + len(BLANK_CHECKSUM)] = _compute_checksum(whole, at)
     out.write(data)
 
 
-def _digest(file: IO[bytes], at: int) -> bytes:
+def _compute_checksum(file: IO[bytes], at: int) -> bytes:
     """Compute the checksum of a file.
 
     `at` is the position of the checksum, which counts as the placeholder.
     """
-    hashed = hashlib.blake2b(digest_size=len(BLANK) // 2)
+    hashed = hashlib.blake2b(digest_size=len(BLANK_CHECKSUM) // 2)
     file.seek(0)
     left = at
-    while left and (block := file.read(min(BLOCK, left))):
+    while left and (block := file.read(min(HASH_BLOCK_BYTES, left))):
         hashed.update(block)
         left -= len(block)
-    hashed.update(BLANK)
-    file.seek(at + len(BLANK))
-    while block := file.read(BLOCK):
+    hashed.update(BLANK_CHECKSUM)
+    file.seek(at + len(BLANK_CHECKSUM))
+    while block := file.read(HASH_BLOCK_BYTES):
         hashed.update(block)
     return hashed.hexdigest().encode()
 
@@ -155,39 +155,39 @@ def _check_checksum(file: IO[bytes], footer: bytes, begin: int, source: str | Pa
 
     A file without a checksum passes.
     """
-    found = re.search(re.escape(CHECKSUM.encode()) + rb"\x18\x20([0-9a-f]{32})", footer)
+    found = re.search(re.escape(CHECKSUM_KEY.encode()) + rb"\x18\x20([0-9a-f]{32})", footer)
     if found is None:
         return
     about = None if isinstance(source, bytes) else os.fstat(file.fileno())
     key = None if about is None else (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
-    if key in _CHECKED:
+    if key in _VERIFIED_FILES:
         return
-    if _digest(file, begin + found.start(1)) != found[1]:
-        raise _Corrupt("its checksum does not match")
+    if _compute_checksum(file, begin + found.start(1)) != found[1]:
+        raise _CorruptParquet("its checksum does not match")
     if key is not None:
-        _CHECKED.add(key)
+        _VERIFIED_FILES.add(key)
 
 
-class _Corrupt(Exception):
+class _CorruptParquet(Exception):
     """An invalid header."""
 
 
 def _check_footer(footer: Any, file: IO[bytes], end: int) -> None:
-    groups = _list(footer, 4)
-    rows = [_count(group, 3, "rows of a row group") for group in groups]
-    if _count(footer, 3, "rows") != sum(rows):
-        raise _Corrupt("the numbers of rows do not add up")
+    groups = _list_field(footer, 4)
+    rows = [_count_field(group, 3, "rows of a row group") for group in groups]
+    if _count_field(footer, 3, "rows") != sum(rows):
+        raise _CorruptParquet("the numbers of rows do not add up")
     for group in groups:
-        for column in _list(group, 1):
+        for column in _list_field(group, 1):
             about = column.get(3) if isinstance(column, dict) else None
             if not isinstance(about, dict):
-                raise _Corrupt("a column has no description")
-            values, size = _count(about, 5, "values of a column"), _count(about, 7, "bytes of a column")
-            begin = _count(about, 9, "first byte of a column")
+                raise _CorruptParquet("a column has no description")
+            values, size = _count_field(about, 5, "values of a column"), _count_field(about, 7, "bytes of a column")
+            begin = _count_field(about, 9, "first byte of a column")
             if about.get(11):
-                begin = min(begin, _count(about, 11, "first byte of a dictionary"))
-            if values and (begin < len(MAGIC) or begin + size > end):
-                raise _Corrupt("a column is outside of the file")
+                begin = min(begin, _count_field(about, 11, "first byte of a dictionary"))
+            if values and (begin < len(PARQUET_MAGIC) or begin + size > end):
+                raise _CorruptParquet("a column is outside of the file")
             _check_pages(file, begin, end, values)
 
 
@@ -195,52 +195,52 @@ def _check_pages(file: IO[bytes], begin: int, end: int, values: int) -> None:
     """Walk the pages of a column from header to header until its values are complete."""
     seen = 0
     while seen < values:
-        header, length = _page_header(file, begin, end)
-        size = _count(header, 3, "bytes of a page")
-        _count(header, 2, "bytes of a page")
+        header, length = _read_page_header(file, begin, end)
+        size = _count_field(header, 3, "bytes of a page")
+        _count_field(header, 2, "bytes of a page")
         for part in (5, 7, 8):
             page = header.get(part)
             if page is not None:
-                number = _count(page, 1, "values of a page")
+                number = _count_field(page, 1, "values of a page")
                 seen += number if part != 7 else 0
                 for detail in (2, 3, 5, 6) if part == 8 else ():
-                    _count(page, detail, "sizes of a page")
+                    _count_field(page, detail, "sizes of a page")
         begin += length + size
         if begin > end or seen > values:
-            raise _Corrupt("the pages of a column do not fit")
+            raise _CorruptParquet("the pages of a column do not fit")
         if not length + size:
-            raise _Corrupt("a page is empty")
+            raise _CorruptParquet("a page is empty")
 
 
-def _page_header(file: IO[bytes], begin: int, end: int) -> tuple[dict[int, Any], int]:
-    size = HEADER
+def _read_page_header(file: IO[bytes], begin: int, end: int) -> tuple[dict[int, Any], int]:
+    size = PAGE_HEADER_BYTES
     while True:
         file.seek(begin)
         data = file.read(min(size, max(0, end - begin)))
-        reader = _Thrift(data)
+        reader = _ThriftReader(data)
         try:
             return reader.structure(), reader.at
-        except _Corrupt:
+        except _CorruptParquet:
             if len(data) < size:
                 raise
             size *= 16
 
 
-def _list(thing: Any, field: int) -> list[Any]:
+def _list_field(thing: Any, field: int) -> list[Any]:
     found = thing.get(field) if isinstance(thing, dict) else None
     if not isinstance(found, list):
-        raise _Corrupt("a list is missing")
+        raise _CorruptParquet("a list is missing")
     return found
 
 
-def _count(thing: Any, field: int, what: str) -> int:
+def _count_field(thing: Any, field: int, what: str) -> int:
     found = thing.get(field) if isinstance(thing, dict) else None
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise _Corrupt(f"the number of {what} is {'missing' if found is None else found}")
+        raise _CorruptParquet(f"the number of {what} is {'missing' if found is None else found}")
     return found
 
 
-class _Thrift:
+class _ThriftReader:
     """A reader of Thrift's compact protocol: structures as dictionaries by field number."""
 
     def __init__(self, data: bytes) -> None:
@@ -250,57 +250,57 @@ class _Thrift:
     def structure(self, depth: int = 0) -> dict[int, Any]:
         found: dict[int, Any] = {}
         number = 0
-        while head := self._byte():
-            number = number + (head >> 4) if head >> 4 else self._signed()
-            found[number] = self._value(head & 15, depth, inside=False)
+        while head := self._read_byte():
+            number = number + (head >> 4) if head >> 4 else self._read_signed()
+            found[number] = self._read_value(head & 15, depth, inside=False)
         return found
 
-    def _byte(self) -> int:
+    def _read_byte(self) -> int:
         if self.at >= len(self._data):
-            raise _Corrupt("a header ends too early")
+            raise _CorruptParquet("a header ends too early")
         self.at += 1
         return self._data[self.at - 1]
 
-    def _unsigned(self) -> int:
+    def _read_unsigned(self) -> int:
         found = shift = 0
         while True:
-            byte = self._byte()
+            byte = self._read_byte()
             found |= (byte & 127) << shift
             if byte < 128:
                 return found
             shift += 7
             if shift > 63:
-                raise _Corrupt("a number is too long")
+                raise _CorruptParquet("a number is too long")
 
-    def _signed(self) -> int:
-        found = self._unsigned()
+    def _read_signed(self) -> int:
+        found = self._read_unsigned()
         return (found >> 1) ^ -(found & 1)
 
-    def _skip(self, size: int) -> bytes:
+    def _read_bytes(self, size: int) -> bytes:
         begin, self.at = self.at, self.at + size
         if self.at > len(self._data):
-            raise _Corrupt("a header ends too early")
+            raise _CorruptParquet("a header ends too early")
         return self._data[begin : self.at]
 
-    def _value(self, kind: int, depth: int, *, inside: bool) -> Any:
-        if depth > NESTED:
-            raise _Corrupt("too many nested structures")
+    def _read_value(self, kind: int, depth: int, *, inside: bool) -> Any:
+        if depth > MAX_NESTING:
+            raise _CorruptParquet("too many nested structures")
         if kind in (1, 2):
-            return self._byte() == 1 if inside else kind == 1
+            return self._read_byte() == 1 if inside else kind == 1
         if kind == 3:
-            return self._byte()
+            return self._read_byte()
         if kind in (4, 5, 6):
-            return self._signed()
+            return self._read_signed()
         if kind == 7:
-            return self._skip(8)
+            return self._read_bytes(8)
         if kind == 8:
-            return self._skip(self._unsigned())
+            return self._read_bytes(self._read_unsigned())
         if kind in (9, 10):
-            head = self._byte()
-            size = head >> 4 if head >> 4 != 15 else self._unsigned()
+            head = self._read_byte()
+            size = head >> 4 if head >> 4 != 15 else self._read_unsigned()
             if size > len(self._data):
-                raise _Corrupt("a list is longer than its header")
-            return [self._value(head & 15, depth + 1, inside=True) for _ in range(size)]
+                raise _CorruptParquet("a list is longer than its header")
+            return [self._read_value(head & 15, depth + 1, inside=True) for _ in range(size)]
         if kind == 12:
             return self.structure(depth + 1)
-        raise _Corrupt(f"there is no type {kind}")
+        raise _CorruptParquet(f"there is no type {kind}")

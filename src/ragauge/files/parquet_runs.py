@@ -13,30 +13,38 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from ragauge.core.errors import BadInput
-from ragauge.core.records import Prepare, as_it_is
+from ragauge.core.records import FrameTransform, identity_transform
 from ragauge.files.parquet import scan_parquet
-from ragauge.files.source import Source, in_order, library_errors
-from ragauge.files.table_files import DISTANCE, RANK, SCORE, checked, find, header, run_columns
+from ragauge.files.source import InputFile, map_in_order, wrap_library_errors
+from ragauge.files.table_files import (
+    DISTANCE_COLUMNS,
+    RANK_COLUMNS,
+    SCORE_COLUMNS,
+    check_no_nulls,
+    find_column,
+    read_header,
+    select_run_columns,
+)
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-ROWS = 1 << 20
+ROWS_PER_GROUP = 1 << 20
 """Maximum number of rows per group: enough for fast reading, few enough for bounded memory."""
-SMALL = 4 << 20
+SINGLE_GROUP_BYTES = 4 << 20
 """Maximum size in bytes of a file that is one group, without counting its rows first."""
-PIECES = 2
+GROUPS_PER_PART = 2
 """Number of full row groups per part."""
-KINDS = {"score": SCORE, "distance": DISTANCE, "rank": RANK}
+ORDER_COLUMNS = {"score": SCORE_COLUMNS, "distance": DISTANCE_COLUMNS, "rank": RANK_COLUMNS}
 """Columns that order the documents; the first kind that a file has is used."""
-MISSING = "__HIVE_DEFAULT_PARTITION__"
+MISSING_PARTITION_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """Folder value that means a missing value, as Hive writes it."""
-FEW = 1 << 12
+FIRST_ROWS_READ = 1 << 12
 """Number of rows that are read first to find the end of a query; most queries end within them."""
 
 
-class Piece(NamedTuple):
+class RowGroup(NamedTuple):
     """A range of rows of a Parquet file."""
 
     path: str
@@ -51,20 +59,20 @@ class Piece(NamedTuple):
     @property
     def label(self) -> str:
         """Name of the file in messages."""
-        return Source(self.path).label
+        return InputFile(self.path).label
 
     def read(self) -> pl.DataFrame:
         """Read the columns query, doc, score, and rank if present."""
-        with _told(self.path):
-            table = run_columns(self._table(), self.label).lazy().collect()
-        return checked(table, self.label, "score", None, before=self.begin)
+        with _wrap_read_errors(self.path):
+            table = select_run_columns(self._scan_rows(), self.label).lazy().collect()
+        return check_no_nulls(table, self.label, "score", None, before=self.begin)
 
     def queries(self) -> pl.Series:
         """Read the query of each row."""
-        with _told(self.path):
-            return run_columns(self._table(), self.label).lazy().select("query").collect()["query"]
+        with _wrap_read_errors(self.path):
+            return select_run_columns(self._scan_rows(), self.label).lazy().select("query").collect()["query"]
 
-    def cut(self, at: int) -> tuple[Piece, Piece]:
+    def cut(self, at: int) -> tuple[RowGroup, RowGroup]:
         """Split into the first `at` rows and the rest."""
         left = self.height - at
         return self._replace(rows=at), self._replace(begin=self.begin + at, rows=left)
@@ -72,9 +80,9 @@ class Piece(NamedTuple):
     @property
     def height(self) -> int:
         """Number of rows."""
-        return _rows(self.path) if self.rows is None else self.rows
+        return _count_rows(self.path) if self.rows is None else self.rows
 
-    def _table(self) -> pl.LazyFrame:
+    def _scan_rows(self) -> pl.LazyFrame:
         import polars as pl
 
         table = scan_parquet(self.path, self.label)
@@ -88,122 +96,128 @@ class ParquetRun:
     """A run in row groups, or a part of a run with whole queries only."""
 
     name: str
-    pieces: Sequence[Piece]
+    pieces: Sequence[RowGroup]
 
-    def frames(self, prepare: Prepare = as_it_is) -> Iterator[pl.DataFrame]:
+    def frames(self, prepare: FrameTransform = identity_transform) -> Iterator[pl.DataFrame]:
         """Yield the columns query, doc, score (and rank) of each row group.
 
         Threads read ahead.
         """
-        yield from in_order(lambda _, piece: prepare(piece.read()), iter(self.pieces))
+        yield from map_in_order(lambda _, piece: prepare(piece.read()), iter(self.pieces))
 
     def parts(self) -> Iterator[ParquetRun]:
         """Split the run into parts between queries.
 
         Only the queries around each split are read for that.
         """
-        part: list[Piece] = []
+        part: list[RowGroup] = []
         size = 0.0
         for piece in self.pieces:
             rest = piece
-            if size >= PIECES and (last := next((one for one in reversed(part) if one.height), None)):
-                goes_on = _going_on(last.cut(last.height - 1)[1].queries()[0], piece)
+            if size >= GROUPS_PER_PART and (last := next((one for one in reversed(part) if one.height), None)):
+                goes_on = _count_continued_rows(last.cut(last.height - 1)[1].queries()[0], piece)
                 own, rest = piece.cut(goes_on)
                 part += [own] if goes_on else []
                 if not rest.height:
                     continue
-                yield self._part(part)
+                yield self._make_part(part)
                 part, size = [], 0.0
             part.append(rest)
             size += piece.share
         if part:
-            yield self._part(part)
+            yield self._make_part(part)
 
-    def _part(self, pieces: Sequence[Piece]) -> ParquetRun:
+    def _make_part(self, pieces: Sequence[RowGroup]) -> ParquetRun:
         """Build a part with absolute paths: a worker may run in another folder."""
         return ParquetRun(self.name, [one._replace(path=str(Path(one.path).absolute())) for one in pieces])
 
 
-def parquet_run(path: str) -> ParquetRun:
+def open_parquet_run(path: str) -> ParquetRun:
     """Open the run in a Parquet file, or in all files of a folder.
 
     Files are read in the order of their names.
     """
     place = Path(path)
     if not place.is_dir():
-        return ParquetRun(Source(path).stem, _pieces(place, ()))
-    pieces = [piece for file in _files(place) for piece in _pieces(file, _told_by_folders(file.relative_to(place)))]
-    _refuse_other_scores(path, pieces)
-    return ParquetRun(Source(path).stem, pieces)
+        return ParquetRun(InputFile(path).stem, _split_into_row_groups(place, ()))
+    pieces = [
+        piece
+        for file in _find_parquet_files(place)
+        for piece in _split_into_row_groups(file, _partition_values(file.relative_to(place)))
+    ]
+    _check_same_order_column(path, pieces)
+    return ParquetRun(InputFile(path).stem, pieces)
 
 
-def is_parted(folder: Path) -> bool:
+def is_multi_file_run(folder: Path) -> bool:
     """Return whether a folder is one run in several files.
 
     Dask, Spark and polars write such folders. The files are in the folder itself or in folders named `column=value`.
     Files of `ragauge run` do not count.
     """
-    return not (folder / "manifest.json").exists() and next(_files(folder), None) is not None
+    return not (folder / "manifest.json").exists() and next(_find_parquet_files(folder), None) is not None
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _find_parquet_files(folder: Path) -> Iterator[Path]:
     own = ("run.parquet", "repeats.parquet", "timings.parquet", "judgments.parquet")
     for one in sorted(folder.iterdir()):
         if one.name.startswith(("_", ".")):  # metadata files of writers
             continue
         if one.is_dir() and "=" in one.name:
-            yield from _files(one)
+            yield from _find_parquet_files(one)
         elif one.suffix == ".parquet" and one.name not in own:
             yield one
 
 
-def _told_by_folders(file: Path) -> tuple[tuple[str, str | None], ...]:
+def _partition_values(file: Path) -> tuple[tuple[str, str | None], ...]:
     """Parse the column values in folder names; a missing value becomes None.
 
-    >>> _told_by_folders(Path("query_id=q%207/part-0.parquet"))
+    >>> _partition_values(Path("query_id=q%207/part-0.parquet"))
     (('query_id', 'q 7'),)
     """
     parts = (name.partition("=") for name in file.parts[:-1])
-    return tuple((name, None if value in ("", MISSING) else unquote(value)) for name, _, value in parts)
+    return tuple((name, None if value in ("", MISSING_PARTITION_VALUE) else unquote(value)) for name, _, value in parts)
 
 
-def _refuse_other_scores(path: str, pieces: Sequence[Piece]) -> None:
+def _check_same_order_column(path: str, pieces: Sequence[RowGroup]) -> None:
     """Raise BadInput if some files have scores and others distances or ranks.
 
     Such values cannot be compared.
     """
     first: tuple[str, str] | None = None
     for file in dict.fromkeys(piece.path for piece in pieces):
-        names = header(Source(file), "parquet")
-        kind = next((kind for kind, known in KINDS.items() if find(names, known) is not None), "")
+        names = read_header(InputFile(file), "parquet")
+        kind = next((kind for kind, known in ORDER_COLUMNS.items() if find_column(names, known) is not None), "")
         if first is not None and kind and kind != first[0]:
             raise BadInput(
                 f"has {kind}s, and {first[1]} has {first[0]}s",
-                file=Source(file).label,
+                file=InputFile(file).label,
                 hint=f"are the files in {path} of one run?",
             )
         first = first or ((kind, Path(file).name) if kind else None)
 
 
-def _pieces(file: Path, values: tuple[tuple[str, str | None], ...]) -> list[Piece]:
+def _split_into_row_groups(file: Path, values: tuple[tuple[str, str | None], ...]) -> list[RowGroup]:
     path = str(file)
-    size = file.stat().st_size if path != "-" and file.is_file() else SMALL + 1
-    if size <= SMALL:
-        return [Piece(path, values=values, share=size / SMALL)]
-    total = _rows(path)
-    return [Piece(path, begin, min(ROWS, total - begin), values) for begin in range(0, total, ROWS)]
+    size = file.stat().st_size if path != "-" and file.is_file() else SINGLE_GROUP_BYTES + 1
+    if size <= SINGLE_GROUP_BYTES:
+        return [RowGroup(path, values=values, share=size / SINGLE_GROUP_BYTES)]
+    total = _count_rows(path)
+    return [
+        RowGroup(path, begin, min(ROWS_PER_GROUP, total - begin), values) for begin in range(0, total, ROWS_PER_GROUP)
+    ]
 
 
-def _rows(path: str) -> int:
+def _count_rows(path: str) -> int:
     import polars as pl
 
-    with _told(path):
-        return int(scan_parquet(path, Source(path).label).select(pl.len()).collect().item())
+    with _wrap_read_errors(path):
+        return int(scan_parquet(path, InputFile(path).label).select(pl.len()).collect().item())
 
 
-def _going_on(query: str, piece: Piece) -> int:
+def _count_continued_rows(query: str, piece: RowGroup) -> int:
     """Count the leading rows of a row group that belong to a query."""
-    few = FEW
+    few = FIRST_ROWS_READ
     while True:
         first, rest = piece.cut(min(few, piece.height))
         other = first.queries().ne_missing(query)
@@ -214,7 +228,7 @@ def _going_on(query: str, piece: Piece) -> int:
         few *= 16
 
 
-def _told(path: str) -> AbstractContextManager[None]:
+def _wrap_read_errors(path: str) -> AbstractContextManager[None]:
     """Raise BadInput with the file name if it cannot be read."""
     hint = None if Path(path).exists() else "workers read files under the same path: are they there for all of them?"
-    return library_errors(Source(path).label, hint=hint)
+    return wrap_library_errors(InputFile(path).label, hint=hint)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.core.records import Judgments, Nested, Retrieved, Run
+from ragauge.core.records import Judgments, Run, RunFrames, ScoresByQuery
 from ragauge.core.structured_text import parse_json
 from ragauge.files import beir, in_memory, json_files, table_files, trec
 from ragauge.files.json_files import check_manifest
-from ragauge.files.neighbour_arrays import holds_neighbours, read_found_neighbours, read_true_neighbours
-from ragauge.files.parquet import check_columns, read_parquet
-from ragauge.files.parquet_runs import ParquetRun, is_parted, parquet_run
-from ragauge.files.source import Source
+from ragauge.files.neighbour_arrays import is_neighbour_array, read_found_neighbours, read_true_neighbours
+from ragauge.files.parquet import check_column_types, read_parquet
+from ragauge.files.parquet_runs import ParquetRun, is_multi_file_run, open_parquet_run
+from ragauge.files.source import InputFile
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,14 +26,14 @@ FORMATS = ("trec", "subtopics", "beir", "rig", "csv", "tsv", "jsonl", "json", "p
 """Names that `--from` and `--to` accept; `subtopics` are TREC judgments with the subtopic in the second column."""
 
 
-def known(name: str | None) -> str | None:
+def check_format(name: str | None) -> str | None:
     """Return the name of a format; raise UnknownName unless it is one of FORMATS."""
     if name is not None and name not in FORMATS:
         raise UnknownName("format", name, FORMATS, hint=f"there are {', '.join(FORMATS)}")
     return name
 
 
-def guess(source: Source) -> str:
+def detect_format(source: InputFile) -> str:
     """Detect the format of a file by its ending and its first line."""
     if source.path != "-" and Path(source.path).is_dir():
         return "beir"
@@ -42,9 +42,9 @@ def guess(source: Source) -> str:
     head = source.head()
     first = head[0] if head else ""
     if source.ending in (".jsonl", ".ndjson") or first.lstrip().startswith("{"):
-        if json_files.is_rig(first):
+        if json_files.is_rig_line(first):
             return "rig"
-        return "jsonl" if source.ending or json_files.is_row(first) else "json"
+        return "jsonl" if source.ending or json_files.is_json_row(first) else "json"
     for mark, name in ((",", "csv"), ("\t", "tsv")):
         if table_files.is_header(first.split(mark)):
             return name
@@ -58,43 +58,43 @@ def read_judgments(thing: Any, *, format: str | None = None, split: str | None =
 
     In a folder that `ragauge run` wrote, the target map of the dataset is read with them.
     """
-    if format is None and split is None and holds_neighbours(thing):
+    if format is None and split is None and is_neighbour_array(thing):
         return read_true_neighbours(thing)
     if not isinstance(thing, str | Path):
-        _refuse("judgments in memory or of a folder that `ragauge run` wrote", format=format, split=split)
-        return in_memory.with_sound_grades(in_memory.judgments_of(thing))
-    source = _judgment_source(thing, split)
-    kind = known(format) or guess(source)
+        _check_settings_apply("judgments in memory or of a folder that `ragauge run` wrote", format=format, split=split)
+        return in_memory.check_grades(in_memory.judgments_from_memory(thing))
+    source = _find_judgment_file(thing, split)
+    kind = check_format(format) or detect_format(source)
     if kind in ("rig", "json"):
-        read = json_files.read_rig if kind == "rig" else json_files.json_judgments
-        return in_memory.with_sound_grades(read(source))
-    found = in_memory.with_sound_grades(in_memory.judgments_from_table(_judgment_rows(source, kind), source.label))
+        read = json_files.read_rig if kind == "rig" else json_files.read_json_judgments
+        return in_memory.check_grades(read(source))
+    found = in_memory.check_grades(in_memory.judgments_from_table(_parse_judgment_rows(source, kind), source.label))
     beside = Path(source.path).with_name("targets.json")
     kept = Path(source.path).name == "judgments.parquet" and beside.exists()
     return found.with_targets(read_targets(beside)) if kept else found
 
 
-def judgment_rows(path: str | Path, *, format: str | None = None) -> pl.DataFrame:
+def read_judgment_rows(path: str | Path, *, format: str | None = None) -> pl.DataFrame:
     """Read the rows of a judgments file unchanged, with contradictions and duplicates."""
-    source = _judgment_source(path, None)
-    kind = known(format) or guess(source)
+    source = _find_judgment_file(path, None)
+    kind = check_format(format) or detect_format(source)
     if kind in ("rig", "json"):
         return read_judgments(path, format=kind).frame
-    return _judgment_rows(source, kind)
+    return _parse_judgment_rows(source, kind)
 
 
-def _judgment_source(path: str | Path, split: str | None) -> Source:
+def _find_judgment_file(path: str | Path, split: str | None) -> InputFile:
     folder = Path(path)
     if str(path) == "-" or not folder.is_dir():
-        _refuse("a file of judgments", split=split)
-        return Source(str(path))
+        _check_settings_apply("a file of judgments", split=split)
+        return InputFile(str(path))
     kept = folder / "judgments.parquet"  # a folder that `ragauge run` wrote
     if kept.exists():
-        _refuse("a folder that `ragauge run` wrote", split=split)
-    return Source(str(kept if kept.exists() else beir.qrels_file(folder, split)))
+        _check_settings_apply("a folder that `ragauge run` wrote", split=split)
+    return InputFile(str(kept if kept.exists() else beir.find_qrels_file(folder, split)))
 
 
-def _refuse(what: str, **settings: str | None) -> None:
+def _check_settings_apply(what: str, **settings: str | None) -> None:
     """Raise BadInput for settings that have no effect on how `what` is read."""
     needs = {"format": "a file", "split": "a BEIR folder"}
     for name, value in settings.items():
@@ -105,7 +105,7 @@ def _refuse(what: str, **settings: str | None) -> None:
             )
 
 
-def _judgment_rows(source: Source, kind: str) -> pl.DataFrame:
+def _parse_judgment_rows(source: InputFile, kind: str) -> pl.DataFrame:
     if kind in ("trec", "subtopics"):
         table = trec.read_qrels(source)
         if kind == "trec":
@@ -113,47 +113,49 @@ def _judgment_rows(source: Source, kind: str) -> pl.DataFrame:
         return table.rename({"iteration": "subtopic"})
     head = (source.head() or [""])[0] if kind != "parquet" else ""
     if kind == "beir":
-        table = beir.read_tsv(source)
-        return table_files.checked(table, source.label, "grade", 2 if table_files.is_header(head.split("\t")) else 1)
-    table = table_files.judgment_columns(table_files.read_table(source, kind), source.label)
-    return table_files.checked(table, source.label, "grade", {"csv": 2, "tsv": 2, "jsonl": 1}.get(kind))
+        table = beir.read_qrels_tsv(source)
+        return table_files.check_no_nulls(
+            table, source.label, "grade", 2 if table_files.is_header(head.split("\t")) else 1
+        )
+    table = table_files.select_judgment_columns(table_files.read_table(source, kind), source.label)
+    return table_files.check_no_nulls(table, source.label, "grade", {"csv": 2, "tsv": 2, "jsonl": 1}.get(kind))
 
 
-def scan_run(
+def open_run_lazily(
     thing: Any, *, format: str | None = None, name: str = "run", with_ranks: bool = False
-) -> Retrieved | Nested:
+) -> RunFrames | ScoresByQuery:
     """Open a run from a path, to be read in blocks when it is scored, or from memory."""
     if isinstance(thing, trec.TrecRun | table_files.TableRun | ParquetRun):
         return thing
-    if format is None and holds_neighbours(thing):
-        return read_found_neighbours(thing, name if isinstance(thing, np.ndarray) else Source(str(thing)).stem)
+    if format is None and is_neighbour_array(thing):
+        return read_found_neighbours(thing, name if isinstance(thing, np.ndarray) else InputFile(str(thing)).stem)
     if not isinstance(thing, str | Path):
-        _refuse("a run in memory", format=format)
-        return in_memory.run_of(thing, name)
-    source = Source(str(thing))
+        _check_settings_apply("a run in memory", format=format)
+        return in_memory.run_from_memory(thing, name)
+    source = InputFile(str(thing))
     if source.path != "-" and Path(source.path).is_dir():
-        _refuse("a folder", format=format)
-        return parquet_run(_run_folder(Path(source.path)))
-    kind = known(format) or guess(source)
+        _check_settings_apply("a folder", format=format)
+        return open_parquet_run(_find_run_path(Path(source.path)))
+    kind = check_format(format) or detect_format(source)
     if kind == "trec":
         return trec.TrecRun(source, with_ranks=with_ranks)
     if kind == "json":
-        return json_files.json_run(source)
+        return json_files.read_json_run(source)
     if kind == "parquet":
-        return parquet_run(source.path)
+        return open_parquet_run(source.path)
     if kind in ("csv", "tsv", "jsonl"):
         return table_files.TableRun(source, kind)
     raise BadInput(f"a run cannot be in the format {kind}", file=source.label)
 
 
-def _run_folder(folder: Path) -> str:
+def _find_run_path(folder: Path) -> str:
     """Find the path of the ranking in a run folder, or the folder of a multi-file run.
 
     `ragauge run` writes the manifest last, so a run without it is unfinished.
     """
     if (folder / "manifest.json").exists() and (folder / "run.parquet").exists():
         return str(folder / "run.parquet")
-    if is_parted(folder):
+    if is_multi_file_run(folder):
         return str(folder)
     inside = sorted(one.parent.name for one in folder.glob("*/run.parquet"))
     unfinished = (folder / "journal.jsonl").exists()
@@ -172,18 +174,18 @@ def read_run(thing: Any, *, format: str | None = None, name: str = "run") -> Run
     """Read a whole run from a path or from memory."""
     import polars as pl
 
-    found = scan_run(thing, format=format, name=name, with_ranks=False)
+    found = open_run_lazily(thing, format=format, name=name, with_ranks=False)
     if isinstance(found, Run):
         return found
     if isinstance(found, Mapping):
-        return Run(in_memory.as_table(found), name)
+        return Run(in_memory.to_run_table(found), name)
     frames = list(found.frames())
     if not frames:
         raise BadInput("no rows", file=str(thing))
     return Run(pl.concat(frames).rechunk(), found.name)
 
 
-def asked(thing: Any) -> set[str] | None:
+def executed_queries(thing: Any) -> set[str] | None:
     """Return the queries that a run executed, with or without hits; None if unknown."""
     timings = read_timings(thing)
     return None if timings is None else set(timings["query"].to_list())
@@ -201,11 +203,11 @@ def read_timings(thing: Any) -> pl.DataFrame | None:
         return None
     found = read_parquet(timings, columns={"query": "text"})
     held = dict.fromkeys(set(found.columns) & {"status", "error"}, "text")
-    check_columns(found, held, str(timings), complete=False)
+    check_column_types(found, held, str(timings), complete=False)
     return found
 
 
-def run_without_rankings(thing: Any) -> Run | None:
+def read_run_metadata(thing: Any) -> Run | None:
     """Read manifest and timings of a run made by `ragauge run`, without its rankings.
 
     Return None for any other run.
@@ -233,5 +235,7 @@ def run_without_rankings(thing: Any) -> Run | None:
 def read_targets(thing: Any) -> dict[str, list[str]]:
     """Read a target map from a path or a mapping."""
     return (
-        json_files.read_targets(Source(str(thing))) if isinstance(thing, str | Path) else json_files.as_targets(thing)
+        json_files.read_targets(InputFile(str(thing)))
+        if isinstance(thing, str | Path)
+        else json_files.to_targets(thing)
     )

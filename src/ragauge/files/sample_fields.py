@@ -16,7 +16,7 @@ from ragauge.core.errors import BadInput
 from ragauge.core.samples import Sample
 from ragauge.core.structured_text import parse_json
 
-FIELDS: Mapping[str, tuple[str, ...]] = {
+FIELD_ALIASES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "sample_id", "question_id", "query_id", "qid", "_id", "task_id"),
     "question": ("question", "user_input", "input", "query"),
     "answer": ("answer", "response", "actual_output", "output", "prediction", "generated_answer"),
@@ -34,40 +34,42 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "metadata": ("metadata", "additional_metadata"),
 }
 """Accepted names of each field of a Sample."""
-DEEPEVAL = ("actual_output", "expected_output", "retrieval_context")
+DEEPEVAL_FIELDS = ("actual_output", "expected_output", "retrieval_context")
 """Names that only DeepEval uses. In its rows `context` is what should have been retrieved, and `name` is the id."""
-RAGAS = ("reference_contexts", "reference_context_ids", "multi_responses", "rubrics", "persona_name")
+RAGAS_FIELDS = ("reference_contexts", "reference_context_ids", "multi_responses", "rubrics", "persona_name")
 """Fields of ragas samples that a Sample does not have."""
-TEXTS = ("text", "page_content", "content", "context", "passage")
-IDS = ("id", "document_id", "doc_id", "chunk_id", "_id", "source")
-ROLES = {"human": "user", "ai": "assistant", "agent": "assistant", "system": "system", "tool": "tool"}
-PARTS = ("question", "answer", "contexts", "reference")
+CONTEXT_TEXT_FIELDS = ("text", "page_content", "content", "context", "passage")
+CONTEXT_ID_FIELDS = ("id", "document_id", "doc_id", "chunk_id", "_id", "source")
+CHAT_ROLES = {"human": "user", "ai": "assistant", "agent": "assistant", "system": "system", "tool": "tool"}
+SAMPLE_PARTS = ("question", "answer", "contexts", "reference")
 """Main fields of a sample, of which it needs at least two."""
-FIELD = {alias: field for field, aliases in FIELDS.items() for alias in aliases}
+FIELD_BY_ALIAS = {alias: field for field, aliases in FIELD_ALIASES.items() for alias in aliases}
 
 
-class Chunks(NamedTuple):
+class ParsedContexts(NamedTuple):
     """Texts of contexts; their ids are empty unless all of them have one."""
 
     texts: tuple[str, ...]
     ids: tuple[str, ...]
 
 
-def not_read(samples: Iterable[Sample]) -> dict[str, int]:
+def unread_fields(samples: Iterable[Sample]) -> dict[str, int]:
     """Count the samples per unknown field.
 
     Unknown are names in the metadata that are not extra fields of ragas.
     """
-    return dict(Counter(name for one in samples for name in one.metadata if _key(name) not in RAGAS))
+    return dict(
+        Counter(name for one in samples for name in one.metadata if _normalise_field_name(name) not in RAGAS_FIELDS)
+    )
 
 
-def names_of(field: str) -> str:
+def field_aliases(field: str) -> str:
     """Describe the accepted names of a field.
 
-    >>> names_of("history")
+    >>> field_aliases("history")
     'history may be called history, chat_history'
     """
-    return f"{field} may be called {', '.join(FIELDS[field])}"
+    return f"{field} may be called {', '.join(FIELD_ALIASES[field])}"
 
 
 def is_sample_header(names: Sequence[str]) -> bool:
@@ -76,33 +78,34 @@ def is_sample_header(names: Sequence[str]) -> bool:
     >>> is_sample_header(["user_input", "response"]), is_sample_header(["query", "doc_id", "score"])
     (True, False)
     """
-    fields = {FIELD.get(_key(name)) for name in names}
-    return "question" in fields and bool(fields & set(PARTS[1:])) and "relevant_docs" not in names
+    fields = {FIELD_BY_ALIAS.get(_normalise_field_name(name)) for name in names}
+    return "question" in fields and bool(fields & set(SAMPLE_PARTS[1:])) and "relevant_docs" not in names
 
 
-def as_sample(row: Mapping[str, Any], number: int, *, cells: bool = False) -> Sample:
+def sample_from_row(row: Mapping[str, Any], number: int, *, cells: bool = False) -> Sample:
     """Build a sample from a row; `number` is its id if it has none.
 
     With `cells`, the row is from a table whose cells contain lists as text.
 
-    >>> one = as_sample({"user_input": "When?", "response": "In 1887.", "retrieved_contexts": ["It was 1887."]}, 7)
+    >>> one = sample_from_row({"user_input": "When?", "response": "In 1887.", "retrieved_contexts": ["It was 1887."]},
+    ...     7)
     >>> one.id, one.question, one.answer, one.contexts, one.reference
     ('7', 'When?', 'In 1887.', ('It was 1887.',), None)
     """
-    given, rest = _sorted_out({name: _plain(value) for name, value in row.items()})
-    if len(set(given) & set(PARTS)) < 2 and not isinstance(given.get("question"), list):
+    given, rest = _group_by_field({name: _array_to_list(value) for name, value in row.items()})
+    if len(set(given) & set(SAMPLE_PARTS)) < 2 and not isinstance(given.get("question"), list):
         names = ", ".join(str(name) for name in row) or "nothing"
         raise BadInput(
-            f"this is no sample: it has {names}", hint=f"a sample has {', '.join(PARTS)}, at least two of them"
+            f"this is no sample: it has {names}", hint=f"a sample has {', '.join(SAMPLE_PARTS)}, at least two of them"
         )
-    question, history, answer = _conversation(given.get("question"))
+    question, history, answer = _parse_conversation(given.get("question"))
     if "answer" in given:
-        answer = _text(given["answer"], "answer")
+        answer = _parse_text(given["answer"], "answer")
     if "history" in given:
-        history = _turns(_listed(given["history"], cells=cells))
-    chunks = contexts_of(given["contexts"], cells=cells) if "contexts" in given else None
+        history = _parse_turns(_list_from_cell(given["history"], cells=cells))
+    chunks = parse_contexts(given["contexts"], cells=cells) if "contexts" in given else None
     ids = (
-        tuple(_id(one) for one in _some(given["context_ids"], "context_ids", cells=cells))
+        tuple(_parse_sample_id(one) for one in _parse_list(given["context_ids"], "context_ids", cells=cells))
         if "context_ids" in given
         else ()
     )
@@ -110,32 +113,34 @@ def as_sample(row: Mapping[str, Any], number: int, *, cells: bool = False) -> Sa
         found = "none" if chunks is None else len(chunks.texts)
         raise BadInput(f"there are {len(ids)} context_ids and {found} contexts")
     return Sample(
-        _id(given["id"]) if "id" in given else str(number),
+        _parse_sample_id(given["id"]) if "id" in given else str(number),
         question,
         answer,
         None if chunks is None else chunks.texts,
-        _reference(given["reference"], cells=cells) if "reference" in given else None,
+        _parse_reference(given["reference"], cells=cells) if "reference" in given else None,
         ids or (() if chunks is None else chunks.ids),
         history,
-        _labels(given["labels"], cells=cells) if "labels" in given else {},
-        {**_beside(rest, cells=cells), **_mapping(given.get("metadata", {}), "metadata", cells=cells)},
+        _parse_labels(given["labels"], cells=cells) if "labels" in given else {},
+        {**_extra_fields(rest, cells=cells), **_parse_mapping(given.get("metadata", {}), "metadata", cells=cells)},
     )
 
 
-def _sorted_out(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _group_by_field(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split a row into values by field and the rest.
 
     Raise BadInput if two names of one field have different values.
     """
-    keys = {name: _key(name) for name in row}
-    deepeval = any(key in DEEPEVAL for key in keys.values())
+    keys = {name: _normalise_field_name(name) for name in row}
+    deepeval = any(key in DEEPEVAL_FIELDS for key in keys.values())
     given: dict[str, Any] = {}
     named: dict[str, str] = {}
     rest: dict[str, Any] = {}
     for name, value in row.items():
         key = keys[name]
-        field = None if deepeval and key == "context" else "id" if deepeval and key == "name" else FIELD.get(key)
-        if _absent(value):
+        field = (
+            None if deepeval and key == "context" else "id" if deepeval and key == "name" else FIELD_BY_ALIAS.get(key)
+        )
+        if _is_missing(value):
             continue
         if field is None:
             rest[str(name)] = value
@@ -150,12 +155,14 @@ def _sorted_out(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     return given, rest
 
 
-def _beside(rest: Mapping[str, Any], *, cells: bool) -> dict[str, Any]:
+def _extra_fields(rest: Mapping[str, Any], *, cells: bool) -> dict[str, Any]:
     """Return values that are not fields of a Sample; lists of ragas are parsed."""
-    return {name: _listed(value, cells=cells) if name in RAGAS else value for name, value in rest.items()}
+    return {
+        name: _list_from_cell(value, cells=cells) if name in RAGAS_FIELDS else value for name, value in rest.items()
+    }
 
 
-def _key(name: Any) -> str:
+def _normalise_field_name(name: Any) -> str:
     """Normalise a column name.
 
     `actualOutput` and `Actual Output` become `actual_output`.
@@ -163,30 +170,30 @@ def _key(name: Any) -> str:
     return re.sub(r"[\s\-]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name).strip())).lower()
 
 
-def _plain(value: Any) -> Any:
+def _array_to_list(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") and not isinstance(value, str | bytes) else value
 
 
-def _absent(value: Any) -> bool:
+def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ == "NAType"
 
 
-def _id(value: Any) -> str:
+def _parse_sample_id(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise BadInput(f"the id is {_shown(value)}, which is neither a text nor a number")
+        raise BadInput(f"the id is {_quote_value(value)}, which is neither a text nor a number")
     text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
     if not text:
         raise BadInput("the id is empty", hint="leave it out, and the line is the id")
     return text
 
 
-def _text(value: Any, what: str) -> str:
+def _parse_text(value: Any, what: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise BadInput(f"the {what} is {_shown(value)}, not a text")
+        raise BadInput(f"the {what} is {_quote_value(value)}, not a text")
     return value if isinstance(value, str) else str(value)
 
 
-def _reference(value: Any, *, cells: bool) -> str:
+def _parse_reference(value: Any, *, cells: bool) -> str:
     """Parse one reference.
 
     Older versions of ragas have a list, which must have one item.
@@ -194,67 +201,72 @@ def _reference(value: Any, *, cells: bool) -> str:
     listed = value
     if cells:
         with suppress(BadInput):  # a text may begin and end with brackets
-            listed = _listed(value, cells=cells)
+            listed = _list_from_cell(value, cells=cells)
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-        return _text(value, "reference")
+        return _parse_text(value, "reference")
     if len(listed) != 1:
         raise BadInput(f"there are {len(listed)} references", hint="give one `reference` a sample")
-    return _text(listed[0], "reference")
+    return _parse_text(listed[0], "reference")
 
 
-def contexts_of(value: Any, *, cells: bool = False) -> Chunks:
+def parse_contexts(value: Any, *, cells: bool = False) -> ParsedContexts:
     """Parse contexts from a list of texts or of objects with a text, or from one text.
 
-    >>> contexts_of([{"page_content": "It was 1887.", "id": "d1"}])
-    Chunks(texts=('It was 1887.',), ids=('d1',))
+    >>> parse_contexts([{"page_content": "It was 1887.", "id": "d1"}])
+    ParsedContexts(texts=('It was 1887.',), ids=('d1',))
     """
-    listed = _listed(value, cells=cells)
+    listed = _list_from_cell(value, cells=cells)
     if isinstance(listed, str):
         listed = [listed]
     if not isinstance(listed, list | tuple):
-        raise BadInput(f"the contexts are {_shown(value)}, not a list of texts")
-    pairs = [_chunk(one, place) for place, one in enumerate(listed, 1)]
+        raise BadInput(f"the contexts are {_quote_value(value)}, not a list of texts")
+    pairs = [_parse_chunk(one, place) for place, one in enumerate(listed, 1)]
     ids = tuple(name for _, name in pairs if name is not None)
-    return Chunks(tuple(text for text, _ in pairs), ids if len(ids) == len(pairs) else ())
+    return ParsedContexts(tuple(text for text, _ in pairs), ids if len(ids) == len(pairs) else ())
 
 
-def _chunk(thing: Any, place: int) -> tuple[str, str | None]:
+def _parse_chunk(thing: Any, place: int) -> tuple[str, str | None]:
     if isinstance(thing, str):
         return thing, None
-    held = thing if isinstance(thing, Mapping) else _attributes(thing)
-    text = next((held[name] for name in TEXTS if isinstance(held.get(name), str)), None)
+    held = thing if isinstance(thing, Mapping) else _object_attributes(thing)
+    text = next((held[name] for name in CONTEXT_TEXT_FIELDS if isinstance(held.get(name), str)), None)
     if text is None:
-        raise BadInput(f"context {place} is {_shown(thing)}, not a text", hint=f"or an object with {', '.join(TEXTS)}")
-    name = next((held[key] for key in IDS if held.get(key) is not None), None)
+        raise BadInput(
+            f"context {place} is {_quote_value(thing)}, not a text",
+            hint=f"or an object with {', '.join(CONTEXT_TEXT_FIELDS)}",
+        )
+    name = next((held[key] for key in CONTEXT_ID_FIELDS if held.get(key) is not None), None)
     title = held.get("title")
-    return Document("", text, title if isinstance(title, str) else "").whole, None if name is None else _id(name)
+    return Document(
+        "", text, title if isinstance(title, str) else ""
+    ).whole, None if name is None else _parse_sample_id(name)
 
 
-def _attributes(thing: Any) -> dict[str, Any]:
-    return {name: getattr(thing, name, None) for name in (*TEXTS, *IDS, "title")}
+def _object_attributes(thing: Any) -> dict[str, Any]:
+    return {name: getattr(thing, name, None) for name in (*CONTEXT_TEXT_FIELDS, *CONTEXT_ID_FIELDS, "title")}
 
 
-def _conversation(value: Any) -> tuple[str, tuple[str, ...], str | None]:
+def _parse_conversation(value: Any) -> tuple[str, tuple[str, ...], str | None]:
     """Split a conversation into the question, earlier turns, and the answer if any."""
     if value is None:
         return "", (), None
     if not isinstance(value, list | tuple):
-        return _text(value, "question"), (), None
-    turns = [_turn(one) for one in value]
+        return _parse_text(value, "question"), (), None
+    turns = [_parse_turn(one) for one in value]
     answer = turns.pop()[1] if turns and turns[-1][0] == "assistant" else None
     if not turns or turns[-1][0] not in ("user", ""):
         raise BadInput("the conversation does not end with a question, or with one and its answer")
-    return turns[-1][1], tuple(_said(*turn) for turn in turns[:-1]), answer
+    return turns[-1][1], tuple(_format_turn(*turn) for turn in turns[:-1]), answer
 
 
-def _turns(value: Any) -> tuple[str, ...]:
+def _parse_turns(value: Any) -> tuple[str, ...]:
     listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, list | tuple):
-        raise BadInput(f"the history is {_shown(value)}, not a list of turns")
-    return tuple(_said(*_turn(one)) for one in listed)
+        raise BadInput(f"the history is {_quote_value(value)}, not a list of turns")
+    return tuple(_format_turn(*_parse_turn(one)) for one in listed)
 
 
-def _turn(thing: Any) -> tuple[str, str]:
+def _parse_turn(thing: Any) -> tuple[str, str]:
     """Parse role and text of a turn.
 
     A turn is a message of ragas, LangChain, OpenAI or MTRAG, or a text.
@@ -265,17 +277,17 @@ def _turn(thing: Any) -> tuple[str, str]:
     role = next((str(held[key]) for key in ("role", "type", "speaker") if held.get(key)), "")
     text = next((held[key] for key in ("content", "text") if isinstance(held.get(key), str)), None)
     if text is None:
-        raise BadInput(f"a turn of the conversation is {_shown(thing)}, not a text")
-    return ROLES.get(role.lower(), role.lower()), text
+        raise BadInput(f"a turn of the conversation is {_quote_value(thing)}, not a text")
+    return CHAT_ROLES.get(role.lower(), role.lower()), text
 
 
-def _said(role: str, text: str) -> str:
+def _format_turn(role: str, text: str) -> str:
     return f"{role}: {text}" if role else text
 
 
-def _labels(value: Any, *, cells: bool) -> dict[str, float]:
+def _parse_labels(value: Any, *, cells: bool) -> dict[str, float]:
     found: dict[str, float] = {}
-    for name, label in _mapping(value, "labels", cells=cells).items():
+    for name, label in _parse_mapping(value, "labels", cells=cells).items():
         number = label
         if cells and isinstance(label, str):
             try:
@@ -283,31 +295,31 @@ def _labels(value: Any, *, cells: bool) -> dict[str, float]:
             except ValueError:
                 number = None
         if not isinstance(number, int | float) or not 0 <= number <= 1:
-            raise BadInput(f"the label of {name} is {_shown(label)}", hint="a label lies between 0 and 1")
+            raise BadInput(f"the label of {name} is {_quote_value(label)}", hint="a label lies between 0 and 1")
         found[str(name)] = float(number)
     return found
 
 
-def _mapping(value: Any, what: str, *, cells: bool) -> Mapping[str, Any]:
-    held = _read(value, "{", "}") if cells and isinstance(value, str) else value
+def _parse_mapping(value: Any, what: str, *, cells: bool) -> Mapping[str, Any]:
+    held = _parse_cell_literal(value, "{", "}") if cells and isinstance(value, str) else value
     if not isinstance(held, Mapping):
-        raise BadInput(f"{what} is {_shown(value)}, not an object")
+        raise BadInput(f"{what} is {_quote_value(value)}, not an object")
     return held
 
 
-def _some(value: Any, what: str, *, cells: bool) -> list[Any]:
-    listed = _listed(value, cells=cells)
+def _parse_list(value: Any, what: str, *, cells: bool) -> list[Any]:
+    listed = _list_from_cell(value, cells=cells)
     if not isinstance(listed, list | tuple):
-        raise BadInput(f"{what} is {_shown(value)}, not a list")
+        raise BadInput(f"{what} is {_quote_value(value)}, not a list")
     return list(listed)
 
 
-def _listed(value: Any, *, cells: bool) -> Any:
+def _list_from_cell(value: Any, *, cells: bool) -> Any:
     """Parse a list in the cell of a table; return any other value unchanged."""
-    return _read(value, "[", "]") if cells and isinstance(value, str) else value
+    return _parse_cell_literal(value, "[", "]") if cells and isinstance(value, str) else value
 
 
-def _read(text: str, begin: str, end: str) -> Any:
+def _parse_cell_literal(text: str, begin: str, end: str) -> Any:
     """Parse a text that looks like JSON, or like a list as pandas and csv write it.
 
     Return any other text unchanged.
@@ -324,9 +336,9 @@ def _read(text: str, begin: str, end: str) -> Any:
         return ast.literal_eval(bare)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         hint = "a cell holds a JSON list; a single text that looks like one goes in a list of one"
-        raise BadInput(f"{_shown(text)} cannot be read as JSON", hint=hint) from None
+        raise BadInput(f"{_quote_value(text)} cannot be read as JSON", hint=hint) from None
 
 
-def _shown(value: Any) -> str:
+def _quote_value(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return f"`{text[:60]}…`" if len(text) > 60 else f"`{text}`"

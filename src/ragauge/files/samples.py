@@ -16,17 +16,24 @@ from typing import Any
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.samples import Sample
 from ragauge.core.structured_text import parse_json
-from ragauge.files.in_memory import is_frame
-from ragauge.files.json_files import json_lines, read_json
+from ragauge.files.in_memory import is_dataframe
+from ragauge.files.json_files import read_json, read_json_lines
 from ragauge.files.parquet import write_parquet
-from ragauge.files.sample_fields import FIELD, RAGAS, as_sample, is_sample_header
-from ragauge.files.source import Source
-from ragauge.files.table_files import header, read_table
+from ragauge.files.sample_fields import FIELD_BY_ALIAS, RAGAS_FIELDS, is_sample_header, sample_from_row
+from ragauge.files.source import InputFile
+from ragauge.files.table_files import read_header, read_table
 from ragauge.files.table_rows import read_rows
-from ragauge.files.workspace import whole_file
+from ragauge.files.workspace import atomic_write
 
-ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
-CONTAINERS = ("samples", "test_cases", "goldens", "examples", "data")
+SAMPLE_FILE_FORMATS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
+SAMPLE_LIST_FIELDS = ("samples", "test_cases", "goldens", "examples", "data")
 """Names under which a JSON file or an object may have its samples."""
 
 
@@ -35,64 +42,66 @@ def read_samples(path: str) -> list[Sample]:
 
     `-` is standard input. The file may be compressed.
     """
-    source = Source(str(path))
-    kind = _kind(source)
+    source = InputFile(str(path))
+    kind = _detect_samples_format(source)
     if kind == "jsonl":
-        rows: Iterable[tuple[int, Any]] = json_lines(source)
+        rows: Iterable[tuple[int, Any]] = read_json_lines(source)
     elif kind == "json":
-        rows = enumerate(_held(read_json(source), source.label), 1)
+        rows = enumerate(_iterate_json_rows(read_json(source), source.label), 1)
     elif kind == "parquet":
         rows = enumerate(read_table(source, kind).iter_rows(named=True), 1)
     else:
         table = read_rows(source, kind)
         cells = {name: table.columns[name] for name in table.names}
         rows = ((table.places[at], {name: column[at] for name, column in cells.items()}) for at in range(len(table)))
-    return _gathered(rows, source.label, in_lines=kind not in ("json", "parquet"), cells=kind not in ("json", "jsonl"))
+    return _build_samples(
+        rows, source.label, in_lines=kind not in ("json", "parquet"), cells=kind not in ("json", "jsonl")
+    )
 
 
-def called(path: str | Path) -> str:
+def samples_name(path: str | Path) -> str:
     """Derive a name for samples from their folder or file name without endings.
 
-    >>> called("runs/answers.v1.jsonl.gz"), called("answers.v2")
+    >>> samples_name("runs/answers.v1.jsonl.gz"), samples_name("answers.v2")
     ('answers.v1', 'answers.v2')
     """
     place = Path(path)
     if place.is_dir():
         return place.resolve().name
     name = place.name
-    for endings in ((".gz", ".zst"), tuple(ENDINGS)):
+    for endings in ((".gz", ".zst"), tuple(SAMPLE_FILE_FORMATS)):
         ending = next((one for one in endings if name.lower().endswith(one)), "")
         name = name[: len(name) - len(ending)]
     return name or "samples"
 
 
-def is_samples(path: str) -> bool:
+def is_samples_file(path: str) -> bool:
     """Return whether a file has samples, by its field names.
 
     Otherwise it may have judgments or a run.
     """
-    source = Source(str(path))
+    source = InputFile(str(path))
     if source.path != "-" and Path(source.path).is_dir():
         return False
     try:
-        kind = _kind(source)
+        kind = _detect_samples_format(source)
         if kind in ("parquet", "csv", "tsv", "jsonl"):
-            return is_sample_header(header(source, kind))
-        first = _first(parse_json(source.read()))
+            return is_sample_header(read_header(source, kind))
+        first = _first_sample_row(parse_json(source.read()))
         return isinstance(first, Mapping) and is_sample_header(list(first))
     except (BadInput, OSError, ValueError):
         return False
 
 
-def _first(thing: Any) -> Any:
-    held = list(_held(thing, "")) if isinstance(thing, list | Mapping) else []
+def _first_sample_row(thing: Any) -> Any:
+    held = list(_iterate_json_rows(thing, "")) if isinstance(thing, list | Mapping) else []
     return held[0] if held else {}
 
 
-def _kind(source: Source) -> str:
+def _detect_samples_format(source: InputFile) -> str:
     """Detect the format of a file by its ending, else by its first line."""
-    if source.ending in ENDINGS:
-        return ENDINGS[source.ending]
+    if source.ending in SAMPLE_FILE_FORMATS:
+        return SAMPLE_FILE_FORMATS[source.ending]
     first = (source.head() or [""])[0]
     if first.lstrip().startswith("["):
         return "json"
@@ -112,7 +121,7 @@ def _kind(source: Source) -> str:
     )
 
 
-def _held(thing: Any, label: str) -> Iterator[Any]:
+def _iterate_json_rows(thing: Any, label: str) -> Iterator[Any]:
     """Yield the rows of JSON data.
 
     The data is a list, a list under a name, columns, or a single row.
@@ -122,14 +131,14 @@ def _held(thing: Any, label: str) -> Iterator[Any]:
         return
     if not isinstance(thing, Mapping):
         raise BadInput("expected a list of samples", file=label or None)
-    for name in CONTAINERS:
+    for name in SAMPLE_LIST_FIELDS:
         # DeepEval writes both lists and leaves one of them empty.
-        alone = thing.get(name) or not any(thing.get(other) for other in CONTAINERS)
+        alone = thing.get(name) or not any(thing.get(other) for other in SAMPLE_LIST_FIELDS)
         if isinstance(thing.get(name), list) and alone and not is_sample_header(list(thing)):
             yield from thing[name]
             return
     columns = {name: value for name, value in thing.items() if isinstance(value, list)}
-    asked = next((value for name, value in columns.items() if FIELD.get(name) == "question"), None)
+    asked = next((value for name, value in columns.items() if FIELD_BY_ALIAS.get(name) == "question"), None)
     if asked is not None and all(isinstance(one, str) for one in asked) and len(columns) == len(thing):
         if len({len(value) for value in columns.values()}) > 1:
             raise BadInput("the columns are not equally long", file=label or None)
@@ -139,13 +148,13 @@ def _held(thing: Any, label: str) -> Iterator[Any]:
     yield thing
 
 
-def _gathered(rows: Iterable[tuple[int, Any]], label: str, *, in_lines: bool, cells: bool) -> list[Sample]:
+def _build_samples(rows: Iterable[tuple[int, Any]], label: str, *, in_lines: bool, cells: bool) -> list[Sample]:
     """Build samples from rows; errors name the line or the sample."""
     found: dict[str, Sample] = {}
     for place, row in rows:
         try:
-            sample = row if isinstance(row, Sample) else as_sample(_as_row(row), place, cells=cells)
-            _refuse_id(sample.id)
+            sample = row if isinstance(row, Sample) else sample_from_row(_to_row(row), place, cells=cells)
+            _check_sample_id(sample.id)
             if sample.id in found:
                 raise BadInput(f"the id `{sample.id}` comes twice", hint="give each sample an id of its own")
         except BadInput as error:
@@ -157,7 +166,7 @@ def _gathered(rows: Iterable[tuple[int, Any]], label: str, *, in_lines: bool, ce
     return list(found.values())
 
 
-def _refuse_id(name: Any) -> None:
+def _check_sample_id(name: Any) -> None:
     """Raise BadInput for an id that would not survive writing and reading."""
     if not isinstance(name, str) or not name.strip():
         raise BadInput(f"the id is {'empty' if name == '' else repr(name)}", hint="give each sample an id of its own")
@@ -165,13 +174,13 @@ def _refuse_id(name: Any) -> None:
         raise BadInput(f"the id {name!r} begins or ends with white space", hint="leave that out")
 
 
-def _as_row(thing: Any) -> Mapping[str, Any]:
+def _to_row(thing: Any) -> Mapping[str, Any]:
     """Convert a mapping, record, or object of ragas or DeepEval to fields."""
     if isinstance(thing, Mapping):
         return thing
     if callable(getattr(thing, "model_dump", None)) and not isinstance(thing, type):
         # Flags that are off carry no information.
-        return {name: value for name, value in _fields(thing) if value is not None and value is not False}
+        return {name: value for name, value in _pydantic_fields(thing) if value is not None and value is not False}
     if is_dataclass(thing) and not isinstance(thing, type):
         return {one.name: getattr(thing, one.name) for one in fields(thing)}
     if callable(getattr(thing, "_asdict", None)):
@@ -181,7 +190,7 @@ def _as_row(thing: Any) -> Mapping[str, Any]:
     )
 
 
-def _fields(thing: Any) -> Iterator[tuple[str, Any]]:
+def _pydantic_fields(thing: Any) -> Iterator[tuple[str, Any]]:
     """Yield the fields of a pydantic model unchanged.
 
     Dumping them could change values.
@@ -191,33 +200,33 @@ def _fields(thing: Any) -> Iterator[tuple[str, Any]]:
         yield name, getattr(thing, name)
 
 
-def samples_of(thing: Any) -> list[Sample]:
+def samples_from(thing: Any) -> list[Sample]:
     """Convert an object to samples.
 
     It can be a path; a Sample, a mapping, or an object of ragas (`SingleTurnSample`) or DeepEval (`LLMTestCase`); a
     sequence of these; a dataset of ragas or DeepEval; or a polars or pandas frame.
 
-    >>> [(one.id, one.answer) for one in samples_of({"question": "When?", "answer": "In 1887."})]
+    >>> [(one.id, one.answer) for one in samples_from({"question": "When?", "answer": "In 1887."})]
     [('1', 'In 1887.')]
     """
     if isinstance(thing, str | Path):
         return read_samples(str(thing))
-    if is_frame(thing):
+    if is_dataframe(thing):
         held = thing.collect() if hasattr(thing, "collect") else thing
         rows = held.iter_rows(named=True) if hasattr(held, "iter_rows") else held.to_dict("records")
-        return _gathered(enumerate(rows, 1), "", in_lines=False, cells=True)
+        return _build_samples(enumerate(rows, 1), "", in_lines=False, cells=True)
     if isinstance(thing, Mapping):
-        return _gathered(enumerate(_held(thing, ""), 1), "", in_lines=False, cells=False)
-    for name in CONTAINERS[:3]:
+        return _build_samples(enumerate(_iterate_json_rows(thing, ""), 1), "", in_lines=False, cells=False)
+    for name in SAMPLE_LIST_FIELDS[:3]:
         inside = getattr(thing, name, None)
         if isinstance(inside, Sequence) and inside:
-            return samples_of(list(inside))
+            return samples_from(list(inside))
     single = isinstance(thing, Sample) or callable(getattr(thing, "model_dump", None))
     if not single and not isinstance(thing, Iterable):
         raise BadInput(
             f"a {type(thing).__name__} holds no samples", hint="a path, a list of mappings, a frame, ragas, DeepEval"
         )
-    return _gathered(enumerate([thing] if single else thing, 1), "", in_lines=False, cells=False)
+    return _build_samples(enumerate([thing] if single else thing, 1), "", in_lines=False, cells=False)
 
 
 def write_samples(samples: Iterable[Sample], path: str, form: str = "ragauge") -> None:
@@ -226,100 +235,102 @@ def write_samples(samples: Iterable[Sample], path: str, form: str = "ragauge") -
     The ending selects the format: `.json` is one list, `.csv` and `.tsv` are tables with JSON in their cells,
     `.parquet` is Parquet, anything else is JSONL. `-` is standard output.
     """
-    if form not in FORMS:
-        raise UnknownName("form of samples", form, FORMS, hint=f"there are {', '.join(FORMS)}")
-    rows = [FORMS[form](sample) for sample in samples]
-    kind = ENDINGS.get(Source(path).ending, "jsonl")
+    if form not in SAMPLE_ROW_BUILDERS:
+        raise UnknownName(
+            "form of samples", form, SAMPLE_ROW_BUILDERS, hint=f"there are {', '.join(SAMPLE_ROW_BUILDERS)}"
+        )
+    rows = [SAMPLE_ROW_BUILDERS[form](sample) for sample in samples]
+    kind = SAMPLE_FILE_FORMATS.get(InputFile(path).ending, "jsonl")
     if form == "deepeval" and kind in ("csv", "tsv"):
         raise BadInput("DeepEval cuts contexts in a table at every semicolon", file=path, hint="write .json or .jsonl")
-    with whole_file(path) as out:
+    with atomic_write(path) as out:
         if kind == "parquet":
             import polars as pl
 
-            flat = [{name: _cell(value) for name, value in row.items()} for row in rows]
-            write_parquet(pl.DataFrame(flat, schema=dict.fromkeys(_names(rows), pl.String)), out)
+            flat = [{name: _to_cell_text(value) for name, value in row.items()} for row in rows]
+            write_parquet(pl.DataFrame(flat, schema=dict.fromkeys(_column_names(rows), pl.String)), out)
             return
         if kind == "json":
             text = json.dumps(rows, ensure_ascii=False, indent=2, default=str) + "\n"
         elif kind == "jsonl":
-            text = "".join(_json(row) + "\n" for row in rows)
+            text = "".join(_to_json_text(row) + "\n" for row in rows)
         else:
-            text = _table(rows, "\t" if kind == "tsv" else ",")
+            text = _format_csv(rows, "\t" if kind == "tsv" else ",")
         out.write(text.encode("utf-8", "replace"))
 
 
-def _json(value: Any) -> str:
+def _to_json_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _cell(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else _json(value)
+def _to_cell_text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else _to_json_text(value)
 
 
-def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _column_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
-def _table(rows: Sequence[Mapping[str, Any]], separator: str) -> str:
+def _format_csv(rows: Sequence[Mapping[str, Any]], separator: str) -> str:
     """Format rows as a CSV text, with lists as JSON in the cells."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, _names(rows), delimiter=separator, lineterminator="\n")
+    writer = csv.DictWriter(out, _column_names(rows), delimiter=separator, lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({name: _cell(value) for name, value in row.items()})
+        writer.writerow({name: _to_cell_text(value) for name, value in row.items()})
     return out.getvalue()
 
 
-def _ragauge(sample: Sample) -> dict[str, Any]:
-    return _held_by(
+def _to_ragauge_row(sample: Sample) -> dict[str, Any]:
+    return _drop_none_values(
         ("id", sample.id),
         ("question", sample.question),
         ("answer", sample.answer),
         ("contexts", sample.contexts),
         ("reference", sample.reference),
-        *_beside(sample, "context_ids"),
+        *_optional_fields(sample, "context_ids"),
         ("metadata", dict(sample.metadata) or None),
     )
 
 
-def _ragas(sample: Sample) -> dict[str, Any]:
+def _to_ragas_row(sample: Sample) -> dict[str, Any]:
     """Convert a sample to the fields that `ragas.EvaluationDataset.from_jsonl` reads.
 
     It ignores unknown fields.
     """
-    own = {name: value for name, value in sample.metadata.items() if name in RAGAS}
+    own = {name: value for name, value in sample.metadata.items() if name in RAGAS_FIELDS}
     rest = {name: value for name, value in sample.metadata.items() if name not in own}
-    return _held_by(
+    return _drop_none_values(
         ("id", sample.id),
         ("user_input", sample.question),
         ("response", sample.answer),
         ("retrieved_contexts", sample.contexts),
         ("reference", sample.reference),
         *own.items(),
-        *_beside(sample, "retrieved_context_ids"),
+        *_optional_fields(sample, "retrieved_context_ids"),
         ("metadata", rest or None),
     )
 
 
-def _deepeval(sample: Sample) -> dict[str, Any]:
+def _to_deepeval_row(sample: Sample) -> dict[str, Any]:
     """Convert a sample to the fields that `deepeval.dataset.EvaluationDataset` reads.
 
     DeepEval requires `actual_output` even if there is no answer.
     """
     rest = {name: value for name, value in sample.metadata.items() if name != "context"}
-    row = _held_by(
+    row = _drop_none_values(
         ("name", sample.id),
         ("input", sample.question),
         ("expected_output", sample.reference),
         ("retrieval_context", sample.contexts),
         ("context", sample.metadata.get("context")),
-        *_beside(sample, "context_ids"),
+        *_optional_fields(sample, "context_ids"),
         ("additional_metadata", rest or None),
     )
     return {**row, "actual_output": sample.answer}
 
 
-def _beside(sample: Sample, ids: str) -> list[tuple[str, Any]]:
+def _optional_fields(sample: Sample, ids: str) -> list[tuple[str, Any]]:
     """Return fields that most samples do not have."""
     return [
         (ids, sample.context_ids or None),
@@ -328,13 +339,13 @@ def _beside(sample: Sample, ids: str) -> list[tuple[str, Any]]:
     ]
 
 
-def _held_by(*pairs: tuple[str, Any]) -> dict[str, Any]:
+def _drop_none_values(*pairs: tuple[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in pairs if value is not None}
 
 
-FORMS: Mapping[str, Callable[[Sample], dict[str, Any]]] = {
-    "ragauge": _ragauge,
-    "ragas": _ragas,
-    "deepeval": _deepeval,
+SAMPLE_ROW_BUILDERS: Mapping[str, Callable[[Sample], dict[str, Any]]] = {
+    "ragauge": _to_ragauge_row,
+    "ragas": _to_ragas_row,
+    "deepeval": _to_deepeval_row,
 }
 """Functions that convert a sample to a row, by the tool whose field names they use."""

@@ -17,43 +17,43 @@ from ragauge.core.structured_text import parse_toml
 T = TypeVar("T")
 
 
-def to_data(thing: Any) -> Any:
+def to_json_data(thing: Any) -> Any:
     """Convert dataclasses, named tuples and sequences to JSON data.
 
     NaN and infinity become None.
 
     >>> from ragauge.core.summaries import Mean
-    >>> to_data([Mean(0.25, 3)])
+    >>> to_json_data([Mean(0.25, 3)])
     [{'value': 0.25, 'n': 3, 'low': None, 'high': None}]
     """
     if is_dataclass(thing) and not isinstance(thing, type):
-        return {one.name: to_data(getattr(thing, one.name)) for one in fields(thing)}
+        return {one.name: to_json_data(getattr(thing, one.name)) for one in fields(thing)}
     if isinstance(thing, tuple) and hasattr(thing, "_asdict"):
-        return {name: to_data(value) for name, value in thing._asdict().items()}
+        return {name: to_json_data(value) for name, value in thing._asdict().items()}
     if isinstance(thing, Mapping):
-        return {str(name): to_data(value) for name, value in thing.items()}
+        return {str(name): to_json_data(value) for name, value in thing.items()}
     if isinstance(thing, str | bool | int | None):
         return thing
     if isinstance(thing, float):
         return thing if math.isfinite(thing) else None
     if isinstance(thing, Sequence | frozenset | set):
-        return [to_data(one) for one in thing]
+        return [to_json_data(one) for one in thing]
     if hasattr(thing, "tolist"):  # NumPy scalars and arrays
-        return to_data(thing.tolist())
+        return to_json_data(thing.tolist())
     return str(thing)
 
 
-def from_data(kind: type[T], data: Any, *, file: str) -> T:
+def from_json_data(kind: type[T], data: Any, *, file: str) -> T:
     """Build a result type from JSON data.
 
     Unknown fields are ignored, missing ones get their default. Raise BadInput if the data does not fit the type.
 
     >>> from ragauge.core.summaries import Mean
-    >>> from_data(Mean, {"value": None, "n": 3, "low": 0.25}, file="x.json")
+    >>> from_json_data(Mean, {"value": None, "n": 3, "low": 0.25}, file="x.json")
     Mean(value=nan, n=3, low=0.25, high=nan)
     """
     try:
-        return typing.cast(T, _made(kind, data))
+        return typing.cast(T, _build_value(kind, data))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(
             f"this {kind.__name__} cannot be read: {type(error).__name__}: {error}",
@@ -62,21 +62,21 @@ def from_data(kind: type[T], data: Any, *, file: str) -> T:
         ) from error
 
 
-def _first(kind: Any, data: Any) -> Any:
+def _build_union_member(kind: Any, data: Any) -> Any:
     """Build the first member of a union that fits the data."""
     *others, last = (one for one in get_args(kind) if one is not type(None))
     for one in others:
         with suppress(TypeError, ValueError):
-            return _made(one, data)
-    return _made(last, data)
+            return _build_value(one, data)
+    return _build_value(last, data)
 
 
-def _made(kind: Any, data: Any) -> Any:
+def _build_value(kind: Any, data: Any) -> Any:
     origin = get_origin(kind)
     if kind is Any:
         return data
     if origin in (Union, types.UnionType):
-        return None if data is None else _first(kind, data)
+        return None if data is None else _build_union_member(kind, data)
     if kind is float:
         if data is not None and (isinstance(data, bool) or not isinstance(data, int | float)):
             raise TypeError(f"{excerpt(repr(data))} is not a number")
@@ -88,21 +88,21 @@ def _made(kind: Any, data: Any) -> Any:
     if origin is not None and not isinstance(data, dict if issubclass(origin, Mapping) else list):
         raise TypeError(f"{excerpt(repr(data))} is not {'an object' if issubclass(origin, Mapping) else 'a list'}")
     if origin is tuple and get_args(kind)[-1] is not Ellipsis:
-        return tuple(_made(one, value) for one, value in zip(get_args(kind), data, strict=True))
+        return tuple(_build_value(one, value) for one, value in zip(get_args(kind), data, strict=True))
     if origin is tuple:
-        return tuple(_made(get_args(kind)[0], one) for one in data)
+        return tuple(_build_value(get_args(kind)[0], one) for one in data)
     if origin is not None and issubclass(origin, Mapping):
-        return {name: _made(get_args(kind)[1], value) for name, value in data.items()}
+        return {name: _build_value(get_args(kind)[1], value) for name, value in data.items()}
     if origin is not None and issubclass(origin, Sequence):
-        return [_made(get_args(kind)[0], one) for one in data]
+        return [_build_value(get_args(kind)[0], one) for one in data]
     if not isinstance(data, dict):
         raise TypeError(f"{excerpt(repr(data))} is not an object")
     known = typing.get_type_hints(kind)
     names = [one.name for one in fields(kind)] if is_dataclass(kind) else list(kind._fields)
-    return kind(**{name: _made(known[name], data[name]) for name in names if name in data})
+    return kind(**{name: _build_value(known[name], data[name]) for name in names if name in data})
 
 
-def as_record(kind: type[T], how: Mapping[str, Any]) -> T:
+def settings_from(kind: type[T], how: Mapping[str, Any]) -> T:
     """Build settings from keyword arguments; None selects the default.
 
     Raise UnknownName for an unknown name.
@@ -141,26 +141,26 @@ def read_settings(path: str, kinds: Mapping[str, tuple[type, ...]]) -> dict[str,
     return data
 
 
-def without_nan(value: Any) -> Any:
+def replace_nan(value: Any) -> Any:
     """Replace NaN and infinity by None, since JSON lacks them."""
     if isinstance(value, dict):
-        return {key: without_nan(one) for key, one in value.items()}
+        return {key: replace_nan(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [without_nan(one) for one in value]
+        return [replace_nan(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def plain(value: Any) -> Any:
+def to_plain_data(value: Any) -> Any:
     """Convert a value to JSON types. A manifest from a file can contain any type.
 
     >>> import numpy as np
-    >>> plain({1: (np.float64(0.5), {"a"}), "when": None})
+    >>> to_plain_data({1: (np.float64(0.5), {"a"}), "when": None})
     {'1': [0.5, ['a']], 'when': None}
     """
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): to_plain_data(one) for key, one in value.items()}
     if isinstance(value, str | int | float | None):
         return float(value) if isinstance(value, float) else value  # NumPy floats have another repr.
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
-        return [plain(one) for one in value]
-    return plain(value.tolist()) if hasattr(value, "tolist") else str(value)
+        return [to_plain_data(one) for one in value]
+    return to_plain_data(value.tolist()) if hasattr(value, "tolist") else str(value)

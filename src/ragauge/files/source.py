@@ -18,26 +18,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from ragauge.core.errors import BadInput, MissingExtra, RagaugeError, words_of
-from ragauge.core.limits import DECOMPRESSED, DECOMPRESSED_RATIO, LINE, MB
+from ragauge.core.errors import BadInput, MissingExtra, RagaugeError, error_summary
+from ragauge.core.limits import BYTES_PER_MB, DECOMPRESSED_LIMIT, LINE_LIMIT, MAX_DECOMPRESSION_RATIO
 
-READ = 1 << 13
+ZSTD_READ_BYTES = 1 << 13
 """Bytes per read of a .zst file. Even a malicious file decompresses to at most 32,768 times this size per read."""
-BLOCK = 16 << 20
+BLOCK_BYTES = 16 << 20
 """Bytes per block: large enough for fast parsing, small enough for the CPU cache and for bounded memory."""
-THREADS = min(4, os.cpu_count() or 2)
+PARSER_THREADS = min(4, os.cpu_count() or 2)
 """Number of blocks that are parsed at a time, in addition to the one being scored."""
 
 B = TypeVar("B")
 T = TypeVar("T")
 
 
-class Torn(BadInput):
+class TruncatedFile(BadInput):
     """A file that is truncated or corrupt."""
 
 
 @dataclass(frozen=True)
-class Source:
+class InputFile:
     """A file that can be read more than once; standard input and pipes are cached in memory."""
 
     path: str
@@ -74,32 +74,36 @@ class Source:
     def open(self) -> Iterator[IO[bytes]]:
         """Open the decompressed bytes, without a byte order mark."""
         try:
-            with self._raw() as raw:
+            with self._open_raw() as raw:
                 magic = raw.peek(4)[:4]
                 if magic[:2] == b"\x1f\x8b":
                     with gzip.open(raw) as unzipped:
-                        yield _without_mark(LineReader(Bounded(unzipped.readinto, raw, self.label), self.label))
+                        yield _skip_byte_order_mark(
+                            LineReader(BoundedReader(unzipped.readinto, raw, self.label), self.label)
+                        )
                 elif magic == b"\x28\xb5\x2f\xfd":
-                    yield _without_mark(LineReader(Bounded(_Zstd(raw).readinto, raw, self.label), self.label))
+                    yield _skip_byte_order_mark(
+                        LineReader(BoundedReader(_ZstdReader(raw).readinto, raw, self.label), self.label)
+                    )
                 else:
-                    yield _without_mark(raw)
+                    yield _skip_byte_order_mark(raw)
         except (EOFError, OSError, zlib.error) as error:
-            raise Torn(f"cannot be read to its end ({error})", file=self.label) from None
+            raise TruncatedFile(f"cannot be read to its end ({error})", file=self.label) from None
 
-    def _raw(self) -> io.BufferedReader:
+    def _open_raw(self) -> io.BufferedReader:
         """Open the raw bytes; a pipe is cached, because it can be read only once."""
         if self.path == "-":
-            return LineReader(io.BytesIO(_once(sys.stdin.buffer)), self.label)
+            return LineReader(io.BytesIO(_read_stream_once(sys.stdin.buffer)), self.label)
         path = Path(self.path)
         try:
             if path.exists() and not path.is_file() and not path.is_dir():
-                return LineReader(io.BytesIO(_pipe(self.path)), self.label)
+                return LineReader(io.BytesIO(_read_pipe_once(self.path)), self.label)
             return LineReader(io.FileIO(path), self.label)
         except OSError as error:
-            hint = f"the folder {path.parent} has {_neighbours(path)}" if path.parent.is_dir() else None
+            hint = f"the folder {path.parent} has {_similar_file_names(path)}" if path.parent.is_dir() else None
             raise BadInput(f"cannot be read ({error.strerror})", file=self.label, hint=hint) from None
 
-    def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
+    def blocks(self, size: int = BLOCK_BYTES) -> Iterator[bytes]:
         """Yield the bytes in blocks of whole lines; the last line ends with a newline."""
         with self.open() as file:
             while data := file.read(size):
@@ -134,22 +138,22 @@ class Source:
 
 
 @functools.lru_cache(maxsize=1)
-def _once(stream: IO[bytes]) -> bytes:
+def _read_stream_once(stream: IO[bytes]) -> bytes:
     return stream.read()
 
 
 @functools.lru_cache(maxsize=4)
-def _pipe(path: str) -> bytes:
+def _read_pipe_once(path: str) -> bytes:
     return Path(path).read_bytes()
 
 
-def _without_mark(file: io.BufferedReader) -> io.BufferedReader:
+def _skip_byte_order_mark(file: io.BufferedReader) -> io.BufferedReader:
     if file.peek(3)[:3] == b"\xef\xbb\xbf":
         file.read(3)
     return file
 
 
-def _neighbours(path: Path) -> str:
+def _similar_file_names(path: Path) -> str:
     names = sorted(p.name for p in path.parent.iterdir() if not p.name.startswith("."))
     near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.3) or names[:3]
     return ", ".join(near) or "nothing in it"
@@ -161,18 +165,20 @@ class LineReader(io.BufferedReader):
     def __init__(self, raw: Any, label: str) -> None:
         super().__init__(raw)
         self._label = label
-        self._limit = LINE.n_bytes
+        self._limit = LINE_LIMIT.n_bytes
 
     def __next__(self) -> bytes:
         line = self.readline(self._limit)
         if not line:
             raise StopIteration
         if len(line) == self._limit and not line.endswith(b"\n"):
-            raise BadInput(f"a line is longer than {self._limit // MB:,} MB", file=self._label, hint=LINE.hint)
+            raise BadInput(
+                f"a line is longer than {self._limit // BYTES_PER_MB:,} MB", file=self._label, hint=LINE_LIMIT.hint
+            )
         return line
 
 
-class Bounded(io.RawIOBase):
+class BoundedReader(io.RawIOBase):
     """A reader of decompressed bytes, with a limit that depends on the compressed size."""
 
     def __init__(self, readinto: Callable[[Any], int], compressed: IO[bytes], label: str) -> None:
@@ -180,7 +186,7 @@ class Bounded(io.RawIOBase):
         self._compressed = compressed
         self._label = label
         self._size = 0
-        self._limit = DECOMPRESSED.n_bytes
+        self._limit = DECOMPRESSED_LIMIT.n_bytes
 
     def readable(self) -> bool:
         """Return True."""
@@ -191,16 +197,17 @@ class Bounded(io.RawIOBase):
         size = self._readinto(buffer)
         self._size += size
         # A normal file is never near this ratio, so the position in the compressed file is rarely needed.
-        if self._size > self._limit and self._size > DECOMPRESSED_RATIO * self._compressed.tell():
+        if self._size > self._limit and self._size > MAX_DECOMPRESSION_RATIO * self._compressed.tell():
             raise BadInput(
-                f"decompresses to more than {self._limit // MB:,} MB and {DECOMPRESSED_RATIO} times its size",
+                f"decompresses to more than {self._limit // BYTES_PER_MB:,} MB and {MAX_DECOMPRESSION_RATIO} times "
+                f"its size",
                 file=self._label,
-                hint=DECOMPRESSED.hint,
+                hint=DECOMPRESSED_LIMIT.hint,
             )
         return size
 
 
-class _Zstd(io.RawIOBase):
+class _ZstdReader(io.RawIOBase):
     """A reader of .zst files that raises EOFError for truncated files, which the library's reader accepts."""
 
     def __init__(self, raw: IO[bytes]) -> None:
@@ -219,9 +226,9 @@ class _Zstd(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while not self._ready:
-            data = self._frame.unused_data if self._frame.eof else self._raw.read(READ)
+            data = self._frame.unused_data if self._frame.eof else self._raw.read(ZSTD_READ_BYTES)
             if self._frame.eof:
-                data = data or self._raw.read(READ)
+                data = data or self._raw.read(ZSTD_READ_BYTES)
                 self._frame, self._begun = self._zstandard.ZstdDecompressor().decompressobj(), False
             if not data:
                 if self._begun:
@@ -237,7 +244,7 @@ class _Zstd(io.RawIOBase):
 
 
 @contextmanager
-def library_errors(label: str, *, what: str = "cannot be read", hint: str | None = None) -> Iterator[None]:
+def wrap_library_errors(label: str, *, what: str = "cannot be read", hint: str | None = None) -> Iterator[None]:
     """Raise BadInput with the file's name for any exception of a library in the block.
 
     Keep only calls of the library inside. On corrupt files NumPy raises tokenizer errors, h5py key errors, and
@@ -250,20 +257,20 @@ def library_errors(label: str, *, what: str = "cannot be read", hint: str | None
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise BadInput(f"{what} ({words_of(error)})", file=label, hint=hint) from None
+        raise BadInput(f"{what} ({error_summary(error)})", file=label, hint=hint) from None
 
 
-def in_order(work: Callable[[int, B], T], blocks: Iterator[B]) -> Iterator[T]:
+def map_in_order(work: Callable[[int, B], T], blocks: Iterator[B]) -> Iterator[T]:
     """Yield `work(number, block)` for each block in order, computed by a few threads.
 
     Only a few blocks are in memory at a time.
     """
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(PARSER_THREADS) as pool:
         waiting: deque[Future[T]] = deque()
         try:
             for number, block in enumerate(blocks):
                 waiting.append(pool.submit(work, number, block))
-                if len(waiting) > THREADS:
+                if len(waiting) > PARSER_THREADS:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from ragauge.core.documents import NOTHING
+from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BadInput
 from ragauge.core.structured_text import parse_json
 from ragauge.core.unicode_text import clean_json, may_have_surrogates, warn_replaced
-from ragauge.files.json_files import kind_of
-from ragauge.files.source import Source
+from ragauge.files.json_files import describe_json_type
+from ragauge.files.source import InputFile
 
-NAMED = (
+STIX_OBJECT_TYPES = (
     "attack-pattern",
     "campaign",
     "course-of-action",
@@ -33,11 +33,11 @@ NAMED = (
 """Object types that are read; each of their objects must have a name."""
 HINT = 'a bundle is {"type": "bundle", "id": …, "objects": [{"type": …, "id": …, "name": …}, …]}'
 
-HEAD = 1000
+BUNDLE_SEARCH_BYTES = 1000
 """Number of bytes at the start of a file in which the mark of a bundle is searched."""
 
 
-class Relation(NamedTuple):
+class StixRelation(NamedTuple):
     """A directed relation between two objects."""
 
     source: str
@@ -47,7 +47,7 @@ class Relation(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Node:
+class StixNode:
     """One named object of a bundle."""
 
     id: str
@@ -74,74 +74,74 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Bundle:
+class StixBundle:
     """Contents of a bundle."""
 
-    nodes: Mapping[str, Node]
-    relations: Sequence[Relation]
-    others: Mapping[str, int] = field(default_factory=lambda: NOTHING)
+    nodes: Mapping[str, StixNode]
+    relations: Sequence[StixRelation]
+    others: Mapping[str, int] = field(default_factory=lambda: EMPTY_MAPPING)
     """Number of objects by type, for types that are not read."""
     older: int = 0
     """Number of objects that were skipped because the bundle has another version of them."""
 
 
-def is_bundle(source: Source) -> bool:
+def is_stix_bundle(source: InputFile) -> bool:
     """Return whether a file starts like a bundle; False if it cannot be read."""
     try:
         with source.open() as file:
-            head = file.read(HEAD)
+            head = file.read(BUNDLE_SEARCH_BYTES)
     except BadInput:
         return False
     return re.search(rb'"type"\s*:\s*"bundle"|"id"\s*:\s*"bundle--', head) is not None
 
 
-def read_bundle(source: Source) -> Bundle:
+def read_stix_bundle(source: InputFile) -> StixBundle:
     """Read the objects and relations of a bundle; errors name the line of the object."""
-    text = _text(source)
+    text = _read_bundle_text(source)
     thing = parse_json(text, file=source.label, hint=HINT)
     if may_have_surrogates(data := text.encode()):
         thing, replaced = clean_json(thing, file=source.label, data=data)
         warn_replaced(replaced, source.label)
     if not isinstance(thing, dict) or thing.get("type") != "bundle":
-        found = f"an object of type {thing.get('type')!r}" if isinstance(thing, dict) else kind_of(thing)
+        found = f"an object of type {thing.get('type')!r}" if isinstance(thing, dict) else describe_json_type(thing)
         raise BadInput(f"expected a STIX bundle, found {found}", file=source.label, hint=HINT)
     objects = thing.get("objects")
     if not isinstance(objects, list):
-        raise BadInput(f"expected a list of objects, found {kind_of(objects)}", file=source.label, hint=HINT)
-    nodes: dict[str, Node] = {}
-    relations: dict[str, tuple[str, Relation]] = {}
+        raise BadInput(f"expected a list of objects, found {describe_json_type(objects)}", file=source.label, hint=HINT)
+    nodes: dict[str, StixNode] = {}
+    relations: dict[str, tuple[str, StixRelation]] = {}
     others: Counter[str] = Counter()
     older = 0
     for place, one in enumerate(objects):
         try:
-            kind, name = _header(one)
-            if kind in NAMED:
-                node = _node(one, kind, name)
+            kind, name = _parse_type_and_id(one)
+            if kind in STIX_OBJECT_TYPES:
+                node = _parse_node(one, kind, name)
                 older += name in nodes
-                if name not in nodes or _newer(node.modified, nodes[name].modified):
+                if name not in nodes or _is_not_older(node.modified, nodes[name].modified):
                     nodes[name] = node
             elif kind == "relationship":
-                modified, relation = _text_of(one, "modified"), _relation(one)
+                modified, relation = _optional_text(one, "modified"), _parse_relation(one)
                 older += name in relations
-                if name not in relations or _newer(modified, relations[name][0]):
+                if name not in relations or _is_not_older(modified, relations[name][0]):
                     relations[name] = modified, relation
             else:
                 others[kind] += 1
-        except _Wrong as error:
+        except _InvalidStixObject as error:
             where = f"object {place}" + (f" (`{one['id']}`)" if isinstance(one, dict) and one.get("id") else "")
             raise BadInput(
-                f"{where}: {error}", file=source.label, line=_line(text, place), hint=error.hint or HINT
+                f"{where}: {error}", file=source.label, line=_find_object_line(text, place), hint=error.hint or HINT
             ) from None
-    return Bundle(nodes, [relation for _, relation in relations.values()], dict(others), older)
+    return StixBundle(nodes, [relation for _, relation in relations.values()], dict(others), older)
 
 
-class _Wrong(Exception):
+class _InvalidStixObject(Exception):
     def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(what)
         self.hint = hint
 
 
-def _text(source: Source) -> str:
+def _read_bundle_text(source: InputFile) -> str:
     data = source.read()
     try:
         return data.decode("utf-8").rstrip()
@@ -150,80 +150,84 @@ def _text(source: Source) -> str:
         raise BadInput(f"the text is not UTF-8 ({error})", file=source.label, line=line) from None
 
 
-def _header(one: Any) -> tuple[str, str]:
+def _parse_type_and_id(one: Any) -> tuple[str, str]:
     if not isinstance(one, dict):
-        raise _Wrong(f"expected an object, found {kind_of(one)}")
-    return _needed(one, "type"), _needed(one, "id")
+        raise _InvalidStixObject(f"expected an object, found {describe_json_type(one)}")
+    return _required_text(one, "type"), _required_text(one, "id")
 
 
-def _needed(one: Mapping[str, Any], key: str, hint: str = "") -> str:
+def _required_text(one: Mapping[str, Any], key: str, hint: str = "") -> str:
     value = one.get(key)
     if not isinstance(value, str) or not value:
-        wrong = "is missing" if key not in one else "is empty" if value == "" else f"is {kind_of(value)}"
-        raise _Wrong(f"`{key}` {wrong}; expected a text", hint)
+        wrong = "is missing" if key not in one else "is empty" if value == "" else f"is {describe_json_type(value)}"
+        raise _InvalidStixObject(f"`{key}` {wrong}; expected a text", hint)
     return value
 
 
-def _text_of(one: Mapping[str, Any], key: str) -> str:
+def _optional_text(one: Mapping[str, Any], key: str) -> str:
     value = one.get(key)
     if value is not None and not isinstance(value, str):
-        raise _Wrong(f"`{key}` is {kind_of(value)}; expected a text")
+        raise _InvalidStixObject(f"`{key}` is {describe_json_type(value)}; expected a text")
     return value or ""
 
 
-def _list_of(one: Mapping[str, Any], key: str) -> list[Any]:
+def _optional_list(one: Mapping[str, Any], key: str) -> list[Any]:
     value = one.get(key)
     if value is not None and not isinstance(value, list):
-        raise _Wrong(f"`{key}` is {kind_of(value)}; expected a list")
+        raise _InvalidStixObject(f"`{key}` is {describe_json_type(value)}; expected a list")
     return value or []
 
 
-def _node(one: Mapping[str, Any], kind: str, name: str) -> Node:
+def _parse_node(one: Mapping[str, Any], kind: str, name: str) -> StixNode:
     number = url = ""
-    for reference in _list_of(one, "external_references"):
+    for reference in _optional_list(one, "external_references"):
         if not isinstance(reference, dict):
-            raise _Wrong(f"`external_references` has {kind_of(reference)}; expected objects")
+            raise _InvalidStixObject(f"`external_references` has {describe_json_type(reference)}; expected objects")
         # The first edition of mobile ATT&CK names its source `mitre-mobile-attack`.
-        if not number and "attack" in _text_of(reference, "source_name") and reference.get("external_id"):
-            number, url = _text_of(reference, "external_id"), _text_of(reference, "url")
-    logs = (one for one in _list_of(one, "x_mitre_log_source_references") if isinstance(one, dict))
-    return Node(
+        if not number and "attack" in _optional_text(reference, "source_name") and reference.get("external_id"):
+            number, url = _optional_text(reference, "external_id"), _optional_text(reference, "url")
+    logs = (one for one in _optional_list(one, "x_mitre_log_source_references") if isinstance(one, dict))
+    return StixNode(
         id=name,
         type=kind,
-        name=_needed(one, "name"),
-        description=_text_of(one, "description"),
+        name=_required_text(one, "name"),
+        description=_optional_text(one, "description"),
         external_id=number,
         url=url,
-        retired="revoked" if _flag(one, "revoked") else "deprecated" if _flag(one, "x_mitre_deprecated") else "",
-        modified=_text_of(one, "modified"),
-        shortname=_text_of(one, "x_mitre_shortname"),
-        phases=tuple(_text_of(phase, "phase_name") for phase in _list_of(one, "kill_chain_phases")),
-        analytics=tuple(map(str, _list_of(one, "x_mitre_analytic_refs"))),
-        components=tuple(dict.fromkeys(_text_of(log, "x_mitre_data_component_ref") for log in logs)),
-        data_source=_text_of(one, "x_mitre_data_source_ref"),
-        platforms=tuple(map(str, _list_of(one, "x_mitre_platforms"))),
+        retired="revoked"
+        if _parse_flag(one, "revoked")
+        else "deprecated"
+        if _parse_flag(one, "x_mitre_deprecated")
+        else "",
+        modified=_optional_text(one, "modified"),
+        shortname=_optional_text(one, "x_mitre_shortname"),
+        phases=tuple(_optional_text(phase, "phase_name") for phase in _optional_list(one, "kill_chain_phases")),
+        analytics=tuple(map(str, _optional_list(one, "x_mitre_analytic_refs"))),
+        components=tuple(dict.fromkeys(_optional_text(log, "x_mitre_data_component_ref") for log in logs)),
+        data_source=_optional_text(one, "x_mitre_data_source_ref"),
+        platforms=tuple(map(str, _optional_list(one, "x_mitre_platforms"))),
     )
 
 
-def _relation(one: Mapping[str, Any]) -> Relation:
+def _parse_relation(one: Mapping[str, Any]) -> StixRelation:
     hint = "a relationship has source_ref, relationship_type and target_ref"
-    return Relation(
-        _needed(one, "source_ref", hint),
-        _needed(one, "relationship_type", hint),
-        _needed(one, "target_ref", hint),
-        _flag(one, "revoked") or _flag(one, "x_mitre_deprecated"),
+    return StixRelation(
+        _required_text(one, "source_ref", hint),
+        _required_text(one, "relationship_type", hint),
+        _required_text(one, "target_ref", hint),
+        _parse_flag(one, "revoked") or _parse_flag(one, "x_mitre_deprecated"),
     )
 
 
-def _flag(one: Mapping[str, Any], key: str) -> bool:
+def _parse_flag(one: Mapping[str, Any], key: str) -> bool:
     """Read a flag, which may be absent, true or false."""
     value = one.get(key, False)
     if not isinstance(value, bool):
-        raise _Wrong(f"`{key}` is {kind_of(value)}; expected true or false")
+        raise _InvalidStixObject(f"`{key}` is {describe_json_type(value)}; expected true or false")
     return value
 
 
-def _newer(left: str, right: str) -> bool:
+def _is_not_older(left: str, right: str) -> bool:
     """Return whether a time is not before another; True if one of them is invalid."""
     try:
         return datetime.fromisoformat(left) >= datetime.fromisoformat(right)
@@ -231,7 +235,7 @@ def _newer(left: str, right: str) -> bool:
         return True
 
 
-def _line(text: str, place: int) -> int | None:
+def _find_object_line(text: str, place: int) -> int | None:
     """Find the line on which an object of the bundle starts; None if not found."""
     decoder, at = json.JSONDecoder(), text.index("{") + 1
 

@@ -16,18 +16,18 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ragauge.core.csv_cells import restore_cell
 from ragauge.core.errors import BadInput
-from ragauge.core.records import Prepare, as_it_is
+from ragauge.core.records import FrameTransform, identity_transform
 from ragauge.core.structured_text import parse_json
 from ragauge.core.unicode_text import check_id, may_have_surrogates
-from ragauge.files.parquet import parquet_columns, read_parquet
-from ragauge.files.source import Source, library_errors
+from ragauge.files.parquet import read_parquet, read_parquet_columns
+from ragauge.files.source import InputFile, wrap_library_errors
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-QUERY = ("query_id", "qid", "query-id", "queryid", "q_id", "topic_id", "query", "topic", "q")
-DOC = (
+QUERY_COLUMNS = ("query_id", "qid", "query-id", "queryid", "q_id", "topic_id", "query", "topic", "q")
+DOC_COLUMNS = (
     "doc_id",
     "docid",
     "docno",
@@ -40,22 +40,22 @@ DOC = (
     "passage_id",
     "did",
 )
-GRADE = (
+GRADE_COLUMNS = (
     *("grade", "relevance", "rel", "label", "judgment", "judgement", "rating", "relevant", "is_relevant"),
     *("relevance_score", "relevance_grade", "gain", "value", "score"),
 )
-SCORE = ("score", "similarity", "sim", "relevance_score")
-DISTANCE = ("distance", "dist")
-RANK = ("rank", "position")
-SUBTOPIC = ("subtopic", "subtopic_id", "intent")
-SYSTEM = ("system", "method", "model", "agent")
-TRIAL = ("trial", "trial_id", "repeat", "attempt", "sample", "sample_id", "seed")
-TABLES = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+SCORE_COLUMNS = ("score", "similarity", "sim", "relevance_score")
+DISTANCE_COLUMNS = ("distance", "dist")
+RANK_COLUMNS = ("rank", "position")
+SUBTOPIC_COLUMNS = ("subtopic", "subtopic_id", "intent")
+SYSTEM_COLUMNS = ("system", "method", "model", "agent")
+TRIAL_COLUMNS = ("trial", "trial_id", "repeat", "attempt", "sample", "sample_id", "seed")
+TABLE_FORMATS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 """Format of a table by its file ending."""
-ROWS = 1 << 20
+ROWS_PER_WRITE = 1 << 20
 
 
-def find(columns: Sequence[str], names: Sequence[str]) -> str | None:
+def find_column(columns: Sequence[str], names: Sequence[str]) -> str | None:
     """Find the first of `names` that is a column, ignoring case."""
     lower = {column.strip().lower(): column for column in columns}
     return next((lower[name] for name in names if name in lower), None)
@@ -63,13 +63,13 @@ def find(columns: Sequence[str], names: Sequence[str]) -> str | None:
 
 def is_header(fields: Sequence[str]) -> bool:
     """Return whether a line names a query column and a document column."""
-    return find(fields, QUERY) is not None and find(fields, DOC) is not None
+    return find_column(fields, QUERY_COLUMNS) is not None and find_column(fields, DOC_COLUMNS) is not None
 
 
-def header(source: Source, form: str) -> list[str]:
+def read_header(source: InputFile, form: str) -> list[str]:
     """Read only the column names of a table; empty if the file is not a table."""
     if form == "parquet":
-        return parquet_columns(source.path, source.label)
+        return read_parquet_columns(source.path, source.label)
     with source.open() as file:
         lines = (line.decode("utf-8", "replace") for line in file)
         try:
@@ -101,7 +101,7 @@ def numbered_cells(lines: Iterable[str], form: str, label: str) -> Iterator[tupl
         csv.field_size_limit(usual)
 
 
-def check_columns(line: int, names: Sequence[str], label: str) -> None:
+def check_duplicate_columns(line: int, names: Sequence[str], label: str) -> None:
     """Raise BadInput for a header with a duplicate name, ignoring case.
 
     Which of the two columns counts would be undefined.
@@ -116,45 +116,58 @@ def check_columns(line: int, names: Sequence[str], label: str) -> None:
         seen.add(key)
 
 
-def run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.DataFrame | pl.LazyFrame:
+def select_run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.DataFrame | pl.LazyFrame:
     """Select the columns query, doc, score (and rank), under any of their known names."""
     import polars as pl
 
     names = frame.collect_schema().names()
-    query, doc = find(names, QUERY), find(names, DOC)
-    score, distance, rank = find(names, SCORE), find(names, DISTANCE), find(names, RANK)
+    query, doc = find_column(names, QUERY_COLUMNS), find_column(names, DOC_COLUMNS)
+    score, distance, rank = (
+        find_column(names, SCORE_COLUMNS),
+        find_column(names, DISTANCE_COLUMNS),
+        find_column(names, RANK_COLUMNS),
+    )
     if query is None or doc is None or (score is None and distance is None and rank is None):
         raise BadInput(
-            f"a run needs a query, a document, and a score, distance or rank; there is no {_lacking(query, doc)} among "
+            f"a run needs a query, a document, and a score, distance or rank; there is no "
+            f"{_missing_columns_text(query, doc)} among "
             f"{', '.join(names)}",
             file=label,
             hint="columns such as query_id, doc_id, score",
         )
     schema = frame.collect_schema()
-    _refuse_nested(schema, [query, doc, *(name for name in (score, distance, rank) if name)], label)
+    _check_not_nested(schema, [query, doc, *(name for name in (score, distance, rank) if name)], label)
     if score is not None:
         value = pl.col(score).cast(pl.Float64, strict=False)
     else:  # of distances and ranks, lower is better
         value = -pl.col(distance or rank or "").cast(pl.Float64, strict=False)
-    chosen = [_id(schema, query).alias("query"), _id(schema, doc).alias("doc"), value.alias("score")]
+    chosen = [
+        _id_expression(schema, query).alias("query"),
+        _id_expression(schema, doc).alias("doc"),
+        value.alias("score"),
+    ]
     if rank is not None:
         chosen.append(pl.col(rank).cast(pl.Float64, strict=False).alias("rank"))
     return frame.select(chosen)
 
 
-def _lacking(query: str | None, doc: str | None) -> str:
+def _missing_columns_text(query: str | None, doc: str | None) -> str:
     found = {"query": query, "document": doc}
     return " and no ".join(name for name, column in found.items() if column is None) or "score"
 
 
-def judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
+def select_judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
     """Select the columns query, doc, grade (and subtopic).
 
     Without a grade column every row is relevant.
     """
     import polars as pl
 
-    query, doc, grade = find(frame.columns, QUERY), find(frame.columns, DOC), find(frame.columns, GRADE)
+    query, doc, grade = (
+        find_column(frame.columns, QUERY_COLUMNS),
+        find_column(frame.columns, DOC_COLUMNS),
+        find_column(frame.columns, GRADE_COLUMNS),
+    )
     if query is None or doc is None:
         raise BadInput(
             f"judgments need a query and a document; found {', '.join(frame.columns)}",
@@ -162,7 +175,9 @@ def judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
             hint="columns such as query_id, doc_id, relevance",
         )
     rest = [
-        c for c in frame.columns if c not in (query, doc) and find([c], (*QUERY, *SUBTOPIC, "iteration", "q0")) is None
+        c
+        for c in frame.columns
+        if c not in (query, doc) and find_column([c], (*QUERY_COLUMNS, *SUBTOPIC_COLUMNS, "iteration", "q0")) is None
     ]
     if grade is None and rest:
         raise BadInput(
@@ -170,16 +185,20 @@ def judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
             file=label,
             hint="name it relevance; with only query and document columns every row is relevant",
         )
-    schema, subtopic = frame.collect_schema(), find(frame.columns, SUBTOPIC)
-    _refuse_nested(schema, [name for name in (query, doc, grade, subtopic) if name], label)
+    schema, subtopic = frame.collect_schema(), find_column(frame.columns, SUBTOPIC_COLUMNS)
+    _check_not_nested(schema, [name for name in (query, doc, grade, subtopic) if name], label)
     value = pl.lit(1.0) if grade is None else pl.col(grade).cast(pl.Float64, strict=False)
-    chosen = [_id(schema, query).alias("query"), _id(schema, doc).alias("doc"), value.alias("grade")]
+    chosen = [
+        _id_expression(schema, query).alias("query"),
+        _id_expression(schema, doc).alias("doc"),
+        value.alias("grade"),
+    ]
     if subtopic is not None:
         chosen.append(pl.col(subtopic).cast(pl.String).alias("subtopic"))
     return frame.select(chosen)
 
 
-def _refuse_nested(schema: pl.Schema, names: Iterable[str], label: str) -> None:
+def _check_not_nested(schema: pl.Schema, names: Iterable[str], label: str) -> None:
     """Raise BadInput for columns of lists, objects or bytes."""
     import polars as pl
 
@@ -188,7 +207,7 @@ def _refuse_nested(schema: pl.Schema, names: Iterable[str], label: str) -> None:
             raise BadInput(f"column `{name}` must hold texts or numbers, got {schema[name]}", file=label)
 
 
-def _id(schema: pl.Schema, name: str) -> pl.Expr:
+def _id_expression(schema: pl.Schema, name: str) -> pl.Expr:
     """Build an expression for a column of ids.
 
     Whole floats (pandas makes them of integers) lose their decimal point, texts the blanks around them.
@@ -204,7 +223,9 @@ def _id(schema: pl.Schema, name: str) -> pl.Expr:
     return column.str.strip_chars() if schema[name] == pl.String else column.cast(pl.String)
 
 
-def checked(frame: pl.DataFrame, label: str, number: str, first_line: int | None, *, before: int = 0) -> pl.DataFrame:
+def check_no_nulls(
+    frame: pl.DataFrame, label: str, number: str, first_line: int | None, *, before: int = 0
+) -> pl.DataFrame:
     """Return the frame without blank rows; raise BadInput at the first missing value.
 
     A rank column with gaps is dropped. `first_line` is the line number of the first row, None if unknown. `before`
@@ -229,7 +250,7 @@ def checked(frame: pl.DataFrame, label: str, number: str, first_line: int | None
     return frame
 
 
-def read_table(source: Source, form: str) -> pl.DataFrame:
+def read_table(source: InputFile, form: str) -> pl.DataFrame:
     """Read a whole CSV, TSV, JSONL or Parquet file; columns keep their names.
 
     Values of CSV and TSV files stay texts.
@@ -243,9 +264,9 @@ def read_table(source: Source, form: str) -> pl.DataFrame:
         return _read_jsonl(source)
     data = source.read()
     lines = io.StringIO(data[: 1 << 20].decode("utf-8", "replace"), newline="")
-    check_columns(*next(numbered_cells(lines, form, source.label), (1, [])), source.label)
+    check_duplicate_columns(*next(numbered_cells(lines, form, source.label), (1, [])), source.label)
     separator = "\t" if form == "tsv" else ","
-    with text_errors(data, source.label):
+    with locate_text_errors(data, source.label):
         # BEIR files have no quoting: a quote is part of an id.
         beir = separator == "\t" and data[:200].lstrip().lower().startswith(b"query-id\tcorpus-id")
         quote = None if beir else '"'
@@ -253,13 +274,13 @@ def read_table(source: Source, form: str) -> pl.DataFrame:
 
 
 @contextmanager
-def text_errors(data: bytes, label: str, *, separator: bytes = b"", fields: int = 0) -> Iterator[None]:
+def locate_text_errors(data: bytes, label: str, *, separator: bytes = b"", fields: int = 0) -> Iterator[None]:
     """Name the line if polars cannot read a text.
 
     Lines are checked for invalid UTF-8 and, with `fields`, for more fields than that.
     """
     try:
-        with library_errors(label, what="the table cannot be read"):
+        with wrap_library_errors(label, what="the table cannot be read"):
             yield
     except BadInput:
         for line, text in enumerate(data.split(b"\n"), 1):
@@ -273,7 +294,7 @@ def text_errors(data: bytes, label: str, *, separator: bytes = b"", fields: int 
         raise
 
 
-def _read_jsonl(source: Source) -> pl.DataFrame:
+def _read_jsonl(source: InputFile) -> pl.DataFrame:
     import polars as pl
 
     first = parse_json((source.head() or ["{}"])[0], file=source.label, line=1)
@@ -283,24 +304,24 @@ def _read_jsonl(source: Source) -> pl.DataFrame:
     schema: dict[str, Any] = {k: pl.Float64 if isinstance(first[k], float) else pl.String for k in plain}
     data = source.read()
     if may_have_surrogates(data):
-        names = [name for name in (find(plain, QUERY), find(plain, DOC)) if name]
+        names = [name for name in (find_column(plain, QUERY_COLUMNS), find_column(plain, DOC_COLUMNS)) if name]
         for line, text in enumerate(data.splitlines(), 1):
             row = parse_json(text, file=source.label, line=line) if may_have_surrogates(text) else {}
             for name in names if isinstance(row, dict) else ():
                 check_id(str(row.get(name)), f"the {name}", file=source.label, line=line)
     try:
-        with text_errors(data, source.label):
+        with locate_text_errors(data, source.label):
             found = pl.read_ndjson(data, schema=schema)
     except BadInput:
         for line, text in enumerate(data.splitlines(), 1):
             if text.strip():
                 parse_json(text, file=source.label, line=line)
         raise
-    _check_keys(data, found, source.label)
+    _check_duplicate_keys(data, found, source.label)
     return found
 
 
-def _check_keys(data: bytes, table: pl.DataFrame, label: str) -> None:
+def _check_duplicate_keys(data: bytes, table: pl.DataFrame, label: str) -> None:
     """Raise BadInput for a line with a duplicate key.
 
     polars would take its last value.
@@ -319,7 +340,7 @@ def _check_keys(data: bytes, table: pl.DataFrame, label: str) -> None:
             parse_json(line, file=label, line=number)
 
 
-def whole_grades(frame: pl.DataFrame) -> pl.DataFrame:
+def integer_grades(frame: pl.DataFrame) -> pl.DataFrame:
     """Convert grades to integers if none has a fraction."""
     import polars as pl
 
@@ -327,7 +348,7 @@ def whole_grades(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col("grade").cast(pl.Int64)) if whole else frame
 
 
-def write_text(
+def write_delimited_text(
     frame: pl.DataFrame, out: IO[bytes], *, separator: str, header: bool, quoting: bool | None = None
 ) -> None:
     """Write a frame as text, a million rows at a time.
@@ -343,8 +364,8 @@ def write_text(
                 raise BadInput(
                     f"an id has blanks in it, which this format cannot hold ({name})", hint="write .csv or .json"
                 )
-    for begin in range(0, max(frame.height, 1), ROWS):
-        piece = frame.slice(begin, ROWS)
+    for begin in range(0, max(frame.height, 1), ROWS_PER_WRITE):
+        piece = frame.slice(begin, ROWS_PER_WRITE)
         text = piece.write_csv(include_header=header and begin == 0, separator=separator, quote_style=style)
         out.write(text.encode())
 
@@ -353,7 +374,7 @@ def write_text(
 class TableRun:
     """A run in a text table with named columns."""
 
-    source: Source
+    source: InputFile
     form: str
 
     @property
@@ -361,10 +382,10 @@ class TableRun:
         """Stem of the file name."""
         return self.source.stem
 
-    def frames(self, prepare: Prepare = as_it_is) -> Iterator[pl.DataFrame]:
+    def frames(self, prepare: FrameTransform = identity_transform) -> Iterator[pl.DataFrame]:
         """Yield the columns query, doc, score (and rank) as one frame."""
-        frame = run_columns(read_table(self.source, self.form), self.source.label).lazy().collect()
-        frame = checked(frame, self.source.label, "score", 1 if self.form == "jsonl" else 2)
+        frame = select_run_columns(read_table(self.source, self.form), self.source.label).lazy().collect()
+        frame = check_no_nulls(frame, self.source.label, "score", 1 if self.form == "jsonl" else 2)
         if not frame.height:
             raise BadInput("no rows", file=self.source.label)
         yield prepare(frame)

@@ -8,16 +8,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ragauge.core.errors import BadInput
-from ragauge.files.json_files import json_lines
-from ragauge.files.source import Source
-from ragauge.files.table_files import QUERY, TABLES, check_columns, find, numbered_cells, read_table
+from ragauge.files.json_files import read_json_lines
+from ragauge.files.source import InputFile
+from ragauge.files.table_files import (
+    QUERY_COLUMNS,
+    TABLE_FORMATS,
+    check_duplicate_columns,
+    find_column,
+    numbered_cells,
+    read_table,
+)
 
 if TYPE_CHECKING:
     import polars as pl
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class TableRows:
     """Cells of a table by column; an empty cell is None, and blank rows are left out."""
 
     label: str
@@ -41,15 +48,15 @@ class Rows:
     def id(self, column: str, at: int, what: str) -> str:
         """Return the id in a cell; raise BadInput if it is blank."""
         row = "" if self.in_lines else f" of row {self.places[at]}"
-        return as_id(self.columns[column][at], f"the {what}{row}", self.label, self.line(at))
+        return parse_id(self.columns[column][at], f"the {what}{row}", self.label, self.line(at))
 
 
-def as_id(value: Any, what: str, label: str | None, line: int | None = None) -> str:
+def parse_id(value: Any, what: str, label: str | None, line: int | None = None) -> str:
     """Convert a value to an id; raise BadInput if it is blank.
 
     Blanks around it are removed, and the decimal point of a whole float.
 
-    >>> as_id(" q1 ", "the query", None), as_id(7.0, "the query", None)
+    >>> parse_id(" q1 ", "the query", None), parse_id(7.0, "the query", None)
     ('q1', '7')
     """
     if isinstance(value, float) and not math.isnan(value):
@@ -60,30 +67,32 @@ def as_id(value: Any, what: str, label: str | None, line: int | None = None) -> 
     return text
 
 
-def read_rows(source: Source, form: str) -> Rows:
+def read_rows(source: InputFile, form: str) -> TableRows:
     """Read the rows of a CSV, TSV, JSONL or Parquet file.
 
     Raise BadInput if a row has fewer cells than the header, or values beyond it.
     """
     if form == "parquet":
-        return rows_of(read_table(source, form), source.label)
+        return rows_from_frame(read_table(source, form), source.label)
     if form == "jsonl":
-        return gathered([], json_lines(source), source.label, in_lines=True)
+        return rows_from_mappings([], read_json_lines(source), source.label, in_lines=True)
     with source.open() as file:
         found = numbered_cells((line.decode() for line in file), form, source.label)
         first, names = next(found, (1, []))
-        check_columns(first, names, source.label)
-        return gathered(names, _even(names, found, source.label), source.label, in_lines=True)
+        check_duplicate_columns(first, names, source.label)
+        return rows_from_mappings(
+            names, _match_cells_to_header(names, found, source.label), source.label, in_lines=True
+        )
 
 
-def rows_of(frame: pl.DataFrame, label: str) -> Rows:
+def rows_from_frame(frame: pl.DataFrame, label: str) -> TableRows:
     """Convert a frame to rows."""
-    return gathered(frame.columns, enumerate(frame.iter_rows(named=True), start=1), label, in_lines=False)
+    return rows_from_mappings(frame.columns, enumerate(frame.iter_rows(named=True), start=1), label, in_lines=False)
 
 
-def gathered(
+def rows_from_mappings(
     names: Iterable[str], rows: Iterable[tuple[int, Mapping[str, Any]]], label: str, *, in_lines: bool
-) -> Rows:
+) -> TableRows:
     """Build rows from mappings with their line or row numbers.
 
     Columns without a name and columns with nested values (e.g. transcripts) are left out.
@@ -104,10 +113,10 @@ def gathered(
         places.append(place)
     nested = {name for name, cells in columns.items() if any(isinstance(cell, dict | list) for cell in cells)}
     plain = {name: cells for name, cells in columns.items() if name.strip() and name not in nested}
-    return Rows(label, plain, places, in_lines)
+    return TableRows(label, plain, places, in_lines)
 
 
-def _even(
+def _match_cells_to_header(
     names: Sequence[str], found: Iterable[tuple[int, list[str]]], label: str
 ) -> Iterator[tuple[int, dict[str, str]]]:
     for line, cells in found:
@@ -123,11 +132,11 @@ def read_tags(path: str) -> dict[str, dict[str, str]]:
 
     Every column except the query column is a tag.
     """
-    source = Source(path)
-    if source.ending not in TABLES:
+    source = InputFile(path)
+    if source.ending not in TABLE_FORMATS:
         raise BadInput("tags are read from .csv, .tsv, .jsonl or .parquet", file=path)
-    rows = read_rows(source, TABLES[source.ending])
-    query = find(rows.names, QUERY)
+    rows = read_rows(source, TABLE_FORMATS[source.ending])
+    query = find_column(rows.names, QUERY_COLUMNS)
     if query is None:
         raise BadInput(f"a query column is missing; found {', '.join(rows.names)}", file=path, hint="query_id")
     others = {name: cells for name, cells in rows.columns.items() if name != query}

@@ -17,9 +17,9 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from ragauge.core.errors import BadInput
-from ragauge.core.records import Prepare, as_it_is
-from ragauge.files.source import Source, in_order
-from ragauge.files.table_files import whole_grades, write_text
+from ragauge.core.records import FrameTransform, identity_transform
+from ragauge.files.source import InputFile, map_in_order
+from ragauge.files.table_files import integer_grades, write_delimited_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 RUN_FIELDS = ("query", "iteration", "doc", "rank", "score", "tag")
 QRELS_FIELDS = ("query", "iteration", "doc", "grade")
-_PIECE = 1 << 18
-_BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")
+_SCAN_BYTES = 1 << 18
+_BLANKS_TO_SPACES = bytes.maketrans(b"\t\r\v\f", b"    ")
 
 
 @dataclass(frozen=True, eq=False)
 class TrecRun:
     """A TREC run file, read in blocks on each use."""
 
-    source: Source
+    source: InputFile
     with_ranks: bool = False
     _last: list[str] = field(default_factory=list)
 
@@ -49,16 +49,16 @@ class TrecRun:
         """Tag of the last line that was read, as trec_eval prints it."""
         return self._last[-1] if self._last else ""
 
-    def frames(self, prepare: Prepare = as_it_is) -> Iterator[pl.DataFrame]:
+    def frames(self, prepare: FrameTransform = identity_transform) -> Iterator[pl.DataFrame]:
         """Yield the columns query, doc and score (and rank if requested) of each block."""
         wanted = [0, 2, 3, 4] if self.with_ranks else [0, 2, 4]
 
         def read(number: int, block: bytes) -> tuple[pl.DataFrame, str]:
-            frame, tag = _run_block(self.source, number, block, wanted)
+            frame, tag = _parse_run_block(self.source, number, block, wanted)
             return prepare(frame), tag
 
         rows = 0
-        for frame, tag in in_order(read, self.source.blocks()):
+        for frame, tag in map_in_order(read, self.source.blocks()):
             if tag:
                 self._last[:] = [tag]
             rows += frame.height
@@ -67,16 +67,16 @@ class TrecRun:
             raise BadInput("no rows", file=self.source.label, hint="a TREC run has `query Q0 document rank score tag`")
 
 
-def _run_block(source: Source, number: int, block: bytes, wanted: list[int]) -> tuple[pl.DataFrame, str]:
+def _parse_run_block(source: InputFile, number: int, block: bytes, wanted: list[int]) -> tuple[pl.DataFrame, str]:
     import polars as pl
 
     schema = {name: pl.Float64 if name in ("score", "rank") else pl.String for name in RUN_FIELDS}
-    frame = _parse(source, number, block, schema, wanted)
+    frame = _parse_block(source, number, block, schema, wanted)
     tail = block[block.rfind(b"\n", 0, -1) + 1 :].split()
     return frame, tail[5].decode("utf-8", "replace") if len(tail) > 5 else ""
 
 
-def read_qrels(source: Source) -> pl.DataFrame:
+def read_qrels(source: InputFile) -> pl.DataFrame:
     """Read the columns query, iteration, doc and grade of a TREC judgments file.
 
     In judgments of subtopics, the iteration is the subtopic.
@@ -86,23 +86,23 @@ def read_qrels(source: Source) -> pl.DataFrame:
     schema = {name: pl.Float64 if name == "grade" else pl.String for name in QRELS_FIELDS}
 
     def read(number: int, block: bytes) -> pl.DataFrame:
-        return _parse(source, number, block, schema, [0, 1, 2, 3])
+        return _parse_block(source, number, block, schema, [0, 1, 2, 3])
 
-    frames = list(in_order(read, source.blocks()))
+    frames = list(map_in_order(read, source.blocks()))
     if not sum(frame.height for frame in frames):
         raise BadInput("no rows", file=source.label, hint="TREC judgments have `query 0 document grade`")
     return pl.concat(frames)
 
 
-def _parse(
-    source: Source, number: int, block: bytes, schema: Mapping[str, type[pl.DataType]], wanted: list[int]
+def _parse_block(
+    source: InputFile, number: int, block: bytes, schema: Mapping[str, type[pl.DataType]], wanted: list[int]
 ) -> pl.DataFrame:
     """Parse the wanted columns of a block; raise BadInput at the invalid line."""
     import polars as pl
 
     names = list(schema)
     numbers = [names[i] for i in wanted if schema[names[i]] == pl.Float64]
-    text = block if _plain(block, len(schema)) else _normalised(source, number, block, names)
+    text = block if _is_plain_block(block, len(schema)) else _normalise_block(source, number, block, names)
     if not text:
         return pl.DataFrame(schema={names[i]: schema[names[i]] for i in wanted})
     frame = None
@@ -114,7 +114,7 @@ def _parse(
     return frame
 
 
-def _plain(block: bytes, fields: int) -> bool:
+def _is_plain_block(block: bytes, fields: int) -> bool:
     """Return whether fields are separated by single spaces.
 
     On average, lines must have `fields` fields. A block with one line too long and one too short passes. polars
@@ -122,10 +122,10 @@ def _plain(block: bytes, fields: int) -> bool:
     """
     data = np.frombuffer(block, np.uint8)
     lines = blanks = 0
-    blank, pairs = np.empty(_PIECE + 1, np.bool_), np.empty(_PIECE, np.bool_)
-    for begin in range(0, len(data), _PIECE):
-        piece = data[begin : begin + _PIECE + 1]  # one byte more, so that no pair is split
-        n = min(_PIECE, len(piece))
+    blank, pairs = np.empty(_SCAN_BYTES + 1, np.bool_), np.empty(_SCAN_BYTES, np.bool_)
+    for begin in range(0, len(data), _SCAN_BYTES):
+        piece = data[begin : begin + _SCAN_BYTES + 1]  # one byte more, so that no pair is split
+        n = min(_SCAN_BYTES, len(piece))
         np.less_equal(piece, 32, out=blank[: len(piece)])
         if np.logical_and(blank[1 : len(piece)], blank[: len(piece) - 1], out=pairs[: len(piece) - 1]).any():
             return False
@@ -138,22 +138,24 @@ def _plain(block: bytes, fields: int) -> bool:
     return blanks == lines * fields and starts_well
 
 
-def _normalised(source: Source, number: int, block: bytes, names: list[str]) -> bytes:
+def _normalise_block(source: InputFile, number: int, block: bytes, names: list[str]) -> bytes:
     """Return the rows with single spaces, without comments and blank lines."""
     if re.search(rb"\r(?!\n)[^\n]", block):
         hint = "a carriage return alone ends no line; `tr '\\r' '\\n'` makes lines of them"
         raise BadInput("lines end with CR alone", file=source.label, hint=hint)
-    text = block.translate(_BLANKS)
-    if not _plain(text, len(names)):
+    text = block.translate(_BLANKS_TO_SPACES)
+    if not _is_plain_block(text, len(names)):
         text = re.sub(rb"(?m)^ +| +$", b"", re.sub(rb" {2,}", b" ", text))
         text = re.sub(rb"\n{2,}", b"\n", re.sub(rb"(?m)^#.*$", b"", text)).lstrip(b"\n")
-    if text and not _plain(text, len(names)):  # fields after the tag are legal and cut off; missing ones are not
+    if text and not _is_plain_block(
+        text, len(names)
+    ):  # fields after the tag are legal and cut off; missing ones are not
         _check_lines(source, number, block, names, [])
         text = b"".join(b" ".join(row.split(b" ", len(names))[: len(names)]) + b"\n" for row in text.splitlines())
     return text
 
 
-def _check_lines(source: Source, number: int, block: bytes, names: list[str], numbers: list[str]) -> None:
+def _check_lines(source: InputFile, number: int, block: bytes, names: list[str], numbers: list[str]) -> None:
     """Raise BadInput for the first line with missing fields or an invalid number."""
     for at, raw in enumerate(block.split(b"\n"), source.line_of(number)):
         parts = raw.split()
@@ -161,7 +163,7 @@ def _check_lines(source: Source, number: int, block: bytes, names: list[str], nu
             continue
         if len(parts) < len(names) or (len(parts) > len(names) and names[-1] == "grade"):
             expected = f"expected {len(names)} fields ({' '.join(names)}), found {len(parts)}"
-            raise BadInput(expected, file=source.label, line=at, hint=_looks_like(parts, names))
+            raise BadInput(expected, file=source.label, line=at, hint=_suggest_format(parts, names))
         try:
             texts = [part.decode("utf-8") for part in parts[: len(names)]]
         except UnicodeDecodeError:
@@ -176,7 +178,7 @@ def _check_lines(source: Source, number: int, block: bytes, names: list[str], nu
                 raise BadInput(f"the {name} is `{value}`, not a number", file=source.label, line=at)
 
 
-def _looks_like(parts: list[bytes], names: list[str]) -> str | None:
+def _suggest_format(parts: list[bytes], names: list[str]) -> str | None:
     """Suggest what the file may be instead."""
     judgments = names[-1] == "grade"
     if judgments and len(parts) == 6:
@@ -196,12 +198,12 @@ def write_run(frames: Iterator[pl.DataFrame], out: IO[bytes], tag: str) -> None:
     constants = pl.lit("Q0").alias("iteration"), pl.lit(tag.replace(" ", "_")).alias("tag")
     for frame in frames:
         rows = frame.select("query", constants[0], "doc", rank, "score", constants[1])
-        write_text(rows, out, separator=" ", header=False)
+        write_delimited_text(rows, out, separator=" ", header=False)
 
 
 def write_qrels(frame: pl.DataFrame, out: IO[bytes]) -> None:
     """Write judgments; whole grades without a decimal point."""
     import polars as pl
 
-    rows = whole_grades(frame).select("query", pl.lit("0").alias("iteration"), "doc", "grade")
-    write_text(rows, out, separator=" ", header=False)
+    rows = integer_grades(frame).select("query", pl.lit("0").alias("iteration"), "doc", "grade")
+    write_delimited_text(rows, out, separator=" ", header=False)

@@ -20,67 +20,68 @@ from numpy.typing import NDArray
 
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.files.parquet import scan_parquet, write_parquet
-from ragauge.files.source import Bounded, Source, library_errors
-from ragauge.files.workspace import whole_file
+from ragauge.files.source import BoundedReader, InputFile, wrap_library_errors
+from ragauge.files.workspace import atomic_write
 
 Array = NDArray[Any]
 
-WITH_DIMENSIONS = {".fvecs": "<f4", ".ivecs": "<i4", ".bvecs": "u1"}
-WITH_HEADER = {".fbin": "<f4", ".ibin": "<i4", ".u8bin": "u1", ".i8bin": "i1"}
-ENDINGS = (*WITH_DIMENSIONS, *WITH_HEADER, ".npy", ".parquet")
-MOST_DIMENSIONS = 1 << 20
+TEXMEX_TYPES = {".fvecs": "<f4", ".ivecs": "<i4", ".bvecs": "u1"}
+BIG_ANN_TYPES = {".fbin": "<f4", ".ibin": "<i4", ".u8bin": "u1", ".i8bin": "i1"}
+VECTOR_FILE_ENDINGS = (*TEXMEX_TYPES, *BIG_ANN_TYPES, ".npy", ".parquet")
+MAX_DIMENSIONS = 1 << 20
 """Maximum dimension; a larger number at the start of a file means that the format is another one."""
-ROWS_AT_ONCE = 65_536
+ROWS_PER_BLOCK = 65_536
 ID_COLUMNS = ("id", "_id", "doc_id", "docid", "row_id")
 VECTOR_COLUMNS = ("vector", "embedding", "embeddings", "emb", "values")
 
 
-class Rows(NamedTuple):
+class VectorFile(NamedTuple):
     """Rows of a vector file in their stored type, and their ids if the file has any."""
 
     vectors: Array
     ids: Sequence[str] = ()
 
 
-def read_vectors(path: str | Path, *, limit: int | None = None, column: str | None = None) -> Rows:
+def read_vectors(path: str | Path, *, limit: int | None = None, column: str | None = None) -> VectorFile:
     """Read the first `limit` rows of a vector file, or all, in their stored type.
 
     `column` selects the vector column of a Parquet file if several are possible.
     """
-    source = Source(str(path))
+    source = InputFile(str(path))
     if limit is not None and limit < 1:
         raise BadInput(f"the first {limit} rows of a file are none", hint="ask for 1 or more")
     if not Path(path).is_file():
         with source.open():
             raise BadInput("is no file of vectors", file=source.label)
-    if source.ending in WITH_DIMENSIONS:
-        found = Rows(_with_dimensions(source, WITH_DIMENSIONS[source.ending], limit))
-    elif source.ending in WITH_HEADER:
-        found = Rows(_with_header(source, WITH_HEADER[source.ending], limit))
+    if source.ending in TEXMEX_TYPES:
+        found = VectorFile(_read_texmex(source, TEXMEX_TYPES[source.ending], limit))
+    elif source.ending in BIG_ANN_TYPES:
+        found = VectorFile(_read_big_ann(source, BIG_ANN_TYPES[source.ending], limit))
     elif source.ending == ".npy":
-        found = Rows(_npy(source, limit))
+        found = VectorFile(_read_npy(source, limit))
     elif source.ending == ".parquet":
-        found = _parquet(source, limit, column)
+        found = _read_vector_parquet(source, limit, column)
     else:
-        raise _unknown(source)
-    if (row := odd_row(found.vectors)) is not None:
+        raise _unknown_format_error(source)
+    if (row := first_bad_row(found.vectors)) is not None:
         raise BadInput(f"row {row} has a NaN or an infinity", file=source.label)
     return found
 
 
-def odd_row(vectors: Array, kind: Any = None) -> int | None:
+def first_bad_row(vectors: Array, kind: Any = None) -> int | None:
     """Find the first row with a NaN or infinity; None if there is none.
 
     With `kind`, values count after conversion to that type.
 
-    >>> odd_row(np.array([[1.0, 2.0], [3.0, np.inf]])), odd_row(np.array([[1e300]])), odd_row(np.array([[1e300]]), "f4")
+    >>> (first_bad_row(np.array([[1.0, 2.0], [3.0, np.inf]])), first_bad_row(np.array([[1e300]])),
+    ...  first_bad_row(np.array([[1e300]]), "f4"))
     (1, None, 0)
     """
     if vectors.dtype.kind != "f":
         return None
     # In blocks, because a memory-mapped file may be larger than memory.
-    for start in range(0, len(vectors), ROWS_AT_ONCE):
-        part = vectors[start : start + ROWS_AT_ONCE]
+    for start in range(0, len(vectors), ROWS_PER_BLOCK):
+        part = vectors[start : start + ROWS_PER_BLOCK]
         with np.errstate(over="ignore"):
             bad = ~np.isfinite(part if kind is None else part.astype(kind, copy=False)).all(axis=1)
         if bad.any():
@@ -93,67 +94,70 @@ def write_vectors(path: str | Path, vectors: Any, ids: Sequence[str] = ()) -> No
 
     Raise BadInput for numbers that its type cannot represent.
     """
-    source, matrix = Source(str(path)), np.asarray(vectors)
+    source, matrix = InputFile(str(path)), np.asarray(vectors)
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
         raise BadInput(f"an array of shape {matrix.shape} and type {matrix.dtype} is no vectors", file=source.label)
     if ids and source.ending != ".parquet":
         raise BadInput(f"ids cannot be kept in {source.ending}", file=source.label, hint="take .parquet")
     write: Callable[[IO[bytes]], object]
-    if source.ending in WITH_DIMENSIONS:
-        kept = _as_kept(matrix, WITH_DIMENSIONS[source.ending], source.label)
-        write = lambda out: _write_with_dimensions(kept, out)  # noqa: E731
-    elif source.ending in WITH_HEADER:
-        kept = _as_kept(matrix, WITH_HEADER[source.ending], source.label)
+    if source.ending in TEXMEX_TYPES:
+        kept = _to_file_type(matrix, TEXMEX_TYPES[source.ending], source.label)
+        write = lambda out: _write_texmex(kept, out)  # noqa: E731
+    elif source.ending in BIG_ANN_TYPES:
+        kept = _to_file_type(matrix, BIG_ANN_TYPES[source.ending], source.label)
         header = np.array(kept.shape, "<u4").tobytes()
         write = lambda out: out.write(header + kept.tobytes())  # noqa: E731
     elif source.ending == ".npy":
         write = lambda out: _write_npy(np.ascontiguousarray(matrix), out)  # noqa: E731
     elif source.ending == ".parquet":
-        write = lambda out: _write_parquet(matrix, ids, out)  # noqa: E731
+        write = lambda out: _write_vector_parquet(matrix, ids, out)  # noqa: E731
     else:
-        raise _unknown(source)
-    with whole_file(str(path)) as out:
+        raise _unknown_format_error(source)
+    with atomic_write(str(path)) as out:
         write(out)
 
 
-def is_vectors(path: Path) -> bool:
+def is_vector_file(path: Path) -> bool:
     """Return whether a file has an ending of vector files."""
-    return Source(str(path)).ending in ENDINGS
+    return InputFile(str(path)).ending in VECTOR_FILE_ENDINGS
 
 
-def _unknown(source: Source) -> UnknownName:
+def _unknown_format_error(source: InputFile) -> UnknownName:
     return UnknownName(
-        "format of vectors", source.ending or source.stem, ENDINGS, hint=f"there are {' '.join(ENDINGS)}"
+        "format of vectors",
+        source.ending or source.stem,
+        VECTOR_FILE_ENDINGS,
+        hint=f"there are {' '.join(VECTOR_FILE_ENDINGS)}",
     )
 
 
 @contextmanager
-def _opened(source: Source) -> Iterator[IO[bytes]]:
+def _open_bytes(source: InputFile) -> Iterator[IO[bytes]]:
     """Open all decompressed bytes.
 
     What looks like a byte order mark may be a number here.
     """
     try:
         with Path(source.path).open("rb") as raw:
-            if not _packed(source):
+            if not _is_gzip(source):
                 yield raw
                 return
             with gzip.open(raw) as unzipped:
                 # Read only available bytes: the first rows of a truncated file stay readable.
-                yield io.BufferedReader(Bounded(unzipped.readinto1, raw, source.label))
+                yield io.BufferedReader(BoundedReader(unzipped.readinto1, raw, source.label))
     except (EOFError, OSError, zlib.error) as error:
         raise BadInput(f"cannot be read to its end ({error})", file=source.label) from None
 
 
-def _packed(source: Source) -> bool:
+def _is_gzip(source: InputFile) -> bool:
     with Path(source.path).open("rb") as file:
         return file.read(2) == b"\x1f\x8b"
 
 
-def _body(source: Source, limit: int | None, size: int) -> NDArray[np.uint8]:
+def _read_body(source: InputFile, limit: int | None, size: int) -> NDArray[np.uint8]:
     """Read the bytes of `limit` rows; a plain file is memory-mapped."""
-    if _packed(source):
-        with _opened(source) as file:
+    if _is_gzip(source):
+        with _open_bytes(source) as file:
             return np.frombuffer(file.read() if limit is None else file.read(limit * size), np.uint8)
     if not Path(source.path).stat().st_size:
         return np.empty(0, np.uint8)
@@ -161,20 +165,20 @@ def _body(source: Source, limit: int | None, size: int) -> NDArray[np.uint8]:
     return mapped if limit is None else mapped[: limit * size]
 
 
-def _with_dimensions(source: Source, kind: str, limit: int | None) -> Array:
-    with _opened(source) as file:
+def _read_texmex(source: InputFile, kind: str, limit: int | None) -> Array:
+    with _open_bytes(source) as file:
         first = file.read(4)
     if not first:
         raise BadInput("is empty", file=source.label)
     dimension = int.from_bytes(first, "little", signed=True)
-    if len(first) < 4 or not 0 < dimension <= MOST_DIMENSIONS:
+    if len(first) < 4 or not 0 < dimension <= MAX_DIMENSIONS:
         raise BadInput(
             f"does not begin like a file of vectors: its first row would have {dimension} dimensions",
             file=source.label,
             hint=f"a {source.ending} file has the dimension before every row, as a 32-bit integer",
         )
     size = 4 + dimension * np.dtype(kind).itemsize
-    body = _body(source, limit, size)
+    body = _read_body(source, limit, size)
     rows = len(body) // size
     table = body[: rows * size].reshape(rows, size)
     dimensions = np.ascontiguousarray(table[:, :4]).view("<i4").ravel()
@@ -185,16 +189,16 @@ def _with_dimensions(source: Source, kind: str, limit: int | None) -> Array:
         raise BadInput(what, file=source.label)
     if len(body) % size:
         raise BadInput(f"ends in the middle of row {rows} (byte {len(body)})", file=source.label)
-    return _native(np.ascontiguousarray(table[:, 4:]).view(kind))
+    return _to_native_order(np.ascontiguousarray(table[:, 4:]).view(kind))
 
 
-def _with_header(source: Source, kind: str, limit: int | None) -> Array:
-    with _opened(source) as file:
+def _read_big_ann(source: InputFile, kind: str, limit: int | None) -> Array:
+    with _open_bytes(source) as file:
         first = file.read(8)
     if len(first) < 8:
         raise BadInput(f"ends in its header (byte {len(first)})", file=source.label)
     rows, dimension = np.frombuffer(first, "<u4").tolist()
-    if not 0 < dimension <= MOST_DIMENSIONS:
+    if not 0 < dimension <= MAX_DIMENSIONS:
         raise BadInput(
             f"does not begin like a file of vectors: its header says {rows} rows of {dimension} dimensions",
             file=source.label,
@@ -204,23 +208,23 @@ def _with_header(source: Source, kind: str, limit: int | None) -> Array:
     wanted = rows if limit is None else min(rows, limit)
     cut = limit is not None and limit < rows
     # Without a limit map all bytes, to detect extra ones after the last row.
-    body = _body(source, None if not cut else 1, 8 + wanted * size)[8:]
+    body = _read_body(source, None if not cut else 1, 8 + wanted * size)[8:]
     if len(body) < wanted * size:
         what = f"ends in row {len(body) // size} (byte {len(body) + 8}) of the {rows} that its header tells of"
         raise BadInput(what, file=source.label)
     extra = len(body) - wanted * size
     if not cut and extra and not (source.ending == ".ibin" and extra == wanted * size):
         raise BadInput(f"goes on for {extra} bytes after its last row (row {rows - 1})", file=source.label)
-    return _native(body[: wanted * size].view(kind).reshape(wanted, dimension))
+    return _to_native_order(body[: wanted * size].view(kind).reshape(wanted, dimension))
 
 
-def _npy(source: Source, limit: int | None) -> Array:
-    with _opened(source) as file:
+def _read_npy(source: InputFile, limit: int | None) -> Array:
+    with _open_bytes(source) as file:
         if file.read(6) != b"\x93NUMPY":
             raise BadInput("does not begin like an .npy file", file=source.label)
-    with library_errors(source.label, what="cannot be read as an .npy file"):
-        if _packed(source):
-            with _opened(source) as file:
+    with wrap_library_errors(source.label, what="cannot be read as an .npy file"):
+        if _is_gzip(source):
+            with _open_bytes(source) as file:
                 array = np.load(io.BytesIO(file.read()), allow_pickle=False)
         else:
             array = np.load(source.path, mmap_mode="r", allow_pickle=False)
@@ -234,13 +238,13 @@ def _npy(source: Source, limit: int | None) -> Array:
     return rows
 
 
-def _parquet(source: Source, limit: int | None, column: str | None) -> Rows:
+def _read_vector_parquet(source: InputFile, limit: int | None, column: str | None) -> VectorFile:
     import polars as pl
 
-    with library_errors(source.label, what="cannot be read as Parquet"):
+    with wrap_library_errors(source.label, what="cannot be read as Parquet"):
         table = scan_parquet(source.path, source.label)
         schema = table.collect_schema()
-        name = _vector_column(schema, column, source.label)
+        name = _find_vector_column(schema, column, source.label)
         named = next((one for one in ID_COLUMNS if one in schema and not schema[one].is_nested()), None)
         table = table.select(name, *([named] if named else []))
         frame = (table if limit is None else table.head(limit)).collect()
@@ -261,17 +265,17 @@ def _parquet(source: Source, limit: int | None, column: str | None) -> Rows:
         raise BadInput(f"row {row} of the column {name!r} has an empty place", file=source.label)
     matrix = np.ascontiguousarray(flat.to_numpy()).reshape(len(frame), dimension)
     if not named:
-        return Rows(matrix)
+        return VectorFile(matrix)
     ids = frame[named].cast(pl.String)
     if ids.null_count():
         raise BadInput(f"row {ids.is_null().arg_max()} has no {named}", file=source.label)
     if ids.n_unique() < len(ids):
         again = int(ids.is_first_distinct().not_().arg_max() or 0)
         raise BadInput(f"row {again} has the {named} {ids[again]!r} of an earlier row", file=source.label)
-    return Rows(matrix, ids.to_list())
+    return VectorFile(matrix, ids.to_list())
 
 
-def _vector_column(schema: Any, column: str | None, label: str) -> str:
+def _find_vector_column(schema: Any, column: str | None, label: str) -> str:
     import polars as pl
 
     def fits(kind: Any) -> bool:
@@ -280,26 +284,26 @@ def _vector_column(schema: Any, column: str | None, label: str) -> str:
     could: list[str] = [name for name, kind in schema.items() if fits(kind)]
     if column is not None:
         if column not in could:
-            raise BadInput(f"the column {column!r} holds no vectors", file=label, hint=f"{_listed(could)} could")
+            raise BadInput(f"the column {column!r} holds no vectors", file=label, hint=f"{_quote_names(could)} could")
         return column
     known = [name for name in could if name.lower() in VECTOR_COLUMNS]
     if len(could) == 1 or len(known) == 1:
         return (known or could)[0]
     if could:
-        raise BadInput(f"several columns hold vectors: {_listed(could)}", file=label, hint="name one of them")
-    raise BadInput("no column holds lists of numbers", file=label, hint=f"it has {_listed(list(schema))}")
+        raise BadInput(f"several columns hold vectors: {_quote_names(could)}", file=label, hint="name one of them")
+    raise BadInput("no column holds lists of numbers", file=label, hint=f"it has {_quote_names(list(schema))}")
 
 
-def _listed(names: Sequence[str]) -> str:
+def _quote_names(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names)) or "none"
 
 
-def _native(array: Array) -> Array:
+def _to_native_order(array: Array) -> Array:
     """Convert to the byte order of this machine."""
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def _as_kept(matrix: Array, kind: str, label: str) -> Array:
+def _to_file_type(matrix: Array, kind: str, label: str) -> Array:
     with np.errstate(all="ignore"):
         kept = matrix.astype(kind)
         # Floats may be rounded to the precision of the type; other values must stay equal.
@@ -312,10 +316,10 @@ def _as_kept(matrix: Array, kind: str, label: str) -> Array:
     return np.ascontiguousarray(kept)
 
 
-def _write_with_dimensions(kept: Array, out: IO[bytes]) -> None:
+def _write_texmex(kept: Array, out: IO[bytes]) -> None:
     rows, dimension = kept.shape
-    for start in range(0, rows, ROWS_AT_ONCE):
-        part = kept[start : start + ROWS_AT_ONCE]
+    for start in range(0, rows, ROWS_PER_BLOCK):
+        part = kept[start : start + ROWS_PER_BLOCK]
         table = np.empty((len(part), 4 + dimension * kept.itemsize), np.uint8)
         table[:, :4] = np.frombuffer(np.array(dimension, "<i4").tobytes(), np.uint8)
         table[:, 4:] = part.view(np.uint8).reshape(len(part), -1)
@@ -328,7 +332,7 @@ def _write_npy(matrix: Array, out: IO[bytes]) -> None:
     out.write(matrix.data)
 
 
-def _write_parquet(matrix: Array, ids: Sequence[str], out: IO[bytes]) -> None:
+def _write_vector_parquet(matrix: Array, ids: Sequence[str], out: IO[bytes]) -> None:
     import polars as pl
 
     columns: dict[str, Any] = {"id": list(ids)} if ids else {}

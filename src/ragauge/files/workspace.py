@@ -23,11 +23,11 @@ from functools import cache
 from pathlib import Path
 from typing import IO, cast
 
-from ragauge.core.errors import BadInput, MissingExtra, words_of
+from ragauge.core.errors import BadInput, MissingExtra, error_summary
 from ragauge.core.secrets import has_secrets, redact_bytes
-from ragauge.files.source import Source
+from ragauge.files.source import InputFile
 
-LOCK = ".lock"
+LOCK_FILE = ".lock"
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def hold_folder(folder: str | Path, *, shared: bool = False) -> Iterator[None]:
     is_new = not place.exists()
     try:
         place.mkdir(parents=True, exist_ok=True)
-        file = _acquire(place / LOCK, shared=shared)
+        file = _acquire_lock(place / LOCK_FILE, shared=shared)
     except BlockingIOError:
         raise BadInput(
             "another process is working in this folder",
@@ -53,22 +53,22 @@ def hold_folder(folder: str | Path, *, shared: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        if _lock(file, shared=False):  # otherwise another process shares the lock and needs the file
+        if _try_lock(file, shared=False):  # otherwise another process shares the lock and needs the file
             with contextlib.suppress(OSError):
-                (place / LOCK).unlink(missing_ok=True)
+                (place / LOCK_FILE).unlink(missing_ok=True)
         os.close(file)
         if is_new:
             with contextlib.suppress(OSError):  # not empty: files were written
                 place.rmdir()
 
 
-def _acquire(path: Path, *, shared: bool) -> int:
+def _acquire_lock(path: Path, *, shared: bool) -> int:
     """Open and lock a file; raise BlockingIOError if it is locked."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         is_current = False
         try:
-            if not _lock(file, shared=shared):
+            if not _try_lock(file, shared=shared):
                 raise BlockingIOError
             with contextlib.suppress(FileNotFoundError):  # the process that held the lock has removed the file
                 is_current = os.path.samestat(os.fstat(file), path.stat())
@@ -79,7 +79,7 @@ def _acquire(path: Path, *, shared: bool) -> int:
             return file
 
 
-def _lock(file: int, *, shared: bool) -> bool:
+def _try_lock(file: int, *, shared: bool) -> bool:
     """Lock an open file without waiting; return False if another process holds it.
 
     Return True if the system does not support file locks.
@@ -98,7 +98,7 @@ def _lock(file: int, *, shared: bool) -> bool:
 MAX_NAME_BYTES = 120
 """Maximum length of the target's name in the name of its temporary file."""
 
-_swept: set[Path] = set()
+_swept_folders: set[Path] = set()
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def replace_file(target: Path) -> Iterator[Path]:
 
     The file is empty at first. After an exception `target` is unchanged and the temporary file is removed.
     """
-    path = _sibling(target)
+    path = _sibling_path(target)
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield path
@@ -123,7 +123,7 @@ def sibling_folder(target: Path) -> Iterator[Path]:
 
     It is removed at the end if it still exists.
     """
-    path = _sibling(target)
+    path = _sibling_path(target)
     try:
         path.mkdir()
         yield path
@@ -165,7 +165,7 @@ def create_temporary_file(purpose: str) -> tuple[int, Path]:
 
 def remove_orphans(folder: Path) -> None:
     """Remove the temporary files and folders of dead processes of this host and user."""
-    pattern = re.compile(rf"(?:ragauge-|\.).*[-.]{_host()}-(\d+)-[0-9a-f]{{8}}(?:\.part)?")
+    pattern = re.compile(rf"(?:ragauge-|\.).*[-.]{_host_id()}-(\d+)-[0-9a-f]{{8}}(?:\.part)?")
     try:
         with os.scandir(folder) as entries:
             orphans = [
@@ -183,11 +183,11 @@ def remove_orphans(folder: Path) -> None:
                 os.unlink(entry.path)
 
 
-def _sibling(target: Path) -> Path:
+def _sibling_path(target: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(target.parent)
+    _remove_orphans_once(target.parent)
     name = os.fsdecode(os.fsencode(target.name)[:MAX_NAME_BYTES])
-    return target.parent / f".{name}.{_mark()}.part"
+    return target.parent / f".{name}.{_unique_suffix()}.part"
 
 
 def _temporary_path(purpose: str, parent: Path | None) -> Path:
@@ -197,27 +197,27 @@ def _temporary_path(purpose: str, parent: Path | None) -> Path:
         raise BadInput(
             "no temporary folder can be written", hint="set TMPDIR to a folder with free space, e.g. TMPDIR=."
         ) from None
-    _sweep(folder)
-    return folder / f"ragauge-{purpose}-{_mark()}"
+    _remove_orphans_once(folder)
+    return folder / f"ragauge-{purpose}-{_unique_suffix()}"
 
 
-def _sweep(folder: Path) -> None:
+def _remove_orphans_once(folder: Path) -> None:
     """Remove orphans once per folder and process.
 
     Scanning the folder for each file would be slow.
     """
     folder = folder.absolute()
-    if folder not in _swept:
-        _swept.add(folder)
+    if folder not in _swept_folders:
+        _swept_folders.add(folder)
         remove_orphans(folder)
 
 
-def _mark() -> str:
-    return f"{_host()}-{os.getpid()}-{secrets.token_hex(4)}"
+def _unique_suffix() -> str:
+    return f"{_host_id()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 @cache
-def _host() -> str:
+def _host_id() -> str:
     """Identify the host and its process namespace.
 
     Process ids of other containers have no meaning here.
@@ -253,7 +253,7 @@ def _is_own(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-ENDINGS = {
+FORMAT_BY_ENDING = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".jsonl": "jsonl",
@@ -263,11 +263,23 @@ ENDINGS = {
 }
 
 
-TEXT_ENDINGS = {*ENDINGS, ".html", ".md", ".tex", ".txt", ".svg", ".run", ".trec", ".qrels", ".toml", ""} - {".parquet"}
+REDACTED_ENDINGS = {
+    *FORMAT_BY_ENDING,
+    ".html",
+    ".md",
+    ".tex",
+    ".txt",
+    ".svg",
+    ".run",
+    ".trec",
+    ".qrels",
+    ".toml",
+    "",
+} - {".parquet"}
 """Endings of files in which secrets are redacted while they are written."""
 
 
-def refuse_unwritable(path: str, *, folder: bool = False) -> None:
+def check_writable(path: str, *, folder: bool = False) -> None:
     """Raise BadInput if a path cannot be written later; nothing is written now."""
     target = Path(path)
     if path == "-":
@@ -283,7 +295,7 @@ def refuse_unwritable(path: str, *, folder: bool = False) -> None:
 
 
 @contextmanager
-def whole_file(path: str) -> Iterator[IO[bytes]]:
+def atomic_write(path: str) -> Iterator[IO[bytes]]:
     """Open a file that appears only when it is complete.
 
     `-` is standard output; .gz and .zst are compressed. Of concurrent writers, the last one to finish wins. A device
@@ -298,8 +310,8 @@ def whole_file(path: str) -> Iterator[IO[bytes]]:
     try:
         # A device or a pipe cannot be replaced by a file.
         direct = target.exists() and not target.is_file()
-        with nullcontext(target) if direct else replace_file(target) as part, _compressed(part, path) as out:
-            if has_secrets() and Source(path).ending in TEXT_ENDINGS:
+        with nullcontext(target) if direct else replace_file(target) as part, _open_compressed(part, path) as out:
+            if has_secrets() and InputFile(path).ending in REDACTED_ENDINGS:
                 redacting = RedactingWriter(out)
                 yield cast(IO[bytes], redacting)
                 redacting.finish()
@@ -311,7 +323,7 @@ def whole_file(path: str) -> Iterator[IO[bytes]]:
         if "IO error: " not in str(error):
             raise
         # polars wraps the message of the file system if a Parquet file does not fit on the disk.
-        reason = words_of(error).rpartition("IO error: ")[2]
+        reason = error_summary(error).rpartition("IO error: ")[2]
         raise BadInput(f"cannot be written ({reason})", file=path) from None
 
 
@@ -340,7 +352,7 @@ class RedactingWriter:
         self._out.flush()
 
 
-def _compressed(part: Path, path: str) -> IO[bytes]:
+def _open_compressed(part: Path, path: str) -> IO[bytes]:
     if path.endswith(".gz"):
         return io.BufferedWriter(gzip.open(part, "wb", compresslevel=6))
     if path.endswith(".zst"):
@@ -361,10 +373,10 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ragauge"
 
 
-def slug(name: str) -> str:
+def folder_name(name: str) -> str:
     """Convert a name to a safe folder name of at most 100 characters.
 
-    >>> slug("../dense(store=faiss)")
+    >>> folder_name("../dense(store=faiss)")
     'dense_store=faiss'
     """
     plain = re.sub(r"[^\w.+=-]+", "_", name).strip("._") or "system"

@@ -13,40 +13,40 @@ from ragauge.core.records import Judgments, Run
 from ragauge.files import beir, json_files, trec
 from ragauge.files.parquet import write_parquet
 from ragauge.files.readers import FORMATS
-from ragauge.files.source import Source
-from ragauge.files.table_files import whole_grades, write_text
-from ragauge.files.workspace import ENDINGS, whole_file
+from ragauge.files.source import InputFile
+from ragauge.files.table_files import integer_grades, write_delimited_text
+from ragauge.files.workspace import FORMAT_BY_ENDING, atomic_write
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-def format_of(path: str) -> str:
+def format_from_path(path: str) -> str:
     """Return the format for a path by its ending; TREC for other endings."""
     if path.endswith(os.sep):
         return "beir"
-    return ENDINGS.get(Source(path).ending, "trec")
+    return FORMAT_BY_ENDING.get(InputFile(path).ending, "trec")
 
 
 def write_judgments(judgments: Judgments, path: str, format: str | None = None) -> None:
     """Write judgments; the default format is that of the file ending."""
-    kind = format or format_of(path)
+    kind = format or format_from_path(path)
     if kind == "beir" and (path.endswith(os.sep) or Path(path).is_dir()):
         path = str(Path(path) / "qrels" / "test.tsv")
-    with whole_file(path) as out:
+    with atomic_write(path) as out:
         if kind == "trec":
             trec.write_qrels(judgments.frame, out)
         elif kind == "subtopics":
-            write_text(_subtopic_frame(judgments), out, separator=" ", header=False)
+            write_delimited_text(_subtopic_frame(judgments), out, separator=" ", header=False)
         elif kind == "beir":
-            beir.write_tsv(judgments.frame, out)
+            beir.write_qrels_tsv(judgments.frame, out)
         elif kind == "rig":
             json_files.write_rig(judgments, out)
         elif kind == "json":
-            json_files.write_json(judgments.nested, out)
+            json_files.write_nested_json(judgments.nested, out)
         else:
             frame = judgments.frame if judgments.subtopics is None else _subtopic_frame(judgments)
-            _write_table(frame.rename({"query": "query_id", "doc": "doc_id", "grade": "relevance"}), out, kind)
+            _write_frame(frame.rename({"query": "query_id", "doc": "doc_id", "grade": "relevance"}), out, kind)
 
 
 def _subtopic_frame(judgments: Judgments) -> pl.DataFrame:
@@ -55,7 +55,7 @@ def _subtopic_frame(judgments: Judgments) -> pl.DataFrame:
     if judgments.subtopics is None:
         raise BadInput("these judgments have no subtopics", file=judgments.source)
     rows = [(q, *key.split("\t", 1), grade) for q, docs in judgments.subtopics.items() for key, grade in docs.items()]
-    return whole_grades(pl.DataFrame(rows, schema=["query", "subtopic", "doc", "grade"], orient="row"))
+    return integer_grades(pl.DataFrame(rows, schema=["query", "subtopic", "doc", "grade"], orient="row"))
 
 
 def write_queries(queries: Mapping[str, str], tags: Mapping[str, Mapping[str, str]], path: str) -> None:
@@ -66,28 +66,28 @@ def write_queries(queries: Mapping[str, str], tags: Mapping[str, Mapping[str, st
         (query, text.encode("utf-8", "replace").decode(), json.dumps(dict(tags.get(query, {}))))
         for query, text in queries.items()
     ]
-    with whole_file(path) as out:
+    with atomic_write(path) as out:
         write_parquet(pl.DataFrame(rows, schema=dict.fromkeys(("query", "text", "tags"), pl.String), orient="row"), out)
 
 
 def write_run(run: Run, path: str, format: str | None = None) -> None:
     """Write a run; the default format is that of the file ending."""
-    kind = format or format_of(path)
+    kind = format or format_from_path(path)
     if kind in ("beir", "rig", "subtopics"):
         raise BadInput(f"a run cannot be written as {kind}", hint=f"one of {', '.join(FORMATS)}")
-    with whole_file(path) as out:
+    with atomic_write(path) as out:
         if kind == "trec":
             trec.write_run(run.frames(), out, run.name)
         elif kind == "json":
-            json_files.write_json(run.nested, out)
+            json_files.write_nested_json(run.nested, out)
         else:
-            _write_table(run.table.rename({"query": "query_id", "doc": "doc_id"}), out, kind)
+            _write_frame(run.table.rename({"query": "query_id", "doc": "doc_id"}), out, kind)
 
 
-def _write_table(table: pl.DataFrame, out: IO[bytes], kind: str) -> None:
+def _write_frame(table: pl.DataFrame, out: IO[bytes], kind: str) -> None:
     if kind == "parquet":
         write_parquet(table, out)
     elif kind == "jsonl":
         out.write(table.write_ndjson().encode())
     else:
-        write_text(table, out, separator="\t" if kind == "tsv" else ",", header=True, quoting=True)
+        write_delimited_text(table, out, separator="\t" if kind == "tsv" else ",", header=True, quoting=True)

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.core.errors import BadInput
-from ragauge.core.records import Judgments, Nested, Run
-from ragauge.evaluation import evaluate, read_measures
+from ragauge.core.records import Judgments, Run, ScoresByQuery
+from ragauge.evaluation import evaluate, parse_measures
 from ragauge.files import readers
-from ragauge.files.in_memory import as_table, is_one_run
-from ragauge.files.source import Source
+from ragauge.files.in_memory import is_single_run, to_run_table
+from ragauge.files.source import InputFile
 from ragauge.fusion.methods import find_method
 from ragauge.fusion.query_fusion import fuse_runs
-from ragauge.fusion.trained_methods import Trained
-from ragauge.fusion.tuning import Grid, Tuned, cross_validated
-from ragauge.measures.conventions import Convention
-from ragauge.measures.conventions import convention as find_convention
+from ragauge.fusion.trained_methods import TrainedFusion
+from ragauge.fusion.tuning import ParameterGrid, TunedFusion, cross_validate
+from ragauge.measures.conventions import Convention, find_convention
 
 
 def fuse(
@@ -26,7 +25,7 @@ def fuse(
     norm: str | None = None,
     weights: Sequence[float] | None = None,
     *,
-    trained: Trained | None = None,
+    trained: TrainedFusion | None = None,
     depth: int | None = None,
     **params: Any,
 ) -> Run:
@@ -42,7 +41,7 @@ def fuse(
     if weights is not None:
         params["weights"] = weights
     fused = fuse_runs(list(found.values()), method, norm, trained=trained, depth=depth, **params)
-    return as_run(fused, method, found)
+    return build_fused_run(fused, method, found)
 
 
 def tune(  # noqa: PLR0913 - each is one choice of the experiment
@@ -55,9 +54,9 @@ def tune(  # noqa: PLR0913 - each is one choice of the experiment
     *,
     folds: int = 5,
     seed: int = 0,
-    grid: Grid | None = None,
+    grid: ParameterGrid | None = None,
     depth: int | None = None,
-) -> Tuned:
+) -> TunedFusion:
     """Choose a method's parameters, or train it, under cross-validation.
 
     `TunedFusion.run` is fused with parameters chosen on other queries, so its score is an estimate for new queries.
@@ -66,15 +65,15 @@ def tune(  # noqa: PLR0913 - each is one choice of the experiment
     judgments = readers.read_judgments(qrels)
     found = read_runs(runs)
     rules = find_convention(convention)
-    wanted = _one_measure(measure, rules)
+    wanted = _parse_single_measure(measure, rules)
 
-    def score(fused: Nested) -> Mapping[str, float]:
+    def score(fused: ScoresByQuery) -> Mapping[str, float]:
         # Only the judgments of these queries, so that a query that was not fused does not score 0.
         asked = Judgments({query: judgments.nested[query] for query in fused}, source=judgments.source)
         values: Mapping[str, float] = evaluate(asked, fused, wanted, rules).per_query[wanted]
         return values
 
-    return cross_validated(
+    return cross_validate(
         list(found.values()),
         judgments.nested,
         method,
@@ -88,50 +87,50 @@ def tune(  # noqa: PLR0913 - each is one choice of the experiment
     )
 
 
-def _one_measure(measure: str, rules: Convention) -> str:
-    found = list(map(str, read_measures(measure, rules)))
+def _parse_single_measure(measure: str, rules: Convention) -> str:
+    found = list(map(str, parse_measures(measure, rules)))
     if len(found) != 1:
         raise BadInput(f"`{measure}` is {len(found)} measures, and tuning goes by one", hint="ndcg@10")
     return found[0]
 
 
-def as_run(fused: Nested, method: str, names: Mapping[str, Any]) -> Run:
+def build_fused_run(fused: ScoresByQuery, method: str, names: Mapping[str, Any]) -> Run:
     """Build the record of a fused run, named like `rrf(bm25+dense)`."""
-    return Run(as_table(fused), f"{find_method(method).name}({'+'.join(names)})")
+    return Run(to_run_table(fused), f"{find_method(method).name}({'+'.join(names)})")
 
 
-def read_runs(runs: Any) -> dict[str, Nested]:
+def read_runs(runs: Any) -> dict[str, ScoresByQuery]:
     """Read runs by name: the key of the mapping, the file or the record.
 
     A run without a name gets its number. A repeated name gets its number as a suffix.
     """
     if isinstance(runs, Mapping):
-        if is_one_run(runs):
+        if is_single_run(runs):
             raise BadInput("this is one run, and fusing needs a list of them", hint="fuse([bm25, dense])")
         given = [(str(name), run) for name, run in runs.items()]
     elif isinstance(runs, str | Path | Run):
         raise BadInput("this is one run, and fusing needs a list of them", hint="fuse([bm25, dense])")
     else:
-        given = [(_name(run, at), run) for at, run in enumerate(runs, 1)]
-    found: dict[str, Nested] = {}
+        given = [(_run_name(run, at), run) for at, run in enumerate(runs, 1)]
+    found: dict[str, ScoresByQuery] = {}
     for at, (name, run) in enumerate(given, 1):
-        found[name if name not in found else f"{name}.{at}"] = _nested(run, name)
+        found[name if name not in found else f"{name}.{at}"] = _nested_scores(run, name)
     return found
 
 
-def _name(run: Any, at: int) -> str:
+def _run_name(run: Any, at: int) -> str:
     if isinstance(run, str | Path):
-        return Source(str(run)).stem
+        return InputFile(str(run)).stem
     name = getattr(run, "name", None)
     return name if isinstance(name, str) and name not in ("", "run") else str(at)
 
 
-def _nested(run: Any, name: str) -> Nested:
+def _nested_scores(run: Any, name: str) -> ScoresByQuery:
     """Return a run as `{query: {document: score}}`.
 
     Raises `BadInput` for duplicate documents.
     """
-    found = readers.scan_run(run, name=name)
+    found = readers.open_run_lazily(run, name=name)
     if isinstance(found, Mapping):
         return found
     whole = readers.read_run(found)

@@ -13,29 +13,29 @@ Ranking = dict[str, float]
 """Score of each document of one query, best first: the position in the dictionary is the rank."""
 
 
-def best_first(scores: Mapping[str, float]) -> Ranking:
+def to_ranking(scores: Mapping[str, float]) -> Ranking:
     """Convert scores to a ranking of finite floats, best first.
 
     Equal scores are ordered by document id, descending, as in trec_eval.
 
-    >>> best_first({"a": 1, "c": 2, "b": 2})
+    >>> to_ranking({"a": 1, "c": 2, "b": 2})
     {'c': 2.0, 'b': 2.0, 'a': 1.0}
     """
-    return in_order(checked(scores))
+    return sort_ranking(check_scores(scores))
 
 
-def checked(scores: Mapping[str, float]) -> Ranking:
+def check_scores(scores: Mapping[str, float]) -> Ranking:
     """Copy the scores as floats, in input order.
 
     Raises `BadInput` if one is not finite.
     """
     plain = set(map(type, scores.values())) <= {float}
     if not plain or not math.isfinite(sum(scores.values())):
-        _refuse_odd(scores)
+        _check_finite(scores)
     return dict(scores) if plain else {doc: float(score) for doc, score in scores.items()}
 
 
-def in_order(ranking: Ranking) -> Ranking:
+def sort_ranking(ranking: Ranking) -> Ranking:
     """Sort a ranking best first; equal scores by document id, descending."""
     values = list(ranking.values())
     if all(map(gt, values, values[1:])):  # most rankings are sorted already, and this check is cheap
@@ -45,7 +45,7 @@ def in_order(ranking: Ranking) -> Ranking:
     return dict(zip(docs, map(ranking.__getitem__, docs), strict=True))
 
 
-def _refuse_odd(scores: Mapping[str, float]) -> None:
+def _check_finite(scores: Mapping[str, float]) -> None:
     for doc, score in scores.items():
         try:
             sound = math.isfinite(score)
@@ -58,12 +58,12 @@ def _refuse_odd(scores: Mapping[str, float]) -> None:
             )
 
 
-def union(rankings: Iterable[Iterable[str]]) -> list[str]:
+def all_documents(rankings: Iterable[Iterable[str]]) -> list[str]:
     """Return the distinct documents of all rankings."""
     return list(dict.fromkeys(doc for ranking in rankings for doc in ranking))
 
 
-def gathered(rankings: Sequence[Ranking]) -> dict[str, list[float]]:
+def scores_by_document(rankings: Sequence[Ranking]) -> dict[str, list[float]]:
     """Collect the scores of each document, in the order of the rankings."""
     found: dict[str, list[float]] = {}
     for ranking in rankings:
@@ -75,15 +75,15 @@ def gathered(rankings: Sequence[Ranking]) -> dict[str, list[float]]:
     return found
 
 
-def added(rankings: Sequence[Ranking], weights: Sequence[float] | None = None) -> Ranking:
+def sum_scores(rankings: Sequence[Ranking], weights: Sequence[float] | None = None) -> Ranking:
     """Sum each document's scores, multiplied by the weights if given.
 
     A sum of two floats does not depend on their order. With three or more rankings `math.fsum` rounds once, so that
     documents with the same scores from different rankings tie exactly, in any order of the rankings.
     """
     if len(rankings) > 2:
-        parts = weighted(rankings, weights) if weights else rankings
-        return {doc: math.fsum(scores) for doc, scores in gathered(parts).items()}
+        parts = apply_weights(rankings, weights) if weights else rankings
+        return {doc: math.fsum(scores) for doc, scores in scores_by_document(parts).items()}
     total: Ranking = {}
     for ranking, weight in zip(rankings, weights or (1.0, 1.0), strict=False):
         if not total:
@@ -95,17 +95,17 @@ def added(rankings: Sequence[Ranking], weights: Sequence[float] | None = None) -
     return total
 
 
-def by_rank(ranking: Ranking, value: Callable[[int], float]) -> Ranking:
+def map_ranks(ranking: Ranking, value: Callable[[int], float]) -> Ranking:
     """Map each document to a value of its rank, from 1."""
     return dict(zip(ranking, map(value, range(1, len(ranking) + 1)), strict=True))
 
 
-def shares(weights: Sequence[float] | None, rankings: Sequence[Ranking]) -> Sequence[float]:
+def normalised_weights(weights: Sequence[float] | None, rankings: Sequence[Ranking]) -> Sequence[float]:
     """Return the weights, or equal weights that sum to 1 if none are given."""
     return weights or [1 / len(rankings)] * len(rankings)
 
 
-def weighted(rankings: Sequence[Ranking], weights: Sequence[float]) -> list[Ranking]:
+def apply_weights(rankings: Sequence[Ranking], weights: Sequence[float]) -> list[Ranking]:
     """Multiply every score by the weight of its ranking."""
     return [{doc: w * s for doc, s in ranking.items()} for ranking, w in zip(rankings, weights, strict=True)]
 
@@ -118,11 +118,11 @@ def borda_points(rankings: Sequence[Ranking]) -> list[Ranking]:
     >>> borda_points([{"a": 9.0, "b": 8.0}, {"c": 5.0}])
     [{'a': 3.0, 'b': 2.0, 'c': 1.0}, {'c': 3.0, 'b': 1.5, 'a': 1.5}]
     """
-    candidates = sorted(union(rankings), reverse=True)
+    candidates = sorted(all_documents(rankings), reverse=True)
     n = len(candidates)
     points = []
     for ranking in rankings:
-        mine = by_rank(ranking, lambda rank: float(n - rank + 1))
+        mine = map_ranks(ranking, lambda rank: float(n - rank + 1))
         rest = (n - len(ranking) + 1) / 2
         points.append(mine | {doc: rest for doc in candidates if doc not in mine})
     return points
@@ -131,7 +131,7 @@ def borda_points(rankings: Sequence[Ranking]) -> list[Ranking]:
 Rankings = Sequence[Ranking]
 
 
-def as_they_are(rankings: Rankings) -> Rankings:
+def keep_scores(rankings: Rankings) -> Rankings:
     """Return the scores unchanged."""
     return rankings
 
@@ -142,7 +142,7 @@ def min_max(rankings: Rankings) -> Rankings:
     >>> min_max([{"a": 5.0, "b": 2.0, "c": 1.0}])
     [{'a': 1.0, 'b': 0.25, 'c': 0.0}]
     """
-    return [_scaled(r, low := min(r.values()), max(r.values()) - low) if r else r for r in rankings]
+    return [_scale_scores(r, low := min(r.values()), max(r.values()) - low) if r else r for r in rankings]
 
 
 def min_max_found(rankings: Rankings) -> Rankings:
@@ -168,15 +168,15 @@ def min_max_inverted(rankings: Rankings) -> Rankings:
     for ranking in rankings:
         high = max(ranking.values(), default=0.0)
         # Invert before scaling, so that ranks follow the distances even if scaling rounds two of them to one value.
-        gaps = in_order({doc: high - score for doc, score in ranking.items()})
-        inverted.append(_scaled(gaps, 0.0, max(gaps.values(), default=0.0)))
+        gaps = sort_ranking({doc: high - score for doc, score in ranking.items()})
+        inverted.append(_scale_scores(gaps, 0.0, max(gaps.values(), default=0.0)))
     return inverted
 
 
-def by_max(rankings: Rankings) -> Rankings:
+def scale_by_max(rankings: Rankings) -> Rankings:
     """Divide each score by the best one; raises `BadInput` if it is not positive.
 
-    >>> by_max([{"a": 4.0, "b": 1.0}])
+    >>> scale_by_max([{"a": 4.0, "b": 1.0}])
     [{'a': 1.0, 'b': 0.25}]
     """
     for ranking in rankings:
@@ -186,19 +186,19 @@ def by_max(rankings: Rankings) -> Rankings:
                 f"the best score of a ranking is {best:g}, and `max` divides by it",
                 hint="min-max works with any scores",
             )
-    return [_scaled(r, 0.0, max(r.values())) if r else r for r in rankings]
+    return [_scale_scores(r, 0.0, max(r.values())) if r else r for r in rankings]
 
 
-def by_sum(rankings: Rankings) -> Rankings:
+def scale_by_sum(rankings: Rankings) -> Rankings:
     """Shift the worst score to 0 and scale the scores to a sum of 1.
 
-    >>> by_sum([{"a": 4.0, "b": 2.0, "c": 1.0}])
+    >>> scale_by_sum([{"a": 4.0, "b": 2.0, "c": 1.0}])
     [{'a': 0.75, 'b': 0.25, 'c': 0.0}]
     """
     scaled = []
     for ranking in rankings:
         low = min(ranking.values(), default=0.0)
-        scaled.append(_scaled(ranking, low, math.fsum(score - low for score in ranking.values())))
+        scaled.append(_scale_scores(ranking, low, math.fsum(score - low for score in ranking.values())))
     return scaled
 
 
@@ -214,14 +214,14 @@ def zmuv(rankings: Rankings) -> Rankings:
         mean = math.fsum(ranking.values()) / n
         deviation = math.sqrt(math.fsum((score - mean) ** 2 for score in ranking.values()) / n)
         alike = len(set(ranking.values())) < 2  # the mean of equal floats may differ from them in the last digit
-        scaled.append(_scaled(ranking, mean, 0.0 if alike else deviation))
+        scaled.append(_scale_scores(ranking, mean, 0.0 if alike else deviation))
     return scaled
 
 
-def by_place(rankings: Rankings) -> Rankings:
+def scale_by_rank(rankings: Rankings) -> Rankings:
     """Give the first of n documents 1, and each further one 1/n less.
 
-    >>> by_place([{"a": 90.0, "b": 2.0}])
+    >>> scale_by_rank([{"a": 90.0, "b": 2.0}])
     [{'a': 1.0, 'b': 0.5}]
     """
     return [{doc: 1 - place / len(ranking) for place, doc in enumerate(ranking)} for ranking in rankings]
@@ -239,7 +239,7 @@ def borda(rankings: Rankings) -> Rankings:
     return [{doc: score / len(mine) for doc, score in mine.items()} for mine in points]
 
 
-def _scaled(ranking: Ranking, start: float, unit: float) -> Ranking:
+def _scale_scores(ranking: Ranking, start: float, unit: float) -> Ranking:
     """Subtract `start` from scores and divide by `unit`; a unit of 0 gives 0."""
     if unit == 0:
         return dict.fromkeys(ranking, 0.0)
@@ -261,21 +261,21 @@ class Normalisation:
 NORMALISATIONS = {
     row.name: row
     for row in (
-        Normalisation("none", as_they_are, "scores stay as they are"),
+        Normalisation("none", keep_scores, "scores stay as they are"),
         Normalisation("min-max", min_max, "best 1, worst 0"),
         Normalisation("min-max-found", min_max_found, "best 1, worst 0; a lone or tied one 1"),
         Normalisation("min-max-inverted", min_max_inverted, "lowest 1, highest 0: for distances"),
-        Normalisation("max", by_max, "a share of the best score"),
-        Normalisation("sum", by_sum, "worst 0, and all sum to 1"),
+        Normalisation("max", scale_by_max, "a share of the best score"),
+        Normalisation("sum", scale_by_sum, "worst 0, and all sum to 1"),
         Normalisation("zmuv", zmuv, "zero mean, unit variance"),
-        Normalisation("rank", by_place, "first 1, then evenly down to 1/n", uses_ranks=True),
+        Normalisation("rank", scale_by_rank, "first 1, then evenly down to 1/n", uses_ranks=True),
         Normalisation("borda", borda, "Borda points; absent documents share the rest", uses_ranks=True),
     )
 }
 """Normalisations by name."""
 
 
-def find_norm(name: str) -> Normalisation:
+def find_normalisation(name: str) -> Normalisation:
     """Find a normalisation by name, written with - or _."""
     found = NORMALISATIONS.get(name) or NORMALISATIONS.get(name.strip().lower().replace("_", "-"))
     if found is None:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ragauge.core.errors import BadInput, MissingEvidence
-from ragauge.core.records import Nested
-from ragauge.fusion.methods import Method, default_norm, find_method
-from ragauge.fusion.normalisation import Ranking, Rankings, best_first, checked, find_norm, in_order
-from ragauge.fusion.trained_methods import Hits, Trained
+from ragauge.core.records import ScoresByQuery
+from ragauge.fusion.methods import FusionMethod, default_norm, find_method
+from ragauge.fusion.normalisation import Ranking, Rankings, check_scores, find_normalisation, sort_ranking, to_ranking
+from ragauge.fusion.trained_methods import RelevantRanks, TrainedFusion
 
 
 def fuse_query(
@@ -19,7 +19,7 @@ def fuse_query(
     method: str = "rrf",
     norm: str | None = None,
     *,
-    trained: Trained | None = None,
+    trained: TrainedFusion | None = None,
     **params: Any,
 ) -> dict[str, float]:
     """Fuse the rankings of one query; returns scores, best first.
@@ -30,16 +30,16 @@ def fuse_query(
     >>> fuse_query([{"a": 12.1, "b": 9.4}, {"b": 0.83, "c": 0.79}], "wsum", weights=[0.4, 0.6])
     {'b': 0.6, 'a': 0.4, 'c': 0.0}
     """
-    how, scale, settings = _settled(method, norm, trained, params, len(rankings))
-    return in_order(how.function(prepared(rankings, how, scale), **settings))
+    how, scale, settings = _resolve_settings(method, norm, trained, params, len(rankings))
+    return sort_ranking(how.function(prepare_rankings(rankings, how, scale), **settings))
 
 
 def fuse_runs(
-    runs: Sequence[Nested],
+    runs: Sequence[ScoresByQuery],
     method: str = "rrf",
     norm: str | None = None,
     *,
-    trained: Trained | None = None,
+    trained: TrainedFusion | None = None,
     depth: int | None = None,
     **params: Any,
 ) -> dict[str, dict[str, float]]:
@@ -51,16 +51,22 @@ def fuse_runs(
     >>> fuse_runs([{"q1": {"a": 2.0}}, {"q1": {"a": 0.5}, "q2": {"b": 0.7}}], "isr")
     {'q1': {'a': 4.0}, 'q2': {'b': 1.0}}
     """
-    how, scale, settings = _settled(method, norm, trained, params, len(runs))
+    how, scale, settings = _resolve_settings(method, norm, trained, params, len(runs))
     return {
-        query: cut(in_order(how.function(prepared(rankings, how, scale, query), **settings)), depth)
-        for query, rankings in by_query(runs).items()
+        query: truncate(sort_ranking(how.function(prepare_rankings(rankings, how, scale, query), **settings)), depth)
+        for query, rankings in rankings_by_query(runs).items()
     }
 
 
 def train(
-    method: str, qrels: Nested, runs: Sequence[Nested], norm: str | None = None, *, rel: float = 1, **params: Any
-) -> Trained:
+    method: str,
+    qrels: ScoresByQuery,
+    runs: Sequence[ScoresByQuery],
+    norm: str | None = None,
+    *,
+    rel: float = 1,
+    **params: Any,
+) -> TrainedFusion:
     """Train a method on judged queries; grades of at least `rel` are relevant.
 
     Scores of the same queries fused with the result are too optimistic; `cross_validate` avoids that. Raises
@@ -74,14 +80,21 @@ def train(
         raise BadInput(f"{how.name} learns nothing", hint="leave the training out, or tune its parameters")
     if not qrels:
         raise MissingEvidence(f"{how.name} learns from judged queries, and there are none")
-    scale = find_norm(norm or default_norm(method)).name
+    scale = find_normalisation(norm or default_norm(method)).name
     settings = how.settled(params, len(runs), trains=True)
-    seen = {query: prepared([run.get(query, {}) for run in runs], how, scale, query) for query in qrels}
-    return Trained(how.name, scale, learn(how, qrels, seen, len(runs), settings, rel), settings, len(qrels))
+    seen = {query: prepare_rankings([run.get(query, {}) for run in runs], how, scale, query) for query in qrels}
+    return TrainedFusion(
+        how.name, scale, learn_values(how, qrels, seen, len(runs), settings, rel), settings, len(qrels)
+    )
 
 
-def learn(
-    how: Method, qrels: Nested, seen: Mapping[str, Rankings], runs: int, settings: Mapping[str, Any], rel: float
+def learn_values(
+    how: FusionMethod,
+    qrels: ScoresByQuery,
+    seen: Mapping[str, Rankings],
+    runs: int,
+    settings: Mapping[str, Any],
+    rel: float,
 ) -> tuple[Sequence[float], ...]:
     """Compute the learned values of each run from prepared rankings."""
     if how.training is None:
@@ -90,11 +103,11 @@ def learn(
     rows = []
     for at in range(runs):
         lists = [np.array([doc in right for doc in seen[query][at]], np.float64) for query, right in relevant.items()]
-        rows.append(how.training(Hits(lists, list(map(len, relevant.values()))), **settings))
+        rows.append(how.training(RelevantRanks(lists, list(map(len, relevant.values()))), **settings))
     return tuple(rows)
 
 
-def missing_queries(runs: Sequence[Nested]) -> list[int]:
+def missing_queries(runs: Sequence[ScoresByQuery]) -> list[int]:
     """Count the queries that each run lacks and another run has.
 
     >>> missing_queries([{"q1": {"a": 2.0}}, {"q1": {"a": 0.5}, "q2": {"b": 0.7}}])
@@ -104,17 +117,19 @@ def missing_queries(runs: Sequence[Nested]) -> list[int]:
     return [len(every - run.keys()) for run in runs]
 
 
-def by_query(runs: Sequence[Nested]) -> dict[str, list[Mapping[str, float]]]:
+def rankings_by_query(runs: Sequence[ScoresByQuery]) -> dict[str, list[Mapping[str, float]]]:
     """Collect the rankings of each query, in order of first appearance."""
     every = dict.fromkeys(query for run in runs for query in run)
     return {query: [run.get(query, {}) for run in runs] for query in every}
 
 
-def prepared(rankings: Sequence[Mapping[str, float]], how: Method, norm: str, query: str | None = None) -> Rankings:
+def prepare_rankings(
+    rankings: Sequence[Mapping[str, float]], how: FusionMethod, norm: str, query: str | None = None
+) -> Rankings:
     """Normalise the rankings of a query, sorted best first if ranks are needed."""
-    scale = find_norm(norm)
+    scale = find_normalisation(norm)
     try:
-        read = best_first if how.sees != "scores" or scale.uses_ranks else checked
+        read = to_ranking if how.sees != "scores" or scale.uses_ranks else check_scores
         return scale.function([read(ranking) for ranking in rankings])
     except BadInput as error:
         if query is None:
@@ -122,7 +137,7 @@ def prepared(rankings: Sequence[Mapping[str, float]], how: Method, norm: str, qu
         raise BadInput(f"query `{query}`: {error.message}", hint=error.hint) from None
 
 
-def cut(ranking: Ranking, depth: int | None) -> Ranking:
+def truncate(ranking: Ranking, depth: int | None) -> Ranking:
     """Keep the first `depth` documents; None keeps all."""
     if depth is None:
         return ranking
@@ -131,9 +146,9 @@ def cut(ranking: Ranking, depth: int | None) -> Ranking:
     return dict(list(ranking.items())[:depth])
 
 
-def _settled(
-    method: str, norm: str | None, trained: Trained | None, params: Mapping[str, Any], runs: int
-) -> tuple[Method, str, dict[str, Any]]:
+def _resolve_settings(
+    method: str, norm: str | None, trained: TrainedFusion | None, params: Mapping[str, Any], runs: int
+) -> tuple[FusionMethod, str, dict[str, Any]]:
     """Resolve method, normalisation and parameters.
 
     Raises if they do not fit together.

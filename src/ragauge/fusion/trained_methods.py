@@ -14,28 +14,28 @@ from typing import Any
 import numpy as np
 
 from ragauge.core.records import Floats
-from ragauge.fusion.normalisation import Ranking, added
+from ragauge.fusion.normalisation import Ranking, sum_scores
 from ragauge.fusion.untrained_methods import Rankings
 
-Row = Sequence[float]
-BAYES_ENDS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
+LearnedValues = Sequence[float]
+BAYESFUSE_SEGMENT_ENDS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
 """Last rank of each segment of bayesfuse."""
-SEGMENT_ENDS = tuple(10 * 2**k - 5 for k in range(10))
+SEGFUSE_SEGMENT_ENDS = tuple(10 * 2**k - 5 for k in range(10))
 """Last rank of each segment of segfuse: 5, 15, 35, …; each segment is twice as long as the one before."""
-LEAST = 0.001
+MIN_PROBABILITY = 0.001
 """Probability used instead of 0, because odds of 0 have no logarithm."""
-ABSENT = math.log(LEAST / (1 - LEAST))
+ABSENT_LOG_ODDS = math.log(MIN_PROBABILITY / (1 - MIN_PROBABILITY))
 """Log odds of a document that a system did not return."""
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedFusion:
     """Trained fusion method: learned values of each run, in the order of the runs."""
 
     method: str
     norm: str
     """Normalisation of the training runs; fusion uses it too unless another is given."""
-    rows: tuple[Row, ...] = field(repr=False)
+    rows: tuple[LearnedValues, ...] = field(repr=False)
     params: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of the training."""
     queries: int = 0
@@ -43,7 +43,7 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Hits:
+class RelevantRanks:
     """Ranks at which one system returned relevant documents: an array of 1 or 0 by rank per judged query."""
 
     lists: Sequence[Floats]
@@ -58,7 +58,7 @@ class Hits:
         return math.fsum(hits[begin:end].sum() for hits in self.lists) / (len(self.lists) * (end - begin))
 
 
-def mean_average_precision(hits: Hits) -> Row:
+def mean_average_precision(hits: RelevantRanks) -> LearnedValues:
     """Compute the system's mean average precision, as a sequence of one value."""
     total = 0.0
     for found, relevant in zip(hits.lists, hits.relevant, strict=True):
@@ -67,7 +67,7 @@ def mean_average_precision(hits: Hits) -> Row:
     return (total / len(hits.lists),)
 
 
-def position_probabilities(hits: Hits) -> Row:
+def position_probabilities(hits: RelevantRanks) -> LearnedValues:
     """Compute the probability of a relevant document at each rank.
 
     It is the share among the rankings that reach the rank.
@@ -80,7 +80,7 @@ def position_probabilities(hits: Hits) -> Row:
     return tuple((found / np.maximum(reached, 1)).tolist())
 
 
-def segment_probabilities(hits: Hits, *, n_segments: int = 25) -> Row:
+def segment_probabilities(hits: RelevantRanks, *, n_segments: int = 25) -> LearnedValues:
     """Compute the mean share of relevant documents in n equal segments.
 
     An empty segment counts as 0.
@@ -93,80 +93,87 @@ def segment_probabilities(hits: Hits, *, n_segments: int = 25) -> Row:
     return tuple((shares / len(hits.lists)).tolist())
 
 
-def doubling_probabilities(hits: Hits) -> Row:
+def doubling_probabilities(hits: RelevantRanks) -> LearnedValues:
     """Compute the share of relevant ranks for each segment of segfuse."""
-    return tuple(hits.share(begin, end) for begin, end in zip((0, *SEGMENT_ENDS), SEGMENT_ENDS, strict=False))
+    return tuple(
+        hits.share(begin, end) for begin, end in zip((0, *SEGFUSE_SEGMENT_ENDS), SEGFUSE_SEGMENT_ENDS, strict=False)
+    )
 
 
-def log_odds(hits: Hits) -> Row:
+def segment_log_odds(hits: RelevantRanks) -> LearnedValues:
     """Compute the log odds of relevance for each segment of bayesfuse."""
     odds = []
-    for begin, end in zip((0, *BAYES_ENDS), BAYES_ENDS, strict=False):
-        share = hits.share(begin, end) or LEAST
-        odds.append(math.log(share / ((1 - share) or LEAST)))
+    for begin, end in zip((0, *BAYESFUSE_SEGMENT_ENDS), BAYESFUSE_SEGMENT_ENDS, strict=False):
+        share = hits.share(begin, end) or MIN_PROBABILITY
+        odds.append(math.log(share / ((1 - share) or MIN_PROBABILITY)))
     return tuple(odds)
 
 
-def mapfuse(rankings: Rankings, *, rows: Sequence[Row]) -> Ranking:
+def mapfuse(rankings: Rankings, *, rows: Sequence[LearnedValues]) -> Ranking:
     """Sum the system's mean average precision / rank."""
-    return added([{doc: row[0] / rank for rank, doc in enumerate(r, 1)} for r, row in _pairs(rankings, rows)])
+    return sum_scores(
+        [{doc: row[0] / rank for rank, doc in enumerate(r, 1)} for r, row in _pair_rankings(rankings, rows)]
+    )
 
 
-def posfuse(rankings: Rankings, *, rows: Sequence[Row]) -> Ranking:
+def posfuse(rankings: Rankings, *, rows: Sequence[LearnedValues]) -> Ranking:
     """Sum the learned probabilities that the rank holds a relevant document.
 
     Ranks below those seen in training have probability 0.
     """
-    return added([_looked_up(r, row[: len(r)], 0.0) for r, row in _pairs(rankings, rows)])
+    return sum_scores([_assign_rank_values(r, row[: len(r)], 0.0) for r, row in _pair_rankings(rankings, rows)])
 
 
-def slidefuse(rankings: Rankings, *, rows: Sequence[Row], w: int = 5) -> Ranking:
+def slidefuse(rankings: Rankings, *, rows: Sequence[LearnedValues], w: int = 5) -> Ranking:
     """Sum the learned probabilities, averaged over a window.
 
     The window is w ranks before and after the rank.
     """
     parts = []
-    for ranking, row in _pairs(rankings, rows):
+    for ranking, row in _pair_rankings(rankings, rows):
         n = len(ranking)
         windows = [(max(i - w, 0), min(i + w + 1, n)) for i in range(n)]
-        parts.append(_looked_up(ranking, [math.fsum(row[a:b]) / (b - a) for a, b in windows], 0.0))
-    return added(parts)
+        parts.append(_assign_rank_values(ranking, [math.fsum(row[a:b]) / (b - a) for a, b in windows], 0.0))
+    return sum_scores(parts)
 
 
-def probfuse(rankings: Rankings, *, rows: Sequence[Row]) -> Ranking:
+def probfuse(rankings: Rankings, *, rows: Sequence[LearnedValues]) -> Ranking:
     """Sum the learned probability of the document's segment / segment number."""
     parts = []
-    for ranking, row in _pairs(rankings, rows):
+    for ranking, row in _pair_rankings(rankings, rows):
         size = math.ceil(len(ranking) / len(row))
-        parts.append(_looked_up(ranking, [row[i // size] / (i // size + 1) for i in range(len(ranking))], 0.0))
-    return added(parts)
+        parts.append(_assign_rank_values(ranking, [row[i // size] / (i // size + 1) for i in range(len(ranking))], 0.0))
+    return sum_scores(parts)
 
 
-def segfuse(rankings: Rankings, *, rows: Sequence[Row]) -> Ranking:
+def segfuse(rankings: Rankings, *, rows: Sequence[LearnedValues]) -> Ranking:
     """Sum the learned probability of the document's segment times (1 + its score)."""
     parts = []
-    for ranking, row in _pairs(rankings, rows):
-        values = _spread(row, SEGMENT_ENDS, len(ranking))
-        known = _looked_up(ranking, values, 0.0)
+    for ranking, row in _pair_rankings(rankings, rows):
+        values = _expand_segments(row, SEGFUSE_SEGMENT_ENDS, len(ranking))
+        known = _assign_rank_values(ranking, values, 0.0)
         parts.append({doc: known[doc] * (score + 1) for doc, score in ranking.items()})
-    return added(parts)
+    return sum_scores(parts)
 
 
-def bayesfuse(rankings: Rankings, *, rows: Sequence[Row]) -> Ranking:
+def bayesfuse(rankings: Rankings, *, rows: Sequence[LearnedValues]) -> Ranking:
     """Sum the learned log odds of the document's ranks.
 
     A system that did not return the document adds the log odds of probability 0.001.
     """
-    parts = [_looked_up(r, _spread(row, BAYES_ENDS, len(r)), ABSENT) for r, row in _pairs(rankings, rows)]
+    parts = [
+        _assign_rank_values(r, _expand_segments(row, BAYESFUSE_SEGMENT_ENDS, len(r)), ABSENT_LOG_ODDS)
+        for r, row in _pair_rankings(rankings, rows)
+    ]
     docs = dict.fromkeys(doc for part in parts for doc in part)
-    return added([{doc: part.get(doc, ABSENT) for doc in docs} for part in parts])
+    return sum_scores([{doc: part.get(doc, ABSENT_LOG_ODDS) for doc in docs} for part in parts])
 
 
-def _pairs(rankings: Rankings, rows: Sequence[Row]) -> list[tuple[Ranking, Row]]:
+def _pair_rankings(rankings: Rankings, rows: Sequence[LearnedValues]) -> list[tuple[Ranking, LearnedValues]]:
     return list(zip(rankings, rows, strict=True))
 
 
-def _spread(row: Row, ends: Sequence[int], n: int) -> list[float]:
+def _expand_segments(row: LearnedValues, ends: Sequence[int], n: int) -> list[float]:
     """Return the value of each of the first n ranks from the values of their segments."""
     values: list[float] = []
     for value, end in zip(row, ends, strict=True):
@@ -174,7 +181,7 @@ def _spread(row: Row, ends: Sequence[int], n: int) -> list[float]:
     return values
 
 
-def _looked_up(ranking: Ranking, values: Sequence[float], beyond: float) -> Ranking:
+def _assign_rank_values(ranking: Ranking, values: Sequence[float], beyond: float) -> Ranking:
     """Map each document to the value of its rank; ranks without a value get `beyond`."""
     tail = [beyond] * (len(ranking) - len(values))
     return dict(zip(ranking, [*values, *tail], strict=True))

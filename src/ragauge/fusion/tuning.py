@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 
 from ragauge.core.errors import BadInput, MissingEvidence
-from ragauge.core.records import Nested
-from ragauge.fusion.methods import Method, default_norm, find_method, simplex
-from ragauge.fusion.normalisation import Ranking, Rankings, find_norm, in_order
-from ragauge.fusion.query_fusion import by_query, cut, learn, prepared
-from ragauge.fusion.trained_methods import Trained
+from ragauge.core.records import ScoresByQuery
+from ragauge.fusion.methods import FusionMethod, default_norm, find_method, simplex_weights
+from ragauge.fusion.normalisation import Ranking, Rankings, find_normalisation, sort_ranking
+from ragauge.fusion.query_fusion import learn_values, prepare_rankings, rankings_by_query, truncate
+from ragauge.fusion.trained_methods import TrainedFusion
 
-Score = Callable[[Nested], Mapping[str, float]]
+QueryScorer = Callable[[ScoresByQuery], Mapping[str, float]]
 """Function that scores each query of a fused run, higher is better; queries may be left out."""
-Grid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
+ParameterGrid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 """Values to try for each parameter, in all combinations; or a list of combinations."""
-Params = Mapping[str, Any]
+ParameterValues = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Fold:
     """Queries of one fold, and the parameters chosen on the other folds."""
 
     queries: tuple[str, ...]
-    params: Params
+    params: ParameterValues
 
 
 @dataclass(frozen=True, eq=False)
-class Tuned:
+class TunedFusion:
     """Run fused under cross-validation, with its scores and parameters."""
 
     method: str
@@ -50,22 +50,22 @@ class Tuned:
     """Out-of-fold score of each judged query in `run`; the estimate for new queries."""
     in_sample: Mapping[str, float] = field(repr=False)
     """Scores with parameters chosen on all judged queries; too optimistic, for comparison only."""
-    params: Params
+    params: ParameterValues
     """Parameters chosen on all judged queries; use these for new queries."""
-    trained: Trained | None = field(repr=False, default=None)
+    trained: TrainedFusion | None = field(repr=False, default=None)
     """Values learned from all judged queries; None if the method does not learn."""
-    tried: tuple[tuple[Params, float], ...] = field(repr=False, default=())
+    tried: tuple[tuple[ParameterValues, float], ...] = field(repr=False, default=())
     """Every combination with its in-sample mean."""
 
     @property
     def mean(self) -> float:
         """Out-of-fold mean."""
-        return _mean(self.scores.values())
+        return _mean_or_nan(self.scores.values())
 
     @property
     def in_sample_mean(self) -> float:
         """In-sample mean."""
-        return _mean(self.in_sample.values())
+        return _mean_or_nan(self.in_sample.values())
 
     @property
     def optimism(self) -> float:
@@ -73,34 +73,34 @@ class Tuned:
         return self.in_sample_mean - self.mean
 
 
-def cross_validated(  # noqa: PLR0913 - each is one choice of the experiment
-    runs: Sequence[Nested],
-    qrels: Nested,
+def cross_validate(  # noqa: PLR0913 - each is one choice of the experiment
+    runs: Sequence[ScoresByQuery],
+    qrels: ScoresByQuery,
     method: str = "wsum",
     norm: str | None = None,
     *,
-    score: Score,
+    score: QueryScorer,
     folds: int = 5,
     seed: int = 0,
-    grid: Grid | None = None,
+    grid: ParameterGrid | None = None,
     depth: int | None = None,
     rel: float = 1,
-) -> Tuned:
+) -> TunedFusion:
     """Fuse runs with parameters chosen, or learned, on other queries.
 
     Among combinations with equal scores the first one of the grid is chosen. Default grids start with the default
     value, or with equal weights.
     """
     how = find_method(method)
-    scale = find_norm(norm or default_norm(method)).name
+    scale = find_normalisation(norm or default_norm(method)).name
     if not runs:
         raise BadInput("there is nothing to fuse", hint="give at least one run")
-    parts = split(qrels, folds, seed)
-    rankings = by_query(runs) | {query: [run.get(query, {}) for run in runs] for query in qrels}
-    work = _Work(
+    parts = split_folds(qrels, folds, seed)
+    rankings = rankings_by_query(runs) | {query: [run.get(query, {}) for run in runs] for query in qrels}
+    work = _TuningSession(
         how=how,
-        grid=candidates(how, len(runs), grid),
-        seen={query: prepared(lists, how, scale, query) for query, lists in rankings.items()},
+        grid=parameter_combinations(how, len(runs), grid),
+        seen={query: prepare_rankings(lists, how, scale, query) for query, lists in rankings.items()},
         qrels=qrels,
         score=score,
         runs=len(runs),
@@ -117,7 +117,7 @@ def cross_validated(  # noqa: PLR0913 - each is one choice of the experiment
     params, rows, tried = work.choose(list(qrels))
     flattering = work.fuse(params, rows, qrels)
     fused |= work.fuse(params, rows, [query for query in rankings if query not in qrels])
-    return Tuned(
+    return TunedFusion(
         method=how.name,
         norm=scale,
         run={query: fused[query] for query in rankings},
@@ -125,12 +125,14 @@ def cross_validated(  # noqa: PLR0913 - each is one choice of the experiment
         scores=work.values({query: fused[query] for query in qrels}),
         in_sample=work.values(flattering),
         params=params,
-        trained=None if how.training is None else Trained(how.name, scale, rows, work.train_only(params), len(qrels)),
+        trained=None
+        if how.training is None
+        else TrainedFusion(how.name, scale, rows, work.train_only(params), len(qrels)),
         tried=tried,
     )
 
 
-def split(queries: Collection[str], folds: int, seed: int) -> list[tuple[str, ...]]:
+def split_folds(queries: Collection[str], folds: int, seed: int) -> list[tuple[str, ...]]:
     """Split the queries into folds of nearly equal size.
 
     The split is a seeded shuffle of the sorted ids.
@@ -144,10 +146,10 @@ def split(queries: Collection[str], folds: int, seed: int) -> list[tuple[str, ..
     return [tuple(sorted(shuffled[at::folds])) for at in range(folds)]
 
 
-def candidates(how: Method, runs: int, grid: Grid | None) -> list[dict[str, Any]]:
+def parameter_combinations(how: FusionMethod, runs: int, grid: ParameterGrid | None) -> list[dict[str, Any]]:
     """List the parameter combinations to try; raises `BadInput` if one is invalid."""
     if grid is None:
-        values = {name: _values(one, runs) for name, one in how.settings.items() if one.grid or one.shares}
+        values = {name: _values_to_try(one, runs) for name, one in how.settings.items() if one.grid or one.shares}
         if not values and how.training is None:
             raise BadInput(f"{how.name} has nothing to tune or to learn", hint="fuse with it as it is")
         grid = values
@@ -165,40 +167,42 @@ def candidates(how: Method, runs: int, grid: Grid | None) -> list[dict[str, Any]
     return found
 
 
-def _values(setting: Any, runs: int) -> Sequence[Any]:
-    return simplex(runs) if setting.shares else (setting.default, *setting.grid)
+def _values_to_try(setting: Any, runs: int) -> Sequence[Any]:
+    return simplex_weights(runs) if setting.shares else (setting.default, *setting.grid)
 
 
 @dataclass(eq=False)
-class _Work:
+class _TuningSession:
     """State shared by all folds: the prepared rankings, and cached scores of each combination."""
 
-    how: Method
+    how: FusionMethod
     grid: list[dict[str, Any]]
     seen: Mapping[str, Rankings]
-    qrels: Nested
-    score: Score
+    qrels: ScoresByQuery
+    score: QueryScorer
     runs: int
     depth: int | None
     rel: float
     known: dict[int, Mapping[str, float]] = field(default_factory=dict)
 
-    def train_only(self, params: Params) -> dict[str, Any]:
+    def train_only(self, params: ParameterValues) -> dict[str, Any]:
         """Return the training parameters, given or default."""
         mine = {name: value for name, value in params.items() if self.how.settings[name].trains}
         return self.how.settled(mine, self.runs, trains=True)
 
-    def choose(self, queries: Sequence[str]) -> tuple[Params, tuple[Sequence[float], ...], Any]:
+    def choose(self, queries: Sequence[str]) -> tuple[ParameterValues, tuple[Sequence[float], ...], Any]:
         """Choose the best combination on these queries.
 
         Returns its parameters, its learned values, and the score of every combination.
         """
         mine = set(queries)
         tried = []
-        best: tuple[float, Params, tuple[Sequence[float], ...]] | None = None
+        best: tuple[float, ParameterValues, tuple[Sequence[float], ...]] | None = None
         for at, params in enumerate(self.grid):
-            rows = self._rows(params, queries)
-            value = _mean([v for q, v in self._values(at, params, rows, queries).items() if q in mine])
+            rows = self._learn_rows(params, queries)
+            value = _mean_or_nan(
+                [v for q, v in self._score_combination(at, params, rows, queries).items() if q in mine]
+            )
             tried.append((params, value))
             if math.isnan(value):
                 raise MissingEvidence("the measure scores none of the queries that parameters are chosen on")
@@ -208,12 +212,12 @@ class _Work:
             raise BadInput("the grid is empty")
         return best[1], best[2], tuple(tried)
 
-    def _rows(self, params: Params, queries: Sequence[str]) -> tuple[Sequence[float], ...]:
+    def _learn_rows(self, params: ParameterValues, queries: Sequence[str]) -> tuple[Sequence[float], ...]:
         judged = {query: self.qrels[query] for query in queries}
-        return learn(self.how, judged, self.seen, self.runs, self.train_only(params), self.rel)
+        return learn_values(self.how, judged, self.seen, self.runs, self.train_only(params), self.rel)
 
-    def _values(
-        self, at: int, params: Params, rows: tuple[Sequence[float], ...], queries: Sequence[str]
+    def _score_combination(
+        self, at: int, params: ParameterValues, rows: tuple[Sequence[float], ...], queries: Sequence[str]
     ) -> Mapping[str, float]:
         """Score one combination per query.
 
@@ -225,17 +229,19 @@ class _Work:
             self.known[at] = self.values(self.fuse(params, rows, self.qrels))
         return self.known[at]
 
-    def values(self, fused: Nested) -> dict[str, float]:
+    def values(self, fused: ScoresByQuery) -> dict[str, float]:
         """Score each query of a fused run, without undefined scores."""
         return {query: value for query, value in self.score(fused).items() if not math.isnan(value)}
 
-    def fuse(self, params: Params, rows: tuple[Sequence[float], ...], queries: Collection[str]) -> dict[str, Ranking]:
+    def fuse(
+        self, params: ParameterValues, rows: tuple[Sequence[float], ...], queries: Collection[str]
+    ) -> dict[str, Ranking]:
         """Fuse the rankings of the given queries."""
         fusing = {name: value for name, value in params.items() if not self.how.settings[name].trains}
         settings = self.how.settled(fusing, self.runs) | ({"rows": rows} if rows else {})
         function = self.how.function
-        return {query: cut(in_order(function(self.seen[query], **settings)), self.depth) for query in queries}
+        return {query: truncate(sort_ranking(function(self.seen[query], **settings)), self.depth) for query in queries}
 
 
-def _mean(values: Collection[float]) -> float:
+def _mean_or_nan(values: Collection[float]) -> float:
     return math.fsum(values) / len(values) if values else math.nan

@@ -8,7 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from ragauge.core.records import Floats
-from ragauge.fusion.normalisation import Ranking, added, borda_points, by_rank, gathered, shares, union, weighted
+from ragauge.fusion.normalisation import (
+    Ranking,
+    all_documents,
+    apply_weights,
+    borda_points,
+    map_ranks,
+    normalised_weights,
+    scores_by_document,
+    sum_scores,
+)
 
 Rankings = Sequence[Ranking]
 Weights = Sequence[float] | None
@@ -16,12 +25,12 @@ Weights = Sequence[float] | None
 
 def comb_min(rankings: Rankings) -> Ranking:
     """Take the lowest score of each document."""
-    return {doc: min(scores) for doc, scores in gathered(rankings).items()}
+    return {doc: min(scores) for doc, scores in scores_by_document(rankings).items()}
 
 
 def comb_max(rankings: Rankings) -> Ranking:
     """Take the highest score of each document."""
-    return {doc: max(scores) for doc, scores in gathered(rankings).items()}
+    return {doc: max(scores) for doc, scores in scores_by_document(rankings).items()}
 
 
 def comb_med(rankings: Rankings) -> Ranking:
@@ -31,7 +40,7 @@ def comb_med(rankings: Rankings) -> Ranking:
     {'a': 2.0, 'b': 2.0}
     """
     medians = {}
-    for doc, scores in gathered(rankings).items():
+    for doc, scores in scores_by_document(rankings).items():
         scores.sort()
         half = len(scores) // 2
         medians[doc] = scores[half] if len(scores) % 2 else (scores[half - 1] + scores[half]) / 2
@@ -40,12 +49,12 @@ def comb_med(rankings: Rankings) -> Ranking:
 
 def comb_sum(rankings: Rankings) -> Ranking:
     """Sum each document's scores."""
-    return added(rankings)
+    return sum_scores(rankings)
 
 
 def comb_anz(rankings: Rankings) -> Ranking:
     """Average each document's scores over the rankings with the document."""
-    return {doc: math.fsum(scores) / len(scores) for doc, scores in gathered(rankings).items()}
+    return {doc: math.fsum(scores) / len(scores) for doc, scores in scores_by_document(rankings).items()}
 
 
 def comb_mnz(rankings: Rankings) -> Ranking:
@@ -54,7 +63,7 @@ def comb_mnz(rankings: Rankings) -> Ranking:
     >>> comb_mnz([{"a": 1.0}, {"a": 0.5, "b": 2.0}])
     {'a': 3.0, 'b': 2.0}
     """
-    return {doc: math.fsum(scores) * len(scores) for doc, scores in gathered(rankings).items()}
+    return {doc: math.fsum(scores) * len(scores) for doc, scores in scores_by_document(rankings).items()}
 
 
 def comb_gmnz(rankings: Rankings, *, gamma: float = 0.5) -> Ranking:
@@ -62,7 +71,7 @@ def comb_gmnz(rankings: Rankings, *, gamma: float = 0.5) -> Ranking:
 
     gamma=0 is comb_sum, 1 is comb_mnz, -1 is comb_anz.
     """
-    return {doc: math.fsum(scores) * len(scores) ** gamma for doc, scores in gathered(rankings).items()}
+    return {doc: math.fsum(scores) * len(scores) ** gamma for doc, scores in scores_by_document(rankings).items()}
 
 
 def wsum(rankings: Rankings, *, weights: Weights = None) -> Ranking:
@@ -71,22 +80,22 @@ def wsum(rankings: Rankings, *, weights: Weights = None) -> Ranking:
     >>> wsum([{"a": 1.0}, {"a": 0.5, "b": 1.0}], weights=[0.75, 0.25])
     {'a': 0.875, 'b': 0.25}
     """
-    return added(rankings, shares(weights, rankings))
+    return sum_scores(rankings, normalised_weights(weights, rankings))
 
 
 def wmnz(rankings: Rankings, *, weights: Weights = None) -> Ranking:
     """Sum the scores, times the sum of the weights of the rankings with the document."""
-    trust = added([dict.fromkeys(ranking, 1.0) for ranking in rankings], shares(weights, rankings))
-    return {doc: score * trust[doc] for doc, score in added(rankings).items()}
+    trust = sum_scores([dict.fromkeys(ranking, 1.0) for ranking in rankings], normalised_weights(weights, rankings))
+    return {doc: score * trust[doc] for doc, score in sum_scores(rankings).items()}
 
 
 def mixed(rankings: Rankings, *, weights: Weights = None) -> Ranking:
     """Sum the weighted scores, times the square root of their number."""
-    found = gathered(weighted(rankings, shares(weights, rankings)))
+    found = scores_by_document(apply_weights(rankings, normalised_weights(weights, rankings)))
     return {doc: math.fsum(scores) * math.sqrt(len(scores)) for doc, scores in found.items()}
 
 
-_CELLS = 1 << 16
+_PAIRS_PER_BLOCK = 1 << 16
 """Number of document pairs compared at a time; fits the CPU cache."""
 
 
@@ -97,7 +106,7 @@ def rrf(rankings: Rankings, *, k: float = 60, weights: Weights = None) -> Rankin
     {'a': 1.0, 'b': 1.5}
     """
     values = [1 / (k + rank) for rank in range(1, max(map(len, rankings)) + 1)]
-    return added([dict(zip(ranking, values, strict=False)) for ranking in rankings], weights)
+    return sum_scores([dict(zip(ranking, values, strict=False)) for ranking in rankings], weights)
 
 
 def rbc(rankings: Rankings, *, phi: float = 0.8) -> Ranking:
@@ -105,11 +114,11 @@ def rbc(rankings: Rankings, *, phi: float = 0.8) -> Ranking:
 
     phi is the probability that a user reads the next document.
     """
-    return added([by_rank(ranking, lambda rank: (1 - phi) * phi ** (rank - 1)) for ranking in rankings])
+    return sum_scores([map_ranks(ranking, lambda rank: (1 - phi) * phi ** (rank - 1)) for ranking in rankings])
 
 
-def _inverse_squares(rankings: Rankings) -> dict[str, list[float]]:
-    return gathered([by_rank(ranking, lambda rank: 1 / rank**2) for ranking in rankings])
+def _inverse_square_ranks(rankings: Rankings) -> dict[str, list[float]]:
+    return scores_by_document([map_ranks(ranking, lambda rank: 1 / rank**2) for ranking in rankings])
 
 
 def isr(rankings: Rankings) -> Ranking:
@@ -118,7 +127,7 @@ def isr(rankings: Rankings) -> Ranking:
     >>> isr([{"a": 9.0, "b": 8.0}, {"b": 0.2}])
     {'a': 1.0, 'b': 2.5}
     """
-    return {doc: math.fsum(parts) * len(parts) for doc, parts in _inverse_squares(rankings).items()}
+    return {doc: math.fsum(parts) * len(parts) for doc, parts in _inverse_square_ranks(rankings).items()}
 
 
 def log_isr(rankings: Rankings) -> Ranking:
@@ -126,7 +135,7 @@ def log_isr(rankings: Rankings) -> Ranking:
 
     A document in only one ranking gets 0.
     """
-    return {doc: math.fsum(parts) * math.log(len(parts)) for doc, parts in _inverse_squares(rankings).items()}
+    return {doc: math.fsum(parts) * math.log(len(parts)) for doc, parts in _inverse_square_ranks(rankings).items()}
 
 
 def logn_isr(rankings: Rankings, *, sigma: float = 0.01) -> Ranking:
@@ -134,17 +143,19 @@ def logn_isr(rankings: Rankings, *, sigma: float = 0.01) -> Ranking:
 
     With sigma > 0, ranks count even for a document in only one ranking.
     """
-    return {doc: math.fsum(parts) * math.log(len(parts) + sigma) for doc, parts in _inverse_squares(rankings).items()}
+    return {
+        doc: math.fsum(parts) * math.log(len(parts) + sigma) for doc, parts in _inverse_square_ranks(rankings).items()
+    }
 
 
 def bordafuse(rankings: Rankings) -> Ranking:
     """Sum Borda points."""
-    return added(borda_points(rankings))
+    return sum_scores(borda_points(rankings))
 
 
 def w_bordafuse(rankings: Rankings, *, weights: Weights = None) -> Ranking:
     """Sum Borda points, multiplied by the weight of the ranking."""
-    return added(borda_points(rankings), shares(weights, rankings))
+    return sum_scores(borda_points(rankings), normalised_weights(weights, rankings))
 
 
 def condorcet(rankings: Rankings) -> Ranking:
@@ -156,16 +167,16 @@ def condorcet(rankings: Rankings) -> Ranking:
     >>> condorcet([{"a": 3.0, "b": 2.0}, {"a": 9.0, "c": 8.0}, {"b": 7.0, "c": 6.0}])
     {'a': 3.0, 'b': 2.0, 'c': 1.0}
     """
-    return _victories(rankings, [1.0] * len(rankings))
+    return _count_victories(rankings, [1.0] * len(rankings))
 
 
 def w_condorcet(rankings: Rankings, *, weights: Weights = None) -> Ranking:
     """Score documents by pairwise weighted majority; a ranking's vote is its weight."""
-    return _victories(rankings, weights or [1.0] * len(rankings))
+    return _count_victories(rankings, weights or [1.0] * len(rankings))
 
 
-def _victories(rankings: Rankings, votes: Sequence[float]) -> Ranking:
-    docs = union(rankings)
+def _count_victories(rankings: Rankings, votes: Sequence[float]) -> Ranking:
+    docs = all_documents(rankings)
     n = len(docs)
     if n == 0:
         return {}
@@ -176,7 +187,7 @@ def _victories(rankings: Rankings, votes: Sequence[float]) -> Ranking:
     ballots = np.ones(len(votes), np.int16) if alike else np.asarray(votes, np.float64)
     level = 0 if alike else 1e-12 * sum(votes)  # sums of weights such as 0.1 + 0.2 and 0.3 differ in the last digit
     wins: Floats = np.empty(n)
-    rows = max(1, _CELLS // n)
+    rows = max(1, _PAIRS_PER_BLOCK // n)
     for begin in range(0, n, rows):
         part = places[:, begin : begin + rows, None]
         margins = np.zeros((part.shape[1], n), ballots.dtype)

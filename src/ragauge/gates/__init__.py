@@ -12,43 +12,42 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.core.run_dates import AnswerDate
-from ragauge.datasets.queries import by_answers
+from ragauge.core.run_dates import RunDate
+from ragauge.datasets.queries import tags_from_judgments
 from ragauge.evaluation import indicators
 from ragauge.evaluation.directions import given_directions, resolve_directions
 from ragauge.files.table_rows import read_tags
-from ragauge.gates.checks import Case, check_all
-from ragauge.gates.results import TESTED, Check, Gate, Rule
-from ragauge.gates.rule_grammar import parse, read_gate, texts_of
-from ragauge.gates.rule_ranges import MAX_ALPHA, MIN_ALPHA, refuse_uncovered, refuse_vacuous
-from ragauge.gates.run_indicators import Subject
+from ragauge.gates.checks import GateInput, check_rules
+from ragauge.gates.results import TESTED_CONDITIONS, Gate, Rule, RuleCheck
+from ragauge.gates.rule_grammar import parse_rule, read_gate_file, rule_texts
+from ragauge.gates.rule_ranges import MAX_ALPHA, MIN_ALPHA, check_rule_can_fail, check_tag_coverage
+from ragauge.gates.run_indicators import RunIndicators
 from ragauge.gates.tested_run import (
-    CREATE_BASELINE,
-    Terms,
-    aged,
-    beside,
+    CREATE_BASELINE_HINT,
+    ScoringSettings,
+    already_scored,
+    baseline_folder,
+    build_unjudged_run,
+    check_baseline_comparable,
+    check_same_versions,
     compare_corpora,
-    judgments_of,
-    knows_judgments,
-    of_experiment,
-    ready,
-    refuse_other_versions,
-    refuse_unlike,
-    scored,
-    unjudged,
-    unlike_times,
+    find_judgments,
+    has_judgments,
+    score_run,
+    select_from_experiment,
+    timing_difference_notes,
+    with_freshness,
 )
-from ragauge.measures.conventions import Convention
-from ragauge.measures.conventions import convention as find_convention
+from ragauge.measures.conventions import Convention, find_convention
 from ragauge.runs.folder import has_run
-from ragauge.runs.inputs import gather
+from ragauge.runs.inputs import resolve_inputs
 from ragauge.runs.results import Experiment
 from ragauge.stats.comparisons import CORRECTIONS
 
-Tags = Mapping[str, Mapping[str, str]]
-SPEED = ("latency", "whole")
-SCORED = ("measure", "count", "age")
-USUAL = {"alpha": 0.05, "correction": "none", "least": 5}
+QueryTags = Mapping[str, Mapping[str, str]]
+TIME_SOURCES = ("latency", "whole")
+SCORED_SOURCES = ("measure", "count", "age")
+DEFAULT_TEST_SETTINGS = {"alpha": 0.05, "correction": "none", "least": 5}
 """Default settings of significance tests."""
 
 
@@ -63,7 +62,7 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     alpha: float | None = None,
     correction: str | None = None,
     least: int | None = None,
-    tags: Tags | str | None = None,
+    tags: QueryTags | str | None = None,
     targets: Any = None,
     versions: Any = None,
     timings: Any = None,
@@ -90,57 +89,59 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     FAIL recall@1 > 0.5: 0.5 is not above 0.5
     pass missing <= 0
     """
-    settings = _settings(
+    settings = _merge_settings(
         rules,
         baseline=baseline, convention=convention, alpha=alpha, correction=correction, least=least, tags=tags,
         targets=targets, versions=versions, lower_is_better=lower_is_better, higher_is_better=higher_is_better,
         allow_changed_corpus=allow_changed_corpus,
     )  # fmt: skip
-    mine: Subject | None
+    mine: RunIndicators | None
     if isinstance(run, Experiment):
-        mine, before = of_experiment(run, system, settings["baseline"])
+        mine, before = select_from_experiment(run, system, settings["baseline"])
     else:
-        before = beside(run, settings["baseline"])
+        before = baseline_folder(run, settings["baseline"])
         if timings is baseline_timings:
-            _refuse_itself(run, before)
-        mine = ready(run, qrels, timings)
-    base = before if isinstance(before, Subject) else ready(before, qrels, baseline_timings)
-    mine, base = _resolve([mine, base], settings)
+            _check_distinct_baseline(run, before)
+        mine = already_scored(run, qrels, timings)
+    base = before if isinstance(before, RunIndicators) else already_scored(before, qrels, baseline_timings)
+    mine, base = _resolve_measure_directions([mine, base], settings)
     known = [one.scores for one in (mine, base) if one is not None]
-    asked = _rules(settings["rules"], settings["convention"], known)
-    terms = _terms(asked, settings, run)
-    _refuse_unused(asked, settings, terms, is_scored=mine is not None)
+    asked = _parse_rules(settings["rules"], settings["convention"], known)
+    terms = _scoring_settings(asked, settings, run)
+    _check_unused_settings(asked, settings, terms, is_scored=mine is not None)
     for one in (mine, base):
         if one is not None:
-            refuse_other_versions(one, terms)
-    if mine is None and terms.ks and not terms.measures and qrels is None and not knows_judgments(run):
-        mine = unjudged(run, terms, timings)
-        base = unjudged(before, terms, baseline_timings) if base is None and before is not None else base
+            check_same_versions(one, terms)
+    if mine is None and terms.ks and not terms.measures and qrels is None and not has_judgments(run):
+        mine = build_unjudged_run(run, terms, timings)
+        base = build_unjudged_run(before, terms, baseline_timings) if base is None and before is not None else base
     if mine is None:
-        mine = scored(run, qrels, terms, timings)
+        mine = score_run(run, qrels, terms, timings)
     if base is None and before is not None:
         if isinstance(before, str) and isinstance(run, str) and before == run == "-":
             raise BadInput("standard input can be read once", hint="give - for one file only")
         knows = qrels is None and isinstance(before, str | Path) and has_run(Path(before))
-        base = scored(before, None if knows else judgments_of(mine), terms, baseline_timings)
-    mine = aged(mine, _run_of(run, mine.name), terms)
+        base = score_run(before, None if knows else find_judgments(mine), terms, baseline_timings)
+    mine = with_freshness(mine, _ranked_run(run, mine.name), terms)
     base = (
-        None if base is None else aged(base, _run_of(run if isinstance(before, Subject) else before, base.name), terms)
+        None
+        if base is None
+        else with_freshness(base, _ranked_run(run if isinstance(before, RunIndicators) else before, base.name), terms)
     )
     changed = None
     if base is not None:
-        refuse_unlike(mine, base, allow_changed_corpus=settings["allow_changed_corpus"])
+        check_baseline_comparable(mine, base, allow_changed_corpus=settings["allow_changed_corpus"])
         if settings["allow_changed_corpus"]:
-            changed = compare_corpora(mine, base, [_texts_of(run), _texts_of(before)])
-    return _held(asked, mine, base, settings, changed)
+            changed = compare_corpora(mine, base, [_query_texts(run), _query_texts(before)])
+    return _evaluate_gate(asked, mine, base, settings, changed)
 
 
-def _texts_of(thing: Any) -> Mapping[str, str]:
+def _query_texts(thing: Any) -> Mapping[str, str]:
     """Return the query texts stored in a run folder; empty for other inputs."""
-    return gather([str(thing)]).texts if isinstance(thing, str | Path) and has_run(Path(thing)) else {}
+    return resolve_inputs([str(thing)]).texts if isinstance(thing, str | Path) and has_run(Path(thing)) else {}
 
 
-def _refuse_itself(run: Any, baseline: Any) -> None:
+def _check_distinct_baseline(run: Any, baseline: Any) -> None:
     """Raise BadInput if a run is its own baseline: no rule about a change could fail."""
     same = run is baseline and baseline is not None
     if isinstance(run, str | Path) and isinstance(baseline, str | Path) and "-" not in (str(run), str(baseline)):
@@ -154,7 +155,9 @@ def _refuse_itself(run: Any, baseline: Any) -> None:
         )
 
 
-def _resolve(subjects: Sequence[Subject | None], settings: Mapping[str, Any]) -> list[Subject | None]:
+def _resolve_measure_directions(
+    subjects: Sequence[RunIndicators | None], settings: Mapping[str, Any]
+) -> list[RunIndicators | None]:
     """Return already scored runs with the direction of each measure, as far as known."""
     known = [one.scores.values for one in subjects if one is not None]
     named = [*settings["lower_is_better"], *settings["higher_is_better"]]
@@ -167,13 +170,24 @@ def _resolve(subjects: Sequence[Subject | None], settings: Mapping[str, Any]) ->
     return [None if one is None else replace(one, scores=resolve_directions(one.scores, given)) for one in subjects]
 
 
-def _refuse_unused(rules: Sequence[Rule], settings: Mapping[str, Any], terms: Terms, *, is_scored: bool) -> None:
+def _check_unused_settings(
+    rules: Sequence[Rule], settings: Mapping[str, Any], terms: ScoringSettings, *, is_scored: bool
+) -> None:
     """Raise BadInput for settings without effect on the rules or the scored run."""
     kinds = {one.kind for one in rules}
     unused = {
-        "alpha": (settings["alpha"] != USUAL["alpha"] and kinds <= {"limit"}, "a rule such as `mrr not worse`"),
-        "correction": (settings["correction"] != USUAL["correction"] and "not worse" not in kinds, "`mrr not worse`"),
-        "least": (settings["least"] != USUAL["least"] and not kinds & {*TESTED}, "a rule such as `mrr not worse`"),
+        "alpha": (
+            settings["alpha"] != DEFAULT_TEST_SETTINGS["alpha"] and kinds <= {"limit"},
+            "a rule such as `mrr not worse`",
+        ),
+        "correction": (
+            settings["correction"] != DEFAULT_TEST_SETTINGS["correction"] and "not worse" not in kinds,
+            "`mrr not worse`",
+        ),
+        "least": (
+            settings["least"] != DEFAULT_TEST_SETTINGS["least"] and not kinds & {*TESTED_CONDITIONS},
+            "a rule such as `mrr not worse`",
+        ),
         "tags": (settings["tags"] is not None and not any(one.tag for one in rules), "a rule `… by TAG`"),
         "versions": (settings["versions"] is not None and not terms.ks, "a rule such as `stale_rate@10 <= 0.05`"),
         "convention": (is_scored and settings["convention"] != find_convention("default"), "judgments and a run"),
@@ -184,16 +198,20 @@ def _refuse_unused(rules: Sequence[Rule], settings: Mapping[str, Any], terms: Te
             raise BadInput(f"{name} has no effect on these rules; expected {expected}", hint=f"leave out --{name}")
 
 
-def _terms(rules: Sequence[Rule], settings: Mapping[str, Any], run: Any) -> Terms:
+def _scoring_settings(rules: Sequence[Rule], settings: Mapping[str, Any], run: Any) -> ScoringSettings:
     """Collect the measures and the freshness depths that the rules need."""
-    about = dict.fromkeys(one.figure.measure or one.figure.name for one in rules if one.figure.source in SCORED)
-    ks = dict.fromkeys(k for name in about if (k := indicators.depth_of_age(name)) is not None)
-    measures = [name for name in about if indicators.depth_of_age(name) is None and name not in indicators.COUNTS]
+    about = dict.fromkeys(one.figure.measure or one.figure.name for one in rules if one.figure.source in SCORED_SOURCES)
+    ks = dict.fromkeys(k for name in about if (k := indicators.freshness_depth(name)) is not None)
+    measures = [
+        name for name in about if indicators.freshness_depth(name) is None and name not in indicators.COUNT_INDICATORS
+    ]
     documents = run.dataset.documents if isinstance(run, Experiment) else None
-    return Terms(measures, settings["convention"], settings["targets"], list(ks), settings["versions"], documents)
+    return ScoringSettings(
+        measures, settings["convention"], settings["targets"], list(ks), settings["versions"], documents
+    )
 
 
-def _run_of(thing: Any, name: str) -> Any:
+def _ranked_run(thing: Any, name: str) -> Any:
     """Return the run of a system of an experiment.
 
     Any other input is returned as it is.
@@ -201,13 +219,13 @@ def _run_of(thing: Any, name: str) -> Any:
     return thing.runs[name] if isinstance(thing, Experiment) else thing
 
 
-def _settings(rules: Any, **given: Any) -> dict[str, Any]:
+def _merge_settings(rules: Any, **given: Any) -> dict[str, Any]:
     """Merge arguments, settings of the rules file and defaults, in this priority."""
-    settings: dict[str, Any] = {"rules": rules, **USUAL, "convention": "default"}
+    settings: dict[str, Any] = {"rules": rules, **DEFAULT_TEST_SETTINGS, "convention": "default"}
     settings.update(dict.fromkeys(("baseline", "tags", "targets", "versions")))
     settings.update({"lower_is_better": (), "higher_is_better": (), "allow_changed_corpus": False})
     if isinstance(rules, Path) or (isinstance(rules, str) and rules.endswith(".toml")):
-        settings.update(read_gate(str(rules)))
+        settings.update(read_gate_file(str(rules)))
     settings.update({name: value for name, value in given.items() if value is not None})
     options = settings.pop("set", {})
     if any(isinstance(value, list | dict) for value in options.values()):
@@ -228,31 +246,31 @@ def _settings(rules: Any, **given: Any) -> dict[str, Any]:
     return settings
 
 
-def _rules(rules: Any, convention: Convention, known: Sequence[Any]) -> list[Rule]:
+def _parse_rules(rules: Any, convention: Convention, known: Sequence[Any]) -> list[Rule]:
     """Parse the given rules and add the implied ones."""
-    figure_of = partial(indicators.find, convention=convention, known=known)
-    asked = list(dict.fromkeys(parse(text, figure_of) for text in texts_of(rules)))
+    figure_of = partial(indicators.find_indicator, convention=convention, known=known)
+    asked = list(dict.fromkeys(parse_rule(text, figure_of) for text in rule_texts(rules)))
     if not asked:
         raise BadInput("nothing is asked of the run", hint='--rule "ndcg@10 >= 0.4"')
     for rule in asked:
-        refuse_vacuous(rule, known)
-    asked = _implied(asked, "missing", always=convention.missing == "error")
+        check_rule_can_fail(rule, known)
+    asked = _add_implied_rule(asked, "missing", always=convention.missing == "error")
     if any(one.figure.source == "latency" or one.figure.name == "throughput" for one in asked):
-        asked = _implied(asked, "failed")  # Failed queries have no latency and would make a run look fast.
+        asked = _add_implied_rule(asked, "failed")  # Failed queries have no latency and would make a run look fast.
     return asked
 
 
-def _implied(rules: Sequence[Rule], name: str, *, always: bool = False) -> list[Rule]:
+def _add_implied_rule(rules: Sequence[Rule], name: str, *, always: bool = False) -> list[Rule]:
     """Add a rule that no query is missing or failed, unless one limits their number."""
     limited = any(one.figure.name == name and one.sign in ("<=", "<") and not one.tag for one in rules)
-    more = [] if limited and not always else [Rule(indicators.COUNTS[name], "limit", "<=")]
+    more = [] if limited and not always else [Rule(indicators.COUNT_INDICATORS[name], "limit", "<=")]
     return list(dict.fromkeys([*rules, *more]))
 
 
-def _held(
+def _evaluate_gate(
     rules: Sequence[Rule],
-    run: Subject,
-    baseline: Subject | None,
+    run: RunIndicators,
+    baseline: RunIndicators | None,
     settings: Mapping[str, Any],
     changed: tuple[frozenset[str], list[str]] | None,
 ) -> Gate:
@@ -260,25 +278,25 @@ def _held(
     if baseline is not None:
         run = replace(run, lost=baseline.judged - run.judged)
     if run.timings is not None:  # A failed query is an empty ranking, which not every measure penalises.
-        rules = _implied(rules, "failed")
+        rules = _add_implied_rule(rules, "failed")
     given = settings["tags"] or {}
     if not isinstance(given, str | Path | Mapping):
         raise BadInput(f"tags cannot be read from {type(given).__name__}", hint="{query: {tag: value}}, or a file")
-    tags: Tags = read_tags(str(given)) if isinstance(given, str | Path) else given
-    strata = {tag: _strata(tag, run, tags) for tag in {one.tag: None for one in rules if one.tag}}
-    refuse_uncovered(rules, strata, run.judged)
+    tags: QueryTags = read_tags(str(given)) if isinstance(given, str | Path) else given
+    strata = {tag: _strata_by_query(tag, run, tags) for tag in {one.tag: None for one in rules if one.tag}}
+    check_tag_coverage(rules, strata, run.judged)
     known = tags if tags or baseline is None else baseline.tags
-    former = {tag: frozenset(_tagged(tag, known).values()) for tag in strata}
+    former = {tag: frozenset(_tag_values(tag, known).values()) for tag in strata}
     allowed = [one for one in rules if one.figure.name == "missing" and one.kind == "limit" and not one.tag]
-    lacking = [one for one in rules if one.figure.name != one.figure.measure != "" and _is_limit(one)]
-    case = Case(
+    lacking = [one for one in rules if one.figure.name != one.figure.measure != "" and _is_upper_limit(one)]
+    case = GateInput(
         run, baseline, settings["alpha"], settings["correction"], settings["least"], allowed, lacking, strata, former,
         common,
     )  # fmt: skip
-    checks = check_all(rules, case)
+    checks = check_rules(rules, case)
     dates = {
-        "run": AnswerDate.find(run.manifest),
-        "baseline": None if baseline is None else AnswerDate.find(baseline.manifest),
+        "run": RunDate.find(run.manifest),
+        "baseline": None if baseline is None else RunDate.find(baseline.manifest),
     }
     return Gate(
         run.name,
@@ -287,63 +305,68 @@ def _held(
         run.scores.convention,
         case.alpha,
         case.correction,
-        [*notes, *_notes(run, baseline, checks, strata)],
+        [*notes, *_gate_notes(run, baseline, checks, strata)],
         {name: date for name, date in dates.items() if date is not None},
     )
 
 
-def _tagged(tag: str, tags: Tags) -> dict[str, str]:
+def _tag_values(tag: str, tags: QueryTags) -> dict[str, str]:
     return {query: str(values[tag]) for query, values in tags.items() if tag in values}
 
 
-def _strata(tag: str, run: Subject, tags: Tags) -> dict[str, str]:
+def _strata_by_query(tag: str, run: RunIndicators, tags: QueryTags) -> dict[str, str]:
     """Return the value of a tag for each judged query.
 
     Sources, in order: the given tags, those of the run's folder, and tags derived from the judgments.
     """
-    judgments = judgments_of(run)
-    derived = {} if judgments is None else {query: by_answers(docs) for query, docs in judgments.nested.items()}
+    judgments = find_judgments(run)
+    derived = (
+        {} if judgments is None else {query: tags_from_judgments(docs) for query, docs in judgments.nested.items()}
+    )
     asked = run.judged.union(*(one.asked for one in run.ages.values()))
     for source in (tags, run.tags, derived):
-        found = {query: value for query, value in _tagged(tag, source).items() if query in asked}
+        found = {query: value for query, value in _tag_values(tag, source).items() if query in asked}
         if found:
             return found
     known = sorted({name for source in (tags, run.tags, derived) for values in source.values() for name in values})
     raise UnknownName("tag", tag, known, hint=f"there are {', '.join(known) or 'none'}")
 
 
-def _notes(
-    run: Subject, baseline: Subject | None, checks: Sequence[Check], strata: Mapping[str, Mapping[str, str]]
+def _gate_notes(
+    run: RunIndicators,
+    baseline: RunIndicators | None,
+    checks: Sequence[RuleCheck],
+    strata: Mapping[str, Mapping[str, str]],
 ) -> list[str]:
     notes = list(run.scores.notes)
     if baseline is None and any(check.rule.needs_baseline for check in checks):
-        notes.append(CREATE_BASELINE)
+        notes.append(CREATE_BASELINE_HINT)
     if baseline is not None:
         notes += [note for note in baseline.scores.notes if note not in notes]
-        if any(check.rule.figure.source in SPEED and check.rule.needs_baseline for check in checks):
-            notes += unlike_times(run, baseline)
+        if any(check.rule.figure.source in TIME_SOURCES and check.rule.needs_baseline for check in checks):
+            notes += timing_difference_notes(run, baseline)
     for tag, found in strata.items():
         left = len(run.judged - found.keys())
         if left:
             notes.append(f"{left} of {len(run.judged)} queries have no {tag}")
-    return [*notes, *_lacking(run, checks), *_blind(checks)]
+    return [*notes, *_unscored_notes(run, checks), *_detectable_loss_notes(checks)]
 
 
-def _is_limit(rule: Rule) -> bool:
+def _is_upper_limit(rule: Rule) -> bool:
     """Return whether a rule sets an upper limit for the whole run."""
     return rule.kind == "limit" and rule.sign in ("<=", "<") and not rule.tag
 
 
-def _lacking(run: Subject, checks: Sequence[Check]) -> list[str]:
+def _unscored_notes(run: RunIndicators, checks: Sequence[RuleCheck]) -> list[str]:
     """Explain how to allow unscored samples, if no rule limits their number."""
     named: set[object] = {check.rule.figure.measure for check in checks if check.rule.figure.source == "count"}
-    named |= {indicators.depth_of_age(str(name)) for name in named} - {None}
+    named |= {indicators.freshness_depth(str(name)) for name in named} - {None}
     asked = dict.fromkeys(check.rule.figure.name for check in checks if check.rule.figure.source in ("measure", "age"))
     open_ones = [
         name
         for name in asked
         if name not in named
-        and indicators.depth_of_age(name) not in named
+        and indicators.freshness_depth(name) not in named
         and (run.scores.unscored.get(name) or run.silent_at(name))
     ]
     if not open_ones or not (run.whole or run.silent_at(open_ones[0])):
@@ -354,12 +377,12 @@ def _lacking(run: Subject, checks: Sequence[Check]) -> list[str]:
     ]
 
 
-def _blind(checks: Sequence[Check]) -> list[str]:
+def _detectable_loss_notes(checks: Sequence[RuleCheck]) -> list[str]:
     """Describe the losses that `not worse` can detect.
 
     Per measure, for the least sensitive stratum.
     """
-    worst: dict[tuple[str, str], Check] = {}
+    worst: dict[tuple[str, str], RuleCheck] = {}
     for check in checks:
         if check.rule.kind == "not worse" and check.passed and check.detectable > 0:
             key = check.rule.figure.name, check.rule.tag

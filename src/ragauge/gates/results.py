@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ragauge.core.errors import CheckFailed
-from ragauge.core.run_dates import AnswerDate
-from ragauge.evaluation.indicators import Figure
+from ragauge.core.run_dates import RunDate
+from ragauge.evaluation.indicators import Indicator
 
-TESTED = ("not worse", "better", "non-inferior")
+TESTED_CONDITIONS = ("not worse", "better", "non-inferior")
 """Kinds of rules that are decided by a statistical test."""
 
 
@@ -18,7 +18,7 @@ TESTED = ("not worse", "better", "non-inferior")
 class Rule:
     """One condition on a run; `str` gives the text of the rule."""
 
-    figure: Figure
+    figure: Indicator
     kind: str
     """`limit`, `drop`, `rise`, `not worse`, `better`, `non-inferior`."""
     sign: str = ""
@@ -49,7 +49,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Check:
+class RuleCheck:
     """Result of checking a rule on a run."""
 
     rule: Rule
@@ -80,13 +80,13 @@ class Gate:
     """
 
     run: str
-    checks: Sequence[Check]
+    checks: Sequence[RuleCheck]
     baseline: str | None = None
     convention: str = ""
     alpha: float = 0.05
     correction: str = "none"
     notes: Sequence[str] = ()
-    answers: Mapping[str, AnswerDate] = field(default_factory=dict)
+    answers: Mapping[str, RunDate] = field(default_factory=dict)
     """Dates of the results of `run` and `baseline`, as far as known."""
 
     @property
@@ -95,7 +95,7 @@ class Gate:
         return bool(self.checks) and not self.failed
 
     @property
-    def failed(self) -> list[Check]:
+    def failed(self) -> list[RuleCheck]:
         """Checks that did not pass."""
         return [check for check in self.checks if not check.passed]
 
@@ -109,7 +109,7 @@ class Gate:
     def __bool__(self) -> bool:
         return self.passed
 
-    def __iter__(self) -> Iterator[Check]:
+    def __iter__(self) -> Iterator[RuleCheck]:
         return iter(self.checks)
 
     def __len__(self) -> int:

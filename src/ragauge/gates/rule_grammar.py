@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.evaluation.indicators import Figure
+from ragauge.evaluation.indicators import Indicator
 from ragauge.files.serialization import read_settings
-from ragauge.gates.results import TESTED, Rule
+from ragauge.gates.results import TESTED_CONDITIONS, Rule
 
-NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?", re.I)
-SIGN = re.compile(r"[<>=!≥≤]+")
-WORD = re.compile(r"(?<![\w-])(?:drops?|rises?|not\s+worse|better|non[-\s]?inferior)(?![\w-])", re.I)
-START = re.compile(f"{SIGN.pattern}|{WORD.pattern}", re.I)
-SIGNS = {">=": ">=", "≥": ">=", ">": ">", "<=": "<=", "≤": "<=", "<": "<"}
-CONDITIONS = ">= x, > x, <= x, < x, drop <= x, rise <= x, not worse, better or non-inferior by x"
-TABLE = {
+NUMBER_REGEX = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?", re.I)
+SIGN_REGEX = re.compile(r"[<>=!≥≤]+")
+CONDITION_REGEX = re.compile(r"(?<![\w-])(?:drops?|rises?|not\s+worse|better|non[-\s]?inferior)(?![\w-])", re.I)
+CONDITION_START_REGEX = re.compile(f"{SIGN_REGEX.pattern}|{CONDITION_REGEX.pattern}", re.I)
+SIGN_SPELLINGS = {">=": ">=", "≥": ">=", ">": ">", "<=": "<=", "≤": "<=", "<": "<"}
+CONDITION_HINT = ">= x, > x, <= x, < x, drop <= x, rise <= x, not worse, better or non-inferior by x"
+TABLE_CONDITIONS = {
     "at_least": ">=",
     "above": ">",
     "at_most": "<=",
@@ -33,11 +33,11 @@ TABLE = {
     "rise": "rise <=",
     "noninferior": "non-inferior by",
 }
-FLAGS = {"not_worse": "not worse", "better": "better"}
-SCOPES = ("in", "by")
+TABLE_FLAGS = {"not_worse": "not worse", "better": "better"}
+TABLE_SCOPES = ("in", "by")
 
 
-class _Text:
+class _RuleParser:
     """Text of a rule with the position of the parser."""
 
     def __init__(self, text: str) -> None:
@@ -67,58 +67,58 @@ class _Text:
         )
 
 
-def parse(text: str, figure_of: Callable[[str], Figure]) -> Rule:
+def parse_rule(text: str, figure_of: Callable[[str], Indicator]) -> Rule:
     """Parse a rule.
 
     >>> from ragauge.measures.conventions import PRESETS
-    >>> from ragauge.evaluation.indicators import find
-    >>> read = lambda text: str(parse(text, lambda name: find(name, PRESETS["default"])))
+    >>> from ragauge.evaluation.indicators import find_indicator as find
+    >>> read = lambda text: str(parse_rule(text, lambda name: find(name, PRESETS["default"])))
     >>> read("nDCG@10>=.40"), read("p95_ms RISE <= 10 % in topic = files")
     ('ndcg@10 >= 0.4', 'p95_ms rise <= 10% in topic=files')
     """
-    written = _Text(text)
+    written = _RuleParser(text)
     hidden = re.sub(r"\([^()]*\)", lambda found: "_" * len(found[0]), text)
-    begins = START.search(hidden)
+    begins = CONDITION_START_REGEX.search(hidden)
     name = text[: begins.start()] if begins else text
     if not name.strip():
         written.refuse("a rule begins with a figure, as in `ndcg@10 >= 0.4`")
     figure = figure_of(name.strip())
     written.at, written.understood = len(name), name.strip()
-    kind, sign, limit, percent = _condition(written)
-    _refuse_more(written, figure, kind)
-    tag, value = _scope(written)
+    kind, sign, limit, percent = _parse_condition(written)
+    _check_no_margin(written, figure, kind)
+    tag, value = _parse_scope(written)
     rule = Rule(figure, kind, sign, limit, percent, tag, value)
-    _refuse_nonsense(rule)
+    _check_rule_is_sensible(rule)
     return rule
 
 
-def _condition(written: _Text) -> tuple[str, str, float, bool]:
+def _parse_condition(written: _RuleParser) -> tuple[str, str, float, bool]:
     """Parse the kind, the sign, the number, and whether it is a percentage."""
     before = written.at
-    sign = written.take(SIGN)
+    sign = written.take(SIGN_REGEX)
     if sign is not None:
-        if sign not in SIGNS:
+        if sign not in SIGN_SPELLINGS:
             written.at, written.understood = before, written.text[:before].strip()
-            written.refuse(CONDITIONS)
-        return "limit", SIGNS[sign], *_number(written)
-    word = written.take(WORD)
+            written.refuse(CONDITION_HINT)
+        return "limit", SIGN_SPELLINGS[sign], *_parse_number(written)
+    word = written.take(CONDITION_REGEX)
     if word is None:
-        written.refuse(CONDITIONS)
+        written.refuse(CONDITION_HINT)
     kind = re.sub(r"\s+", " ", word.lower())
     if kind in ("not worse", "better"):
         return kind, "", 0.0, False
     if kind.startswith("non"):
-        _refuse_baseline(written)
+        _check_no_baseline(written)
         if written.take(re.compile(r"by\b", re.I)) is None:
             written.refuse("`by` and the margin, as in `non-inferior by 0.02` or `by 2%`")
-        return "non-inferior", "", *_number(written)
+        return "non-inferior", "", *_parse_number(written)
     sign = written.take(re.compile(r"<=|≤|<"))
     if sign is None:
         written.refuse("<= and a number, as in `drop <= 0.01` or `drop <= 2%`")
-    return kind.removesuffix("s"), SIGNS[sign], *_number(written)
+    return kind.removesuffix("s"), SIGN_SPELLINGS[sign], *_parse_number(written)
 
 
-def _refuse_baseline(written: _Text) -> None:
+def _check_no_baseline(written: _RuleParser) -> None:
     """Raise BadInput for a baseline in the rule, such as `not worse than bm25`."""
     named = re.match(r"(?:than|from|to|against|vs\.?)\s+(.+)", written.rest, re.I)
     if named:
@@ -126,10 +126,10 @@ def _refuse_baseline(written: _Text) -> None:
         written.refuse(f"no baseline: it is given apart from the rules, by `--baseline {name}` (-b), or as baseline=")
 
 
-def _refuse_more(written: _Text, figure: Figure, kind: str) -> None:
+def _check_no_margin(written: _RuleParser, figure: Indicator, kind: str) -> None:
     """Raise BadInput for a baseline or a forbidden margin: `not worse by 0.02`."""
-    _refuse_baseline(written)
-    found = re.match(rf"by\s+({NUMBER.pattern}\s*%?(?:\s.*)?)$", written.rest, re.I)
+    _check_no_baseline(written)
+    found = re.match(rf"by\s+({NUMBER_REGEX.pattern}\s*%?(?:\s.*)?)$", written.rest, re.I)
     if found is None or kind not in ("not worse", "better"):
         return
     change, name, margin = "rise" if figure.lower_is_better else "drop", figure.name, found[1].lstrip("+-")
@@ -141,14 +141,14 @@ def _refuse_more(written: _Text, figure: Figure, kind: str) -> None:
     )
 
 
-def _number(written: _Text) -> tuple[float, bool]:
-    number = written.take(NUMBER)
+def _parse_number(written: _RuleParser) -> tuple[float, bool]:
+    number = written.take(NUMBER_REGEX)
     if number is None or not math.isfinite(float(number)):
         written.refuse("a number, as in 0.4")
     return float(number), written.take(re.compile("%")) is not None
 
 
-def _scope(written: _Text) -> tuple[str, str | None]:
+def _parse_scope(written: _RuleParser) -> tuple[str, str | None]:
     """Parse the tag and its value; None for every value."""
     word = written.take(re.compile(r"(?:in|by)\b", re.I))
     if word is None:
@@ -161,7 +161,7 @@ def _scope(written: _Text) -> tuple[str, str | None]:
     return tag, value if equals else None
 
 
-def _refuse_nonsense(rule: Rule) -> None:
+def _check_rule_is_sensible(rule: Rule) -> None:
     """Raise BadInput for a rule that can be parsed but makes no sense."""
     figure, name = rule.figure, rule.figure.name
     if rule.needs_baseline and not figure.direction_known:
@@ -186,7 +186,7 @@ def _refuse_nonsense(rule: Rule) -> None:
         )
     if rule.kind == "non-inferior" and not rule.limit > 0:
         raise BadInput(f"the margin of `{rule}` is not above 0", hint="a margin is a loss that does not matter")
-    if rule.kind in TESTED and not figure.paired:
+    if rule.kind in TESTED_CONDITIONS and not figure.paired:
         raise BadInput(
             f"the rule `{rule}` cannot be tested: {name} is no mean of values that each query has",
             hint=f"`{name} {'rise' if figure.lower_is_better else 'drop'} <= 5%`",
@@ -197,7 +197,7 @@ def _refuse_nonsense(rule: Rule) -> None:
         )
 
 
-def texts_of(rules: Any) -> list[str]:
+def rule_texts(rules: Any) -> list[str]:
     """Return the texts of rules given as one text, several, or a table.
 
     A table has the form `{indicator: {"at_least": 0.4, "drop": "2%"}}`.
@@ -205,36 +205,36 @@ def texts_of(rules: Any) -> list[str]:
     if isinstance(rules, str):
         return [rules]
     if isinstance(rules, Mapping):
-        return [text for name, table in rules.items() for text in _of_table(str(name), table)]
+        return [text for name, table in rules.items() for text in _table_rule_texts(str(name), table)]
     found: list[Any] = list(rules) if isinstance(rules, Iterable) else [None]
     if not all(isinstance(one, str) for one in found):
         raise BadInput(f"rules cannot be read from {type(rules).__name__}", hint='["ndcg@10 >= 0.4", "mrr not worse"]')
     return found
 
 
-def _of_table(name: str, table: Any) -> list[str]:
+def _table_rule_texts(name: str, table: Any) -> list[str]:
     if not isinstance(table, Mapping):
         raise BadInput(f"the rules of `{name}` are {table!r}, not a table", hint="{at_least = 0.4, drop = 0.01}")
-    known = [*TABLE, *FLAGS, *SCOPES]
-    where = "".join(f" {word} {table[word]}" for word in SCOPES if word in table)
+    known = [*TABLE_CONDITIONS, *TABLE_FLAGS, *TABLE_SCOPES]
+    where = "".join(f" {word} {table[word]}" for word in TABLE_SCOPES if word in table)
     found = []
     for key, value in table.items():
         if key not in known:
             raise UnknownName(f"rule of `{name}`", str(key), known, hint=f"there are {', '.join(known)}")
-        if key in FLAGS:
+        if key in TABLE_FLAGS:
             if value is not True:
                 raise BadInput(f"`{key}` of `{name}` is {value!r}, not true", hint="leave it out where it is not asked")
-            found.append(f"{name} {FLAGS[key]}{where}")
-        elif key in TABLE:
+            found.append(f"{name} {TABLE_FLAGS[key]}{where}")
+        elif key in TABLE_CONDITIONS:
             if isinstance(value, bool) or not isinstance(value, int | float | str):
                 raise BadInput(f"`{key}` of `{name}` is {value!r}, not a number", hint=f'{key} = 0.4, or "2%"')
-            found.append(f"{name} {TABLE[key]} {value}{where}")
+            found.append(f"{name} {TABLE_CONDITIONS[key]} {value}{where}")
     if not found:
         raise BadInput(f"nothing is asked of `{name}`", hint="at_least = 0.4")
     return found
 
 
-KINDS: dict[str, tuple[type, ...]] = {
+GATE_FILE_TYPES: dict[str, tuple[type, ...]] = {
     "rules": (list,),
     "measures": (dict,),
     "baseline": (str,),
@@ -250,20 +250,20 @@ KINDS: dict[str, tuple[type, ...]] = {
     "higher_is_better": (list,),
     "allow_changed_corpus": (bool,),
 }
-PATHS = ("baseline", "tags", "targets", "versions")
+GATE_FILE_PATHS = ("baseline", "tags", "targets", "versions")
 
 
-def read_gate(path: str) -> dict[str, Any]:
+def read_gate_file(path: str) -> dict[str, Any]:
     """Read the arguments of `gate` from a file.
 
     `measures` is a table per indicator and is converted to rules. Paths may be relative to the file.
     """
-    data = read_settings(path, KINDS)
+    data = read_settings(path, GATE_FILE_TYPES)
     try:
-        rules = [*texts_of(data.get("rules", [])), *texts_of(data.pop("measures", {}))]
+        rules = [*rule_texts(data.get("rules", [])), *rule_texts(data.pop("measures", {}))]
     except BadInput as error:
         raise BadInput(error.message, file=path, hint=error.hint) from None
-    for key in PATHS:
+    for key in GATE_FILE_PATHS:
         if key in data and (Path(path).parent / data[key]).exists():
             data[key] = str(Path(path).parent / data[key])
     return {**data, "rules": rules}

@@ -9,7 +9,7 @@ import numpy as np
 
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Scores
-from ragauge.evaluation.indicators import RATES, Figure, depth_of_age, measure_of
+from ragauge.evaluation.indicators import FRESHNESS_RATES, Indicator, find_measure, freshness_depth
 from ragauge.gates.results import Rule
 from ragauge.measures import answers
 
@@ -20,19 +20,20 @@ MIN_COVERAGE = 0.5
 """Minimum share of the judged queries that must have the tag of a rule `by TAG`."""
 
 
-def range_of(figure: Figure, known: Sequence[Scores] = ()) -> tuple[float, float]:
+def indicator_range(figure: Indicator, known: Sequence[Scores] = ()) -> tuple[float, float]:
     """Return the smallest and the largest possible value of an indicator.
 
     Infinite if unknown, or if known scores exceed the range.
 
-    >>> range_of(Figure("ndcg@10")), range_of(Figure("dcg@10")), range_of(Figure("p95_ms", "latency"))
+    >>> (indicator_range(Indicator("ndcg@10")), indicator_range(Indicator("dcg@10")),
+    ...  indicator_range(Indicator("p95_ms", "latency")))
     ((0.0, 1.0), (0.0, inf), (0.0, inf))
     """
     if figure.source in ("latency", "whole", "count"):
         return 0.0, math.inf
-    if depth_of_age(figure.name) is not None or figure.name.partition("@")[0] in RATES:
+    if freshness_depth(figure.name) is not None or figure.name.partition("@")[0] in FRESHNESS_RATES:
         return 0.0, 1.0
-    measure, spec = measure_of(figure.name), answers.find_spec(figure.name)
+    measure, spec = find_measure(figure.name), answers.find_answer_spec(figure.name)
     low, high = measure.bounds if measure is not None else (0.0, 1.0) if spec is not None else UNBOUNDED
     for scores in known:  # A table of another tool may hold percentages under the same name.
         values = scores.values[figure.name] if figure.name in scores.values else np.zeros(0)
@@ -42,27 +43,28 @@ def range_of(figure: Figure, known: Sequence[Scores] = ()) -> tuple[float, float
     return low, high
 
 
-def refuse_vacuous(rule: Rule, known: Sequence[Scores] = ()) -> None:
+def check_rule_can_fail(rule: Rule, known: Sequence[Scores] = ()) -> None:
     """Raise BadInput for a rule that passes for every possible value."""
-    low, high = range_of(rule.figure, known)
+    low, high = indicator_range(rule.figure, known)
     name, span = rule.figure.name, high - low
     if rule.kind == "limit":
-        _refuse_limit(rule, low, high)
+        _check_limit_can_fail(rule, low, high)
         return
     if rule.kind not in ("drop", "rise", "non-inferior"):
         return
     if rule.percent and low == 0 and rule.kind != "rise" and not rule.figure.lower_is_better and rule.limit >= 100:
         raise BadInput(
-            f"rule `{rule}` cannot fail: {name} cannot fall by more than 100%", hint=f"`{_with_limit(rule, 5)}`"
+            f"rule `{rule}` cannot fail: {name} cannot fall by more than 100%",
+            hint=f"`{_rule_text_with_limit(rule, 5)}`",
         )
     if not rule.percent and rule.limit >= span:
         raise BadInput(
             f"rule `{rule}` cannot fail: {name} ranges from {low:g} to {high:g}, so it changes by at most {span:g}",
-            hint=f"use a margin below {span:g}, as in `{_with_limit(rule, 0.05 * span)}`, or a percentage",
+            hint=f"use a margin below {span:g}, as in `{_rule_text_with_limit(rule, 0.05 * span)}`, or a percentage",
         )
 
 
-def _refuse_limit(rule: Rule, low: float, high: float) -> None:
+def _check_limit_can_fail(rule: Rule, low: float, high: float) -> None:
     if rule.percent and rule.figure.source == "count":
         high = 100.0
     is_lower_limit = rule.sign in (">=", ">")
@@ -77,11 +79,11 @@ def _refuse_limit(rule: Rule, low: float, high: float) -> None:
         )
 
 
-def _with_limit(rule: Rule, limit: float) -> str:
+def _rule_text_with_limit(rule: Rule, limit: float) -> str:
     return str(Rule(rule.figure, rule.kind, rule.sign, limit, rule.percent, rule.tag, rule.value))
 
 
-def refuse_uncovered(rules: Sequence[Rule], strata: Mapping[str, Mapping[str, str]], judged: frozenset[str]) -> None:
+def check_tag_coverage(rules: Sequence[Rule], strata: Mapping[str, Mapping[str, str]], judged: frozenset[str]) -> None:
     """Raise BadInput for a rule `by TAG` if too few judged queries have the tag.
 
     At least half of them must have it.

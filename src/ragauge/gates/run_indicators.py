@@ -12,25 +12,25 @@ import numpy as np
 
 from ragauge.core.records import Floats, Run, Scores
 from ragauge.core.summaries import Speed
-from ragauge.evaluation.indicators import Figure, aggregate_of, depth_of_age, stage_of
+from ragauge.evaluation.indicators import Indicator, find_aggregate, freshness_depth, split_latency_name
 from ragauge.knowledge.freshness.results import Freshness
 from ragauge.measures.judged_ranks import defined_depth
-from ragauge.measures.latency import speed
-from ragauge.measures.scoring import MISSING, NONE
-from ragauge.stats.system_pairs import gaps_of
+from ragauge.measures.latency import summarise_timings
+from ragauge.measures.scoring import MISSING_QUERY, NO_RELEVANT
+from ragauge.stats.system_pairs import paired_differences
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-Some = frozenset[str] | None
+QuerySubset = frozenset[str] | None
 """Ids of the queries used; None for all."""
 
-EXPECTED = (MISSING, NONE)
+EXPECTED_REASONS = (MISSING_QUERY, NO_RELEVANT)
 """Reasons for which the convention leaves a query out; any other reason is missing evidence."""
 
 
-class Reading(NamedTuple):
+class IndicatorValue(NamedTuple):
     """Value of an indicator, its number of queries, and the reason if it is undefined."""
 
     value: float = math.nan
@@ -39,7 +39,7 @@ class Reading(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class RunIndicators:
     """A run with all inputs from which its indicators are computed."""
 
     name: str
@@ -58,7 +58,7 @@ class Subject:
     """Freshness by the number of documents checked; empty if versions are unknown."""
 
     @cached_property
-    def _aged(self) -> dict[int, Scores]:
+    def _freshness_scores(self) -> dict[int, Scores]:
         return {k: one.scores() for k, one in self.ages.items()}
 
     def scores_of(self, name: str) -> Scores:
@@ -66,11 +66,11 @@ class Subject:
 
         Freshness covers every query, judged or not; all other measures cover the judged ones.
         """
-        return self._aged.get(depth_of_age(name) or 0, self.scores)
+        return self._freshness_scores.get(freshness_depth(name) or 0, self.scores)
 
     def queries_of(self, name: str) -> frozenset[str]:
         """Return the queries that an indicator should cover."""
-        found = self.ages.get(depth_of_age(name) or 0)
+        found = self.ages.get(freshness_depth(name) or 0)
         return self.judged if found is None else found.asked
 
     @cached_property
@@ -110,153 +110,163 @@ class Subject:
 
         return defined_depth(Run(pl.DataFrame(), timings=self.timings, manifest=self.manifest))
 
-    def read(self, figure: Figure, some: Some = None, *, lenient: bool = False) -> Reading:
+    def read(self, figure: Indicator, some: QuerySubset = None, *, lenient: bool = False) -> IndicatorValue:
         """Compute an indicator for the run, or for a subset of its queries.
 
         `lenient` accepts a mean over part of the queries.
         """
         if figure.source == "measure":
-            found = self._measure(figure, some, lenient=lenient)
+            found = self._read_measure(figure, some, lenient=lenient)
         elif figure.source == "age":
-            found = self._age(figure, some, lenient=lenient)
+            found = self._read_freshness(figure, some, lenient=lenient)
         else:
-            readers = {"latency": self._latency, "count": self._count, "whole": self._whole}
+            readers = {"latency": self._read_latency, "count": self._read_count, "whole": self._read_run_value}
             found = readers[figure.source](figure, some)
         if not found.reason and not math.isfinite(found.value):
-            return Reading(math.nan, found.n, f"{figure.name} is no number")
+            return IndicatorValue(math.nan, found.n, f"{figure.name} is no number")
         return found
 
-    def _without(self, name: str) -> str:
+    def _missing_measure_reason(self, name: str) -> str:
         """Return why a measure is missing; empty if it is available."""
         if name in self.refused:
             return self.refused[name]
         known = self.scores_of(name).measures
-        if depth_of_age(name) is not None and name not in known:
-            return self._no_ages(name)
+        if freshness_depth(name) is not None and name not in known:
+            return self._no_freshness_reason(name)
         if name not in known:  # Other spellings do not count: a convention may define them differently.
             return f"there is no {name} (there are {', '.join(known) or 'no measures'})"
         return ""
 
-    def _measure(self, figure: Figure, some: Some, *, lenient: bool) -> Reading:
+    def _read_measure(self, figure: Indicator, some: QuerySubset, *, lenient: bool) -> IndicatorValue:
         name, scores = figure.name, self.scores_of(figure.name)
-        without = self._without(name)
+        without = self._missing_measure_reason(name)
         if without:
-            return Reading(reason=without)
-        chosen = _chosen(scores, some)
+            return IndicatorValue(reason=without)
+        chosen = _row_indices(scores, some)
         column = scores.values[name][chosen]
         queries = [scores.queries[i] for i in chosen]
         scored = ~np.isnan(column)
         n = int(scored.sum())
         reasons = {query: scores.unscored[name].get(query, "") for query in queries if query in scores.unscored[name]}
-        odd = [query for query, reason in reasons.items() if reason not in EXPECTED]
+        odd = [query for query, reason in reasons.items() if reason not in EXPECTED_REASONS]
         if odd and not n and len(set(reasons.values())) == 1:  # undefined for the run, not for single queries
-            return Reading(reason=reasons[odd[0]])
+            return IndicatorValue(reason=reasons[odd[0]])
         if odd and not (lenient and n):
             have = "1 query has" if len(odd) == 1 else f"{len(odd)} queries have"
-            return Reading(n=n, reason=f"{have} no {name} ({some_of(odd)}): {reasons[odd[0]]}")
+            return IndicatorValue(n=n, reason=f"{have} no {name} ({format_first_names(odd)}): {reasons[odd[0]]}")
         if not n:
             why = next(iter(reasons.values()), "no query is judged")
-            return Reading(reason=f"no query has a value of {name}: {why}")
+            return IndicatorValue(reason=f"no query has a value of {name}: {why}")
         free = [q for q, v in zip(queries, column.tolist(), strict=True) if q in self.silent and v == 0]
         if figure.lower_is_better and free:
             why = f"{len(free)} queries without any document count as 0, which is the best {name}"
-            return Reading(n=n, reason=f"{why} ({some_of(free)})")
-        how = aggregate_of(name)
+            return IndicatorValue(n=n, reason=f"{why} ({format_first_names(free)})")
+        how = find_aggregate(name)
         if some is None or how is None:
-            return Reading(scores.means[name], n)
-        return Reading(float(how(column[scored])), n)
+            return IndicatorValue(scores.means[name], n)
+        return IndicatorValue(float(how(column[scored])), n)
 
-    def _no_ages(self, name: str) -> str:
+    def _no_freshness_reason(self, name: str) -> str:
         """Return why freshness at this depth is unknown; empty if it is known."""
-        if depth_of_age(name) in self.ages:
+        if freshness_depth(name) in self.ages:
             return ""
         if self.ages:
             return f"how much is stale is known at {', '.join(map(str, self.ages))}, so there is no {name}"
-        return NO_VERSIONS
+        return NO_VERSIONS_REASON
 
-    def _age(self, figure: Figure, some: Some, *, lenient: bool) -> Reading:
+    def _read_freshness(self, figure: Indicator, some: QuerySubset, *, lenient: bool) -> IndicatorValue:
         name, _, k = figure.name.partition("@")
-        without = self._no_ages(figure.name)
+        without = self._no_freshness_reason(figure.name)
         if without:
-            return Reading(reason=without)
+            return IndicatorValue(reason=without)
         found = self.ages[int(k)].only(some)
         n = found.query_count
         odd = list(found.unscored)
         if odd and not (lenient and n):
             have = "1 query has" if len(odd) == 1 else f"{len(odd)} queries have"
-            return Reading(n=n, reason=f"{have} no {figure.name} ({some_of(odd)}): {found.unscored[odd[0]]}")
+            return IndicatorValue(
+                n=n, reason=f"{have} no {figure.name} ({format_first_names(odd)}): {found.unscored[odd[0]]}"
+            )
         if not n:
-            return Reading(reason=f"no query has a value of {figure.name}")
-        return Reading(float(getattr(found, name)), n)
+            return IndicatorValue(reason=f"no query has a value of {figure.name}")
+        return IndicatorValue(float(getattr(found, name)), n)
 
     def silent_at(self, name: str) -> bool:
         """Return whether some query has no value of a freshness indicator."""
-        found = self.ages.get(depth_of_age(name) or 0)
+        found = self.ages.get(freshness_depth(name) or 0)
         return found is not None and bool(found.unscored)
 
-    def _without_age(self, name: str, some: Some) -> Reading:
+    def _count_without_freshness(self, name: str, some: QuerySubset) -> IndicatorValue:
         """Count the queries without a freshness indicator."""
-        without = self._no_ages(name)
+        without = self._no_freshness_reason(name)
         if without:
-            return Reading(reason=without)
-        found = self.ages[depth_of_age(name) or 0].only(some)
-        return Reading(len(found.unscored), found.query_count + len(found.unscored))
+            return IndicatorValue(reason=without)
+        found = self.ages[freshness_depth(name) or 0].only(some)
+        return IndicatorValue(len(found.unscored), found.query_count + len(found.unscored))
 
-    def speed_of(self, some: Some) -> Speed | None:
+    def speed_of(self, some: QuerySubset) -> Speed | None:
         """Compute latency and throughput on some queries; None without timings."""
         if self.timings is None:
             return None
         import polars as pl
 
-        return speed(self.timings if some is None else self.timings.filter(pl.col("query").is_in(list(some))))
+        return summarise_timings(
+            self.timings if some is None else self.timings.filter(pl.col("query").is_in(list(some)))
+        )
 
-    def _latency(self, figure: Figure, some: Some) -> Reading:
+    def _read_latency(self, figure: Indicator, some: QuerySubset) -> IndicatorValue:
         found = self.speed_of(some)
         if found is None:
-            return Reading(reason=NO_TIMES)
-        stage, statistic = stage_of(figure)
+            return IndicatorValue(reason=NO_TIMINGS_REASON)
+        stage, statistic = split_latency_name(figure)
         if stage not in found.stages:
-            return Reading(reason=f"there is no stage `{stage}` (there are {', '.join(found.stages)})")
+            return IndicatorValue(reason=f"there is no stage `{stage}` (there are {', '.join(found.stages)})")
         one = found.stages[stage]
         if not one.n:
-            return Reading(reason="no query was answered")
-        return Reading(float(getattr(one, statistic)), one.n)
+            return IndicatorValue(reason="no query was answered")
+        return IndicatorValue(float(getattr(one, statistic)), one.n)
 
-    def _count(self, figure: Figure, some: Some) -> Reading:
+    def _read_count(self, figure: Indicator, some: QuerySubset) -> IndicatorValue:
         judged = self.judged if some is None else self.judged & some
         lacking = self.lacking & judged
         if figure.name == "failed":
             found = self.speed_of(some)
             if found is None:
-                return Reading(reason=NO_TIMES)
+                return IndicatorValue(reason=NO_TIMINGS_REASON)
             if not found.asked:
-                return Reading(reason="no query was asked")
-            return Reading(found.failed + found.timed_out, found.asked)
-        depth = depth_of_age(figure.measure)
+                return IndicatorValue(reason="no query was asked")
+            return IndicatorValue(found.failed + found.timed_out, found.asked)
+        depth = freshness_depth(figure.measure)
         if depth is not None and (depth in self.ages or figure.measure not in self.scores.measures):
-            return self._without_age(figure.measure, some)
+            return self._count_without_freshness(figure.measure, some)
         if not judged:
-            return Reading(reason="no query is judged")
+            return IndicatorValue(reason="no query is judged")
         if figure.measure:
-            without = self._without(figure.measure)
-            values = self.scores.values[figure.measure][_chosen(self.scores, some)] if not without else np.zeros(0)
-            return Reading(reason=without) if without else Reading(int(np.isnan(values).sum()), len(values))
+            without = self._missing_measure_reason(figure.measure)
+            values = self.scores.values[figure.measure][_row_indices(self.scores, some)] if not without else np.zeros(0)
+            return (
+                IndicatorValue(reason=without) if without else IndicatorValue(int(np.isnan(values).sum()), len(values))
+            )
         left = self.not_asked if some is None else 0
         count = len(lacking) + left if figure.name == "missing" else len(judged) - len(lacking)
-        return Reading(count, len(judged) + left)
+        return IndicatorValue(count, len(judged) + left)
 
-    def _whole(self, figure: Figure, some: Some) -> Reading:
+    def _read_run_value(self, figure: Indicator, some: QuerySubset) -> IndicatorValue:
         if figure.name == "throughput":
             found = self.speed_of(some)
-            return Reading(reason=NO_TIMES) if found is None else Reading(found.throughput, found.asked)
+            return (
+                IndicatorValue(reason=NO_TIMINGS_REASON)
+                if found is None
+                else IndicatorValue(found.throughput, found.asked)
+            )
         value = self.manifest.get(figure.name)
         if value is None and figure.name == "build_seconds" and self.manifest.get("build_cached") is True:
-            return Reading(
+            return IndicatorValue(
                 reason="the build time is unknown: vectors came from the cache (set RAGAUGE_CACHE to a new folder)"
             )
         if value is None:
-            return Reading(reason=f"the run does not know its {figure.name}: only `ragauge run` records it")
-        return Reading(float(value), 1)
+            return IndicatorValue(reason=f"the run does not know its {figure.name}: only `ragauge run` records it")
+        return IndicatorValue(float(value), 1)
 
     def times(self, stage: str) -> dict[str, dict[int, float]]:
         """Return the latencies of a stage in ms: `{query: {repeat: ms}}`.
@@ -274,28 +284,30 @@ class Subject:
         return found
 
 
-NO_VERSIONS = "how much is stale is not known: --versions (versions=) and a run's rankings tell"
-NO_TIMES = "there are no times: a folder that `ragauge run` wrote has them, a file of rankings has not"
+NO_VERSIONS_REASON = "how much is stale is not known: --versions (versions=) and a run's rankings tell"
+NO_TIMINGS_REASON = "there are no times: a folder that `ragauge run` wrote has them, a file of rankings has not"
 
 
-def _chosen(scores: Scores, some: Some) -> list[int]:
+def _row_indices(scores: Scores, some: QuerySubset) -> list[int]:
     """Return the row indices of the scores of some queries."""
     return [i for i, query in enumerate(scores.queries) if some is None or query in some]
 
 
-def paired_values(mine: Mapping[str, float], base: Mapping[str, float]) -> tuple[Floats, str]:
+def paired_score_differences(mine: Mapping[str, float], base: Mapping[str, float]) -> tuple[Floats, str]:
     """Return the differences per query, or the reason why the queries do not match."""
     gone, new = [q for q in base if q not in mine], [q for q in mine if q not in base]
     if gone:
-        return np.zeros(0), f"{len(gone)} queries have no value that the baseline has one for ({some_of(gone)})"
+        return np.zeros(
+            0
+        ), f"{len(gone)} queries have no value that the baseline has one for ({format_first_names(gone)})"
     if new:
-        return np.zeros(0), f"the baseline has no value for {len(new)} queries ({some_of(new)})"
+        return np.zeros(0), f"the baseline has no value for {len(new)} queries ({format_first_names(new)})"
     values = np.array([[mine[query], base[query]] for query in mine]).reshape(-1, 2)
-    return gaps_of(values[:, :1], values[:, 1:])[:, 0], ""
+    return paired_differences(values[:, :1], values[:, 1:])[:, 0], ""
 
 
-def paired_times(
-    mine: Mapping[str, Mapping[int, float]], base: Mapping[str, Mapping[int, float]], some: Some
+def pair_latencies(
+    mine: Mapping[str, Mapping[int, float]], base: Mapping[str, Mapping[int, float]], some: QuerySubset
 ) -> tuple[Floats, Floats]:
     """Return the latencies of queries that both runs answered in every trial.
 
@@ -311,6 +323,6 @@ def paired_times(
     )
 
 
-def some_of(names: Sequence[str]) -> str:
+def format_first_names(names: Sequence[str]) -> str:
     """Join the first three names."""
     return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

@@ -7,35 +7,35 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ragauge.comparison.alignment import named_sides, refuse_other_circumstances
-from ragauge.core.documents import NOTHING
+from ragauge.comparison.alignment import check_comparable, read_system_scores
+from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BadInput, Incomparable, MissingEvidence, RagaugeError, UnknownName
 from ragauge.core.records import Judgments, Run, Scores
-from ragauge.evaluation import count, judgments_for
-from ragauge.evaluation.indicators import averaged
-from ragauge.files.in_memory import is_one_run
-from ragauge.files.judged_folders import is_judged, read_judged_scores, read_sample_tags, tags_of
-from ragauge.files.scores import holds_scores, read_scores
-from ragauge.files.source import Source
-from ragauge.gates.run_indicators import Subject
-from ragauge.judging.results import Judged
-from ragauge.knowledge.freshness import fingerprint, freshness
-from ragauge.knowledge.freshness.results import BY_VERSIONS, Freshness
-from ragauge.knowledge.freshness.versions_file import is_freshness, read_freshness, read_versions
-from ragauge.measures.answers import canonical
+from ragauge.evaluation import compute_judged_ranks, judgments_for_measures
+from ragauge.evaluation.indicators import average_trials
+from ragauge.files.in_memory import is_single_run
+from ragauge.files.judged_folders import is_judged_folder, read_judged_scores, read_sample_tags, sample_tags
+from ragauge.files.scores import is_scores_file, read_scores
+from ragauge.files.source import InputFile
+from ragauge.gates.run_indicators import RunIndicators
+from ragauge.judging.results import JudgedSamples
+from ragauge.knowledge.freshness import freshness, versions_fingerprint
+from ragauge.knowledge.freshness.results import VERSIONS_JUDGE_PREFIX, Freshness
+from ragauge.knowledge.freshness.versions_file import is_freshness_file, read_freshness, read_versions
+from ragauge.measures.answers import canonical_answer_name
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.judged_ranks import JudgedRanks
-from ragauge.measures.names import Measure, parse
-from ragauge.measures.scoring import score
-from ragauge.runs.folder import has_run, run_folders
-from ragauge.runs.inputs import gather, open_run, refuse_other_dataset
+from ragauge.measures.names import Measure, parse_measure
+from ragauge.measures.scoring import score_judged_ranks
+from ragauge.runs.folder import find_run_folders, has_run
+from ragauge.runs.inputs import check_same_dataset, open_run, resolve_inputs
 from ragauge.runs.results import Experiment
 
-TIMED = ("query", "repeat", "session", "status", "began_ns", "total_ns")
+TIMING_COLUMNS = ("query", "repeat", "session", "status", "began_ns", "total_ns")
 
 
 @dataclass(frozen=True, eq=False)
-class Terms:
+class ScoringSettings:
     """Settings by which a run is scored."""
 
     measures: Sequence[str]
@@ -49,34 +49,34 @@ class Terms:
     """Documents of the corpus; None uses those that the manifest of the run names."""
 
 
-def ready(thing: Any, qrels: Any, timings: Any) -> Subject | None:
+def already_scored(thing: Any, qrels: Any, timings: Any) -> RunIndicators | None:
     """Return an input that is already scored; None if it is still to be scored.
 
     Accepts Scores, JudgedSamples or their folder, a Freshness or its file, and a table of scores.
     """
     if isinstance(thing, Scores):
-        return Subject(thing.run, thing, _timed(timings))
-    if isinstance(thing, Judged):
-        return Subject(thing.name, thing.scores, tags=tags_of(thing.samples), whole=True)
-    if qrels is None and isinstance(thing, str | Path) and is_freshness(thing):
+        return RunIndicators(thing.run, thing, _check_timings(timings))
+    if isinstance(thing, JudgedSamples):
+        return RunIndicators(thing.name, thing.scores, tags=sample_tags(thing.samples), whole=True)
+    if qrels is None and isinstance(thing, str | Path) and is_freshness_file(thing):
         thing = read_freshness(thing)
     if isinstance(thing, Freshness):
-        return Subject(thing.run, thing.scores(), _timed(timings), whole=True, ages={thing.k: thing})
-    if qrels is None and isinstance(thing, str | Path) and is_judged(thing):
-        found = read_judged_scores(thing, canonical)
-        return Subject(Path(thing).resolve().name, found, tags=read_sample_tags(thing), whole=True)
-    if qrels is None and isinstance(thing, str | Path) and not Path(thing).is_dir() and holds_scores(str(thing)):
+        return RunIndicators(thing.run, thing.scores(), _check_timings(timings), whole=True, ages={thing.k: thing})
+    if qrels is None and isinstance(thing, str | Path) and is_judged_folder(thing):
+        found = read_judged_scores(thing, canonical_answer_name)
+        return RunIndicators(Path(thing).resolve().name, found, tags=read_sample_tags(thing), whole=True)
+    if qrels is None and isinstance(thing, str | Path) and not Path(thing).is_dir() and is_scores_file(str(thing)):
         known, tags = read_scores(str(thing))
         scores = next(iter(known.values()))
         if len(known) > 1 or not isinstance(scores, Scores):
             raise BadInput(
                 f"scores of several runs are here ({', '.join(known)})", file=str(thing), hint="one at a time"
             )
-        return Subject(scores.run, scores, _timed(timings), tags=tags)
+        return RunIndicators(scores.run, scores, _check_timings(timings), tags=tags)
     return None
 
 
-def of_experiment(experiment: Experiment, system: str | None, baseline: Any) -> tuple[Subject, Any]:
+def select_from_experiment(experiment: Experiment, system: str | None, baseline: Any) -> tuple[RunIndicators, Any]:
     """Return a system of an experiment, and its baseline.
 
     The baseline is another system, or the given input. Raises BadInput if the system is ambiguous or the baseline
@@ -91,10 +91,10 @@ def of_experiment(experiment: Experiment, system: str | None, baseline: Any) -> 
     if chosen not in names:
         raise UnknownName("system", chosen, names, hint=f"there are {', '.join(names)}")
 
-    def subject(name: str) -> Subject:
+    def subject(name: str) -> RunIndicators:
         run = experiment.runs[name]
-        scores = _of_all_repeats(run, experiment.scores[name])
-        return Subject(name, scores, run.timings, run.manifest, tags=experiment.dataset.tags)
+        scores = _average_trials(run, experiment.scores[name])
+        return RunIndicators(name, scores, run.timings, run.manifest, tags=experiment.dataset.tags)
 
     if isinstance(before, str) and before in names:
         return subject(chosen), None if before == chosen else subject(before)
@@ -103,14 +103,14 @@ def of_experiment(experiment: Experiment, system: str | None, baseline: Any) -> 
     return subject(chosen), before
 
 
-def scored(thing: Any, qrels: Any, terms: Terms, timings: Any = None) -> Subject:
+def score_run(thing: Any, qrels: Any, terms: ScoringSettings, timings: Any = None) -> RunIndicators:
     """Score a run by judgments; a folder written by `run` brings its own."""
-    tags: Mapping[str, Mapping[str, str]] = NOTHING
+    tags: Mapping[str, Mapping[str, str]] = EMPTY_MAPPING
     name = thing.name if isinstance(thing, Run) else "run"
     if isinstance(thing, str | Path):
-        name, thing = Source(str(thing)).stem, str(thing)
+        name, thing = InputFile(str(thing)).stem, str(thing)
         if qrels is None or isinstance(qrels, str | Path):
-            given = gather([thing] if qrels is None else [str(qrels), thing])
+            given = resolve_inputs([thing] if qrels is None else [str(qrels), thing])
             if len(given.singles) != 1:
                 raise BadInput(
                     f"there are several runs ({', '.join(given.singles)})", file=thing, hint="name one of them"
@@ -118,89 +118,95 @@ def scored(thing: Any, qrels: Any, terms: Terms, timings: Any = None) -> Subject
             name, thing = next(iter(given.singles.items()))
             qrels, tags = given.qrels, given.tags
         thing = open_run(thing) if Path(thing).is_dir() else thing
-    elif isinstance(thing, Mapping) and not is_one_run(thing):
+    elif isinstance(thing, Mapping) and not is_single_run(thing):
         raise BadInput(f"several runs are given ({', '.join(map(str, thing))})", hint="one run at a time")
     if qrels is None:
         raise BadInput("there are no judgments to score the run by", hint="gate(run, rules, qrels=…), or give Scores")
     # Canonical names spell out every difference from the default, regardless of the convention.
-    measures = [parse(one) for one in terms.measures]
-    judgments = judgments_for(measures, qrels, targets=terms.targets)
+    measures = [parse_measure(one) for one in terms.measures]
+    judgments = judgments_for_measures(measures, qrels, targets=terms.targets)
     known = thing if isinstance(thing, Run) else None
     trials = [] if known is None else known.differing()
     found = [
-        _scores(count(judgments, one, measures, terms.convention, name=name), measures, terms.convention)
+        _score_possible_measures(
+            compute_judged_ranks(judgments, one, measures, terms.convention, name=name), measures, terms.convention
+        )
         for one in trials or [thing]
     ]
     refused = found[0][1]
-    scores = averaged([one for one, _ in found]) if trials else found[0][0]
-    times = _timed(timings) if timings is not None or known is None else known.timings
-    return Subject(name, scores, times, NOTHING if known is None else known.manifest, refused, tags)
+    scores = average_trials([one for one, _ in found]) if trials else found[0][0]
+    times = _check_timings(timings) if timings is not None or known is None else known.timings
+    return RunIndicators(name, scores, times, EMPTY_MAPPING if known is None else known.manifest, refused, tags)
 
 
-def aged(subject: Subject, thing: Any, terms: Terms) -> Subject:
+def with_freshness(subject: RunIndicators, thing: Any, terms: ScoringSettings) -> RunIndicators:
     """Add freshness to a run if rules require it and versions are given."""
     counted = subject.scores.judged is not None and not isinstance(thing, Scores)  # Otherwise there are no rankings.
     if not terms.ks or terms.versions is None or not counted:
         return subject
-    ages = _ages(thing, terms, subject.scores.queries)
-    notes = [note for note in subject.scores.notes if not note.endswith(NOBODY_JUDGED)]
+    ages = _compute_freshness(thing, terms, subject.scores.queries)
+    notes = [note for note in subject.scores.notes if not note.endswith(UNJUDGED_QUERIES_NOTE)]
     if terms.measures and len(notes) < len(subject.scores.notes):
         extra = len(next(iter(ages.values())).asked - {*subject.scores.queries})
         few = (
             "1 query that nobody judged: it counts" if extra == 1 else f"{extra} queries that nobody judged: they count"
         )
         notes.append(f"{subject.name} has {few} for what is stale, and for nothing else")
-    return _with_ages(replace(subject, scores=replace(subject.scores, notes=notes)), ages)
+    return _add_freshness(replace(subject, scores=replace(subject.scores, notes=notes)), ages)
 
 
-NOBODY_JUDGED = "queries that nobody judged: they are not scored"
+UNJUDGED_QUERIES_NOTE = "queries that nobody judged: they are not scored"
 """Ending of the note on queries that are not scored, but are used for freshness."""
 
 
-def _with_ages(subject: Subject, found: Mapping[int, Freshness]) -> Subject:
+def _add_freshness(subject: RunIndicators, found: Mapping[int, Freshness]) -> RunIndicators:
     notes = [*subject.scores.notes, *(note for one in found.values() for note in one.notes)]
     return replace(subject, scores=replace(subject.scores, notes=list(dict.fromkeys(notes))), ages=found)
 
 
-def refuse_other_versions(subject: Subject, terms: Terms) -> None:
+def check_same_versions(subject: RunIndicators, terms: ScoringSettings) -> None:
     """Raise BadInput if freshness was computed with other versions than given."""
     judge = subject.scores.judge
-    if terms.versions is None or not (subject.ages or judge.startswith(BY_VERSIONS)):
+    if terms.versions is None or not (subject.ages or judge.startswith(VERSIONS_JUDGE_PREFIX)):
         return
     held = read_versions(terms.versions)
-    made = {one.fingerprint == fingerprint(held, one.circumstances.get("as_of")) for one in subject.ages.values()}
-    if made != {True} and not (not made and judge.startswith(f"{BY_VERSIONS}{fingerprint(held)} ")):
+    made = {
+        one.fingerprint == versions_fingerprint(held, one.circumstances.get("as_of")) for one in subject.ages.values()
+    }
+    if made != {True} and not (not made and judge.startswith(f"{VERSIONS_JUDGE_PREFIX}{versions_fingerprint(held)} ")):
         raise BadInput(
             f"how much of {subject.name} is stale was told by other versions than those given",
             hint="leave --versions (versions=) out, or write the freshness anew with these",
         )
 
 
-def unjudged(thing: Any, terms: Terms, timings: Any = None) -> Subject:
+def build_unjudged_run(thing: Any, terms: ScoringSettings, timings: Any = None) -> RunIndicators:
     """Build the indicators of a run for freshness rules only, which need no judgments."""
     if terms.versions is None:
         raise BadInput("there are no versions to tell what is stale by", hint="--versions FILE, or versions=…")
     known = thing if isinstance(thing, Run) else None
-    found = _ages(thing, terms, None)
+    found = _compute_freshness(thing, terms, None)
     first = next(iter(found.values()))
-    times = _timed(timings) if timings is not None or known is None else known.timings
-    manifest = NOTHING if known is None else known.manifest
-    return _with_ages(Subject(first.run, first.scores(), times, manifest, whole=True), found)
+    times = _check_timings(timings) if timings is not None or known is None else known.timings
+    manifest = EMPTY_MAPPING if known is None else known.manifest
+    return _add_freshness(RunIndicators(first.run, first.scores(), times, manifest, whole=True), found)
 
 
-def knows_judgments(thing: Any) -> bool:
+def has_judgments(thing: Any) -> bool:
     """Return whether a path is a folder that contains judgments."""
     places = [Path(thing), Path(thing).resolve().parent] if isinstance(thing, str | Path) and str(thing) != "-" else []
     return any((place / "judgments.parquet").exists() for place in places if Path(thing).is_dir())
 
 
-def _ages(thing: Any, terms: Terms, queries: Sequence[str] | None) -> dict[int, Freshness]:
+def _compute_freshness(thing: Any, terms: ScoringSettings, queries: Sequence[str] | None) -> dict[int, Freshness]:
     return {
         k: freshness(thing, terms.versions, k=k, documents=terms.documents, queries=queries) for k in sorted(terms.ks)
     }
 
 
-def _scores(judged: JudgedRanks, measures: Sequence[Measure], convention: Convention) -> tuple[Scores, dict[str, str]]:
+def _score_possible_measures(
+    judged: JudgedRanks, measures: Sequence[Measure], convention: Convention
+) -> tuple[Scores, dict[str, str]]:
     """Score all computable measures; return the others with the reason for each."""
     if convention.missing == "error" and not judged.answered.all():
         # A gate does not stop here: the rule on missing queries fails, and the other rules are evaluated.
@@ -208,42 +214,42 @@ def _scores(judged: JudgedRanks, measures: Sequence[Measure], convention: Conven
     refused: dict[str, str] = {}
     for measure in measures:
         try:
-            score(judged, [measure], convention)
+            score_judged_ranks(judged, [measure], convention)
         except MissingEvidence as error:
             refused[str(measure)] = error.message
-    return score(judged, [one for one in measures if str(one) not in refused], convention), refused
+    return score_judged_ranks(judged, [one for one in measures if str(one) not in refused], convention), refused
 
 
-def _of_all_repeats(run: Run, scores: Scores) -> Scores:
+def _average_trials(run: Run, scores: Scores) -> Scores:
     """Average the scores over all trials of a run if their rankings differ."""
     trials = run.differing()
     if not trials:
         return scores
     judgments = scores.judged.judgments
     try:
-        convention, measures = PRESETS[scores.convention], [parse(one) for one in scores.measures]
+        convention, measures = PRESETS[scores.convention], [parse_measure(one) for one in scores.measures]
     except (KeyError, RagaugeError):  # A custom convention, or a measure that is a function.
         note = f"the rankings of {scores.run} differ between {len(trials)} repeats: the first counts"
         return replace(scores, notes=[*scores.notes, note])
-    counted = [count(judgments, one, measures, convention, name=scores.run) for one in trials]
-    return averaged([_scores(one, measures, convention)[0] for one in counted])
+    counted = [compute_judged_ranks(judgments, one, measures, convention, name=scores.run) for one in trials]
+    return average_trials([_score_possible_measures(one, measures, convention)[0] for one in counted])
 
 
-def _timed(timings: Any) -> Any:
+def _check_timings(timings: Any) -> Any:
     """Return timings; raises BadInput if columns of a run's timings are missing."""
-    lacks = [] if timings is None else [name for name in TIMED if name not in getattr(timings, "columns", ())]
+    lacks = [] if timings is None else [name for name in TIMING_COLUMNS if name not in getattr(timings, "columns", ())]
     if lacks:
         raise BadInput(f"the times lack {', '.join(lacks)}", hint="`timings` of a run that `ragauge.run` made")
     return timings
 
 
-CREATE_BASELINE = (
+CREATE_BASELINE_HINT = (
     "create a baseline once, with the version to compare with: `ragauge run DATASET -s NAME=SYSTEM --save-baseline "
     "baselines/docs`; then add `--baseline baselines/docs/NAME`"
 )
 
 
-def beside(run: Any, baseline: Any) -> Any:
+def baseline_folder(run: Any, baseline: Any) -> Any:
     """Return the baseline, resolving a name to a folder next to the run's.
 
     The folder of an experiment or of a saved baseline is resolved to its only run, or to the run of the same name.
@@ -251,29 +257,31 @@ def beside(run: Any, baseline: Any) -> Any:
     if not isinstance(baseline, str | Path) or str(baseline) == "-":
         return baseline
     if (Path(baseline) / "judgments.parquet").exists() and not has_run(Path(baseline)):
-        runs = run_folders(Path(baseline))
+        runs = find_run_folders(Path(baseline))
         same = [one for one in runs if isinstance(run, str | Path) and one.name == Path(run).name]
         if len(same or runs) == 1:
             return str((same or runs)[0])
     if Path(baseline).exists():
         return baseline
     near = Path(run).parent / baseline if isinstance(run, str | Path) else Path(baseline)
-    if near.is_dir() and (has_run(near) or is_judged(near)):
+    if near.is_dir() and (has_run(near) or is_judged_folder(near)):
         return str(near)
     raise BadInput(
         "the baseline does not exist; expected an earlier run, a folder or a file",
         file=str(baseline),
-        hint=CREATE_BASELINE,
+        hint=CREATE_BASELINE_HINT,
     )
 
 
-def judgments_of(subject: Subject) -> Judgments | None:
+def find_judgments(subject: RunIndicators) -> Judgments | None:
     """Return the judgments that a run was scored by, or None if unknown."""
     judged = subject.scores.judged
     return judged.judgments if isinstance(judged, JudgedRanks) else None
 
 
-def refuse_unlike(run: Subject, baseline: Subject, *, allow_changed_corpus: bool = False) -> None:
+def check_baseline_comparable(
+    run: RunIndicators, baseline: RunIndicators, *, allow_changed_corpus: bool = False
+) -> None:
     """Raise Incomparable if the baseline differs in more than the system.
 
     Compares data, judgments, convention and judge.
@@ -281,13 +289,11 @@ def refuse_unlike(run: Subject, baseline: Subject, *, allow_changed_corpus: bool
     label = baseline.name if baseline.name != run.name else f"the baseline {baseline.name}"
     mine, before = (one.manifest.get("dataset") or {} for one in (run, baseline))
     if not allow_changed_corpus:
-        refuse_other_dataset(
+        check_same_dataset(
             (run.name, mine), (label, before), hint="run both on the same data, or add `--allow-changed-corpus`"
         )
-    sides = named_sides({run.name: run.scores, label: baseline.scores})
-    refuse_other_circumstances(
-        [side for seeds in sides.values() for side in seeds.values()], judgments=not allow_changed_corpus
-    )
+    sides = read_system_scores({run.name: run.scores, label: baseline.scores})
+    check_comparable([side for seeds in sides.values() for side in seeds.values()], judgments=not allow_changed_corpus)
     for k in run.ages.keys() & baseline.ages.keys():
         told = [one.ages[k].judge for one in (run, baseline)]
         if told[0] != told[1]:
@@ -298,7 +304,7 @@ def refuse_unlike(run: Subject, baseline: Subject, *, allow_changed_corpus: bool
 
 
 def compare_corpora(
-    run: Subject, baseline: Subject, texts: Sequence[Mapping[str, str]]
+    run: RunIndicators, baseline: RunIndicators, texts: Sequence[Mapping[str, str]]
 ) -> tuple[frozenset[str], list[str]]:
     """Return the common queries of two runs, and notes on how to compare them.
 
@@ -315,7 +321,7 @@ def compare_corpora(
         "with another text": len(shared - common),
     }
     left = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
-    judged = [one.nested if (one := judgments_of(subject)) is not None else {} for subject in (run, baseline)]
+    judged = [one.nested if (one := find_judgments(subject)) is not None else {} for subject in (run, baseline)]
     changed = sum(dict(judged[0].get(query, {})) != dict(judged[1].get(query, {})) for query in common)
     notes = [
         f"changed corpus{documents}: rules about a change are computed on the {len(common)} queries of both runs"
@@ -328,7 +334,7 @@ def compare_corpora(
     return common, notes
 
 
-def unlike_times(run: Subject, baseline: Subject) -> list[str]:
+def timing_difference_notes(run: RunIndicators, baseline: RunIndicators) -> list[str]:
     """Return notes on differences in hardware or workers that affect the timings."""
     found = []
     for what, keys in (("machine", ("machine",)), ("number of workers", ("plan", "workers"))):

@@ -15,34 +15,41 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.compute.event_loops import in_a_loop
+from ragauge.compute.event_loops import run_coroutine
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.protocols import Chat
 from ragauge.core.records import Scores
-from ragauge.core.samples import LEXICAL, Sample
-from ragauge.files.sample_fields import names_of, not_read
-from ragauge.files.samples import called
-from ragauge.files.serialization import as_record
+from ragauge.core.samples import LEXICAL_JUDGE, Sample
+from ragauge.files.sample_fields import field_aliases, unread_fields
+from ragauge.files.samples import samples_name
+from ragauge.files.serialization import settings_from
 from ragauge.files.workspace import hold_folder
-from ragauge.judging.model_judge import Model
-from ragauge.judging.prompt_injection import attempts
-from ragauge.judging.reply_cache import FILE, key_of
-from ragauge.judging.results import Estimate, Judged
-from ragauge.judging.results_folder import read_judged, refuse_others, write_folder
-from ragauge.judging.sample_loading import open_samples
-from ragauge.judging.session import Estimating, Judging, Office
-from ragauge.judging.tasks import Judge, verdicts_of
-from ragauge.measures.answers import MAIN, AnswerMeasure, asks, check_evidence, lack, parse_all, score
-from ragauge.measures.conventions import Convention
-from ragauge.measures.conventions import convention as find_convention
-from ragauge.measures.grounding import GIVEN
+from ragauge.judging.model_judge import ModelJudge
+from ragauge.judging.prompt_injection import try_injections
+from ragauge.judging.reply_cache import REPLIES_FILE, compute_cache_key
+from ragauge.judging.results import CostEstimate, JudgedSamples
+from ragauge.judging.results_folder import check_same_samples, read_judged_folder, write_judged_folder
+from ragauge.judging.sample_loading import load_samples
+from ragauge.judging.session import DryRunJudge, JudgingSession, JudgingSettings
+from ragauge.judging.tasks import Judge, judge_sample
+from ragauge.measures.answers import (
+    DEFAULT_ANSWER_MEASURES,
+    AnswerMeasure,
+    check_answer_inputs,
+    missing_input,
+    parse_answer_measures,
+    required_tasks,
+    score_answers,
+)
+from ragauge.measures.conventions import Convention, find_convention
+from ragauge.measures.grounding import FIELD_NAMES
 from ragauge.models.chats import open_chat
-from ragauge.runs.folder import circumstances, now
+from ragauge.runs.folder import provenance, utc_now
 from ragauge.stats.intervals import mean_intervals
 
-FEWEST = 5
+MIN_VALUES_FOR_INTERVAL = 5
 """Minimum number of values for a confidence interval; they must not all be equal."""
-SHOWN = 6
+MAX_NAMES_SHOWN = 6
 """Maximum number of unread field names listed in a note."""
 
 
@@ -50,10 +57,10 @@ def judge(
     samples: Any,
     measures: Sequence[str] | None = None,
     *,
-    chat: str | Chat | Judge = LEXICAL,
+    chat: str | Chat | Judge = LEXICAL_JUDGE,
     folder: str | Path | None = None,
     **how: Any,
-) -> Judged:
+) -> JudgedSamples:
     """Judge samples and compute scores from the verdicts.
 
     `samples` is a file, a run folder, a list of Samples or mappings, or a dataset of ragas or DeepEval. `measures`
@@ -64,100 +71,104 @@ def judge(
     the same. Further settings are those of `JudgingSettings`. Also works inside a running event loop; `judge_async`
     is the awaitable variant.
     """
-    return in_a_loop(judge_async(samples, measures, chat=chat, folder=folder, **how))
+    return run_coroutine(judge_async(samples, measures, chat=chat, folder=folder, **how))
 
 
 async def judge_async(
     samples: Any,
     measures: Sequence[str] | None = None,
     *,
-    chat: str | Chat | Judge = LEXICAL,
+    chat: str | Chat | Judge = LEXICAL_JUDGE,
     folder: str | Path | None = None,
     **how: Any,
-) -> Judged:
+) -> JudgedSamples:
     """Judge samples and compute scores, as a coroutine.
 
     The arguments are those of `judge`.
     """
     with contextlib.nullcontext() if folder is None else hold_folder(folder):
-        found = await _judged(samples, measures, chat, folder, as_record(Judging, how), written=folder is not None)
+        found = await _judge_samples(
+            samples, measures, chat, folder, settings_from(JudgingSettings, how), written=folder is not None
+        )
         if folder is None:
             return found
-        _, missing = await asyncio.to_thread(write_folder, found, folder)
+        _, missing = await asyncio.to_thread(write_judged_folder, found, folder)
     return replace(found, notes=[*found.notes, *missing])
 
 
-def judge_only(
+def judge_unsaved(
     samples: Any,
     measures: Sequence[str] | None = None,
     *,
-    chat: str | Chat | Judge = LEXICAL,
+    chat: str | Chat | Judge = LEXICAL_JUDGE,
     folder: str | Path | None = None,
     **how: Any,
-) -> Judged:
+) -> JudgedSamples:
     """Judge samples without writing results; only replies are saved in the folder."""
-    return in_a_loop(_judged(samples, measures, chat, folder, as_record(Judging, how), written=False))
+    return run_coroutine(
+        _judge_samples(samples, measures, chat, folder, settings_from(JudgingSettings, how), written=False)
+    )
 
 
 def recount(
-    judged: Judged | str | Path,
+    judged: JudgedSamples | str | Path,
     measures: Sequence[str] | None = None,
     *,
     convention: str | Convention | None = None,
     confidence: float | None = None,
-) -> Judged:
+) -> JudgedSamples:
     """Compute scores again from saved verdicts.
 
     Measures, depths and convention may differ. No judge is called. Raises MissingEvidence if a measure needs tasks
     that were not judged.
     """
-    before = judged if isinstance(judged, Judged) else read_judged(judged)
+    before = judged if isinstance(judged, JudgedSamples) else read_judged_folder(judged)
     rules = find_convention(before.scores.convention if convention is None else convention)
-    chosen = parse_all(before.scores.measures if measures is None else measures, rules)
+    chosen = parse_answer_measures(before.scores.measures if measures is None else measures, rules)
     put = {one for verdicts in before.verdicts.values() for one in verdicts.asked}
     for measure in chosen:
         if not measure.asks <= put:
             raise MissingEvidence(
                 f"{measure} needs what the judge was not asked", hint="judge the samples again, with --chat"
             )
-    scores = score(before.samples, before.verdicts, chosen, rules, run=before.name, judge=before.judge)
+    scores = score_answers(before.samples, before.verdicts, chosen, rules, run=before.name, judge=before.judge)
     sure = before.confidence if confidence is None else confidence
-    return replace(before, scores=scores, intervals=_intervals(scores, sure), confidence=sure)
+    return replace(before, scores=scores, intervals=_compute_intervals(scores, sure), confidence=sure)
 
 
-def estimate(
+def estimate_cost(
     samples: Any,
     measures: Sequence[str] | None = None,
     *,
-    chat: str | Chat | Judge = LEXICAL,
+    chat: str | Chat | Judge = LEXICAL_JUDGE,
     folder: str | Path | None = None,
     **how: Any,
-) -> list[Estimate]:
+) -> list[CostEstimate]:
     """Estimate the calls, tokens and cost of judging by step, without cached replies.
 
     No model is called. Claims are unknown before judging, so each sentence counts as one; a token is four
     characters. The lexical judge makes no calls.
     """
-    settings = as_record(Judging, how)
-    given, _ = _given(samples, settings)
-    chosen, _ = _chosen(measures, given, find_convention(settings.convention), chat)
-    there = folder if folder is not None and (Path(folder) / FILE).is_file() else None
+    settings = settings_from(JudgingSettings, how)
+    given, _ = _load_limited_samples(samples, settings)
+    chosen, _ = _select_measures(measures, given, find_convention(settings.convention), chat)
+    there = folder if folder is not None and (Path(folder) / REPLIES_FILE).is_file() else None
 
-    async def work() -> list[Estimate]:
-        async with Office(chat, there, settings) as office:
-            if not isinstance(office.judge, Model):
+    async def work() -> list[CostEstimate]:
+        async with JudgingSession(chat, there, settings) as office:
+            if not isinstance(office.judge, ModelJudge):
                 return []
-            counting = Estimating(office.judge, office.price, local=office.local)
+            counting = DryRunJudge(office.judge, office.price, local=office.local)
             for sample in given:
-                await verdicts_of(sample, counting, asks(chosen), settings.questions)
+                await judge_sample(sample, counting, required_tasks(chosen), settings.questions)
             if settings.canaries:
-                await attempts(counting, settings.questions)
+                await try_injections(counting, settings.questions)
             return counting.estimates()
 
-    return in_a_loop(work())
+    return run_coroutine(work())
 
 
-def missing_key(chat: str, options: Mapping[str, Any]) -> str:
+def find_missing_key(chat: str, options: Mapping[str, Any]) -> str:
     """Return the unset environment variable of a chat model's key.
 
     Empty if no key is missing.
@@ -166,40 +177,40 @@ def missing_key(chat: str, options: Mapping[str, Any]) -> str:
     return str(getattr(found, "missing_key", ""))
 
 
-async def _judged(
+async def _judge_samples(
     samples: Any,
     measures: Sequence[str] | None,
     chat: str | Chat | Judge,
     folder: str | Path | None,
-    settings: Judging,
+    settings: JudgingSettings,
     *,
     written: bool,
-) -> Judged:
+) -> JudgedSamples:
     rules = find_convention(settings.convention)
-    given, fewer = _given(samples, settings)
-    chosen, left_out = _chosen(measures, given, rules, chat)
+    given, fewer = _load_limited_samples(samples, settings)
+    chosen, left_out = _select_measures(measures, given, rules, chat)
     if written and folder is not None:
-        refuse_others(folder, given)
-    async with Office(chat, folder, settings) as office:
-        verdicts = await office.verdicts(given, asks(chosen))
-        canaries = await attempts(office.judge, settings.questions) if settings.canaries else ()
-        identity = office.identity(asks(chosen))
-        name = f"{office.judge.name} [{key_of(identity)[:8]}]"
-        scores = score(given, verdicts, chosen, rules, run=settings.name or _name_of(samples), judge=name)
-        found = Judged(
+        check_same_samples(folder, given)
+    async with JudgingSession(chat, folder, settings) as office:
+        verdicts = await office.verdicts(given, required_tasks(chosen))
+        canaries = await try_injections(office.judge, settings.questions) if settings.canaries else ()
+        identity = office.identity(required_tasks(chosen))
+        name = f"{office.judge.name} [{compute_cache_key(identity)[:8]}]"
+        scores = score_answers(given, verdicts, chosen, rules, run=settings.name or _samples_name(samples), judge=name)
+        found = JudgedSamples(
             name=scores.run,
             judge=name,
             identity=identity,
             samples=given,
             verdicts=verdicts,
             scores=scores,
-            intervals=_intervals(scores, settings.confidence),
+            intervals=_compute_intervals(scores, settings.confidence),
             confidence=settings.confidence,
             ledger=office.ledger.steps(),
             robustness=canaries,
             stopped=getattr(office.judge, "stopped", ""),
             notes=[*scores.notes, *left_out, *office.notes, *fewer],
-            circumstances={"made": now(), **circumstances()},
+            circumstances={"made": utc_now(), **provenance()},
             folder=None if folder is None else Path(folder),
         )
     if found.unreadable and any(found.scores.n.values()):
@@ -207,9 +218,9 @@ async def _judged(
     return found
 
 
-def _given(samples: Any, settings: Judging) -> tuple[list[Sample], list[str]]:
+def _load_limited_samples(samples: Any, settings: JudgingSettings) -> tuple[list[Sample], list[str]]:
     """Load the samples, with a note if only the first ones are used."""
-    there = open_samples(samples, answers=settings.answers, k=settings.k)
+    there = load_samples(samples, answers=settings.answers, k=settings.k)
     if not there:
         raise BadInput("there are no samples")
     given = there[: settings.limit]
@@ -217,7 +228,7 @@ def _given(samples: Any, settings: Judging) -> tuple[list[Sample], list[str]]:
     return given, [fewer] if len(given) < len(there) else []
 
 
-def _chosen(
+def _select_measures(
     measures: Sequence[str] | None, samples: Sequence[Sample], rules: Convention, chat: str | Chat | Judge
 ) -> tuple[list[AnswerMeasure], list[str]]:
     """Select the measures, with notes on default measures that are left out.
@@ -225,40 +236,40 @@ def _chosen(
     A requested measure raises MissingEvidence if no sample has its required fields. Single samples may lack fields
     and are then unscored. Checked before any paid call.
     """
-    wanted = parse_all(MAIN if measures is None else measures, rules)
-    lacking = {str(one): what for one in wanted if (what := lack(one, samples))}
+    wanted = parse_answer_measures(DEFAULT_ANSWER_MEASURES if measures is None else measures, rules)
+    lacking = {str(one): what for one in wanted if (what := missing_input(one, samples))}
     if measures is not None or len(lacking) == len(wanted):
         try:
-            check_evidence(wanted, samples)
+            check_answer_inputs(wanted, samples)
         except MissingEvidence as error:
-            error.hint = "; ".join([str(error.hint), *_misnamed(list(lacking.values())[:1], samples)])
+            error.hint = "; ".join([str(error.hint), *_unread_field_notes(list(lacking.values())[:1], samples)])
             raise
     notes = [f"{name} is left out: there are no {what}" for name, what in lacking.items()]
-    notes += _misnamed(list(lacking.values()), samples)
+    notes += _unread_field_notes(list(lacking.values()), samples)
     chosen = [one for one in wanted if str(one) not in lacking]
-    if measures is None and chat == LEXICAL:
+    if measures is None and chat == LEXICAL_JUDGE:
         modelled = [one for one in chosen if "questions" in one.asks]
         notes += [f"{one} is left out: it needs a model that generates questions (--chat)" for one in modelled]
         chosen = [one for one in chosen if one not in modelled]
     return chosen, notes
 
 
-def _misnamed(lacking: Sequence[str], samples: Sequence[Sample]) -> list[str]:
+def _unread_field_notes(lacking: Sequence[str], samples: Sequence[Sample]) -> list[str]:
     """Name the fields that were not read, and the accepted names of missing fields."""
-    unread = list(not_read(samples))
+    unread = list(unread_fields(samples))
     if not unread or not lacking:
         return []
-    some = ", ".join(unread[:SHOWN]) + (", …" if len(unread) > SHOWN else "")
-    fields = [field for field, what in GIVEN.items() if what in lacking]
-    return [f"not read: {some}; {'; '.join(map(names_of, fields))}"]
+    some = ", ".join(unread[:MAX_NAMES_SHOWN]) + (", …" if len(unread) > MAX_NAMES_SHOWN else "")
+    fields = [field for field, what in FIELD_NAMES.items() if what in lacking]
+    return [f"not read: {some}; {'; '.join(map(field_aliases, fields))}"]
 
 
-def _intervals(scores: Scores, confidence: float) -> dict[str, tuple[float, float]]:
+def _compute_intervals(scores: Scores, confidence: float) -> dict[str, tuple[float, float]]:
     """Compute the confidence interval of each mean; none for few or equal values."""
     told = {}
     for name, column in scores.values.items():
         known = column[~np.isnan(column)]
-        if len(known) >= FEWEST and known.min() < known.max():
+        if len(known) >= MIN_VALUES_FOR_INTERVAL and known.min() < known.max():
             told[name] = column
     if not told:
         return {}
@@ -267,5 +278,5 @@ def _intervals(scores: Scores, confidence: float) -> dict[str, tuple[float, floa
     return {name: (low, high) for name, low, high in ends if not math.isnan(low)}
 
 
-def _name_of(samples: Any) -> str:
-    return called(samples) if isinstance(samples, str | Path) else "answers"
+def _samples_name(samples: Any) -> str:
+    return samples_name(samples) if isinstance(samples, str | Path) else "answers"

@@ -12,11 +12,11 @@ import numpy as np
 
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Reply
-from ragauge.core.samples import STEPS
+from ragauge.core.samples import TASK_STEPS
 from ragauge.files.serialization import read_toml
-from ragauge.judging.reply_cache import Kept, Spent
-from ragauge.judging.results import Step
-from ragauge.models.chats.calls import Enough
+from ragauge.judging.reply_cache import CachedReply, TotalUsage
+from ragauge.judging.results import CostStep
+from ragauge.models.chats.calls import BudgetReached
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Price:
         return ((prompt - cached) * self.input + cached * less + completion * self.output) / 1e6
 
 
-def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
+def find_price(model: str, prices: Mapping[str, Price]) -> Price | None:
     """Find the price of a model by name or pattern (`gpt-4o*`, `*`).
 
     The exact name comes first, then the first matching pattern. None if there is no match.
@@ -49,7 +49,7 @@ def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
 
 
 @dataclass
-class Limits:
+class Budget:
     """Budget of all requests of a folder, over all sessions.
 
     Probes, retries and failures count.
@@ -65,7 +65,7 @@ class Limits:
 
 
 @dataclass
-class _Row:
+class _StepUsage:
     seconds: list[float] = field(default_factory=list)
     kept: int = 0
     retries: int = 0
@@ -75,13 +75,15 @@ class _Row:
     cached: int = 0
 
 
-class Ledger:
+class CostLedger:
     """Ledger of requests and tokens that checks the budget before each request."""
 
-    def __init__(self, price: Price | None = None, limits: Limits | None = None, before: Spent | None = None) -> None:
-        self.limits = limits or Limits()
+    def __init__(
+        self, price: Price | None = None, limits: Budget | None = None, before: TotalUsage | None = None
+    ) -> None:
+        self.limits = limits or Budget()
         self._price = price
-        self._rows = {step: _Row() for step in STEPS}
+        self._rows = {step: _StepUsage() for step in TASK_STEPS}
         self._tokens = list(before[1:]) if before is not None else [0, 0, 0]
         """Tokens used over all sessions: prompt, completion and cached prompt tokens."""
         self._calls = before.calls if before is not None else 0
@@ -107,12 +109,14 @@ class Ledger:
         `size` estimates its tokens. Raises `BudgetReached` if the request exceeds the budget.
         """
         if self.limits.calls is not None and self._calls >= self.limits.calls:
-            raise Enough(f"the limit of {self.limits.calls:,} request{'s' * (self.limits.calls != 1)} is reached")
+            raise BudgetReached(
+                f"the limit of {self.limits.calls:,} request{'s' * (self.limits.calls != 1)} is reached"
+            )
         cost = 0.0
         if self._price is not None and self.limits.cost is not None:
             cost = self._dearer * self._price.of(*size())
         if self.limits.cost is not None and self.spent + self._reserved + cost > self.limits.cost:
-            raise Enough(f"the limit of {self.limits.cost:g} is reached")
+            raise BudgetReached(f"the limit of {self.limits.cost:g} is reached")
         self._calls += 1
         self._reserved += cost
         return cost
@@ -126,7 +130,7 @@ class Ledger:
         if self._price is not None and reserved > 0:
             self._dearer = max(self._dearer, self._dearer * self._price.of(*tokens) / reserved)
 
-    def note(self, step: str, key: str, kept: Kept, *, fresh: bool) -> None:
+    def note(self, step: str, key: str, kept: CachedReply, *, fresh: bool) -> None:
         """Record the use of a reply, new (`fresh`) or cached; each reply is counted once."""
         if key in self._seen:
             return
@@ -148,47 +152,47 @@ class Ledger:
         """Record a call that failed after `attempts` attempts."""
         self._rows[step].retries += attempts
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[CostStep]:
         """Return one row per step with calls."""
-        return [self._step(name, row) for name, row in self._rows.items() if row.seconds or row.retries]
+        return [self._cost_step(name, row) for name, row in self._rows.items() if row.seconds or row.retries]
 
-    def _step(self, name: str, row: _Row) -> Step:
-        p50, p95 = _percentiles(row.seconds)
+    def _cost_step(self, name: str, row: _StepUsage) -> CostStep:
+        p50, p95 = _latency_percentiles_ms(row.seconds)
         cost = None if self._price is None else self._price.of(row.prompt, row.completion, row.cached)
-        return Step(
+        return CostStep(
             name, len(row.seconds), row.kept, row.retries, row.unread, row.prompt, row.completion, row.cached,
             sum(row.seconds), p50, p95, cost,
         )  # fmt: skip
 
 
-def _percentiles(seconds: Sequence[float]) -> tuple[float, float]:
+def _latency_percentiles_ms(seconds: Sequence[float]) -> tuple[float, float]:
     if not seconds:
         return float("nan"), float("nan")
     p50, p95 = np.percentile(np.asarray(seconds) * 1000, [50, 95])
     return float(p50), float(p95)
 
 
-def tokens_of(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Estimate the number of tokens of a text.
 
     A token is four characters, or 1.5 in scripts without spaces.
 
-    >>> tokens_of("Twenty-four characters. ")
+    >>> estimate_tokens("Twenty-four characters. ")
     6
     """
     wide = 0 if text.isascii() else sum(1 for one in text if one > "\u2e80")
     return round((len(text) - wide) / 4 + wide / 1.5)
 
 
-_HINT = '["gpt-4o-mini"] with input = 0.15, output = 0.6 and maybe cached = 0.075, for a million tokens'
+_PRICE_HINT = '["gpt-4o-mini"] with input = 0.15, output = 0.6 and maybe cached = 0.075, for a million tokens'
 
 
-def as_prices(given: Any) -> dict[str, Price]:
+def parse_prices(given: Any) -> dict[str, Price]:
     """Parse prices by model; raises BadInput if a price is invalid.
 
     `given` is `{model: (input, output)}`, `{model: {"input": …, "output": …}}`, or a TOML file of the latter.
 
-    >>> as_prices({"small": (0.15, 0.6)})["small"].output
+    >>> parse_prices({"small": (0.15, 0.6)})["small"].output
     0.6
     """
     if given is None:
@@ -196,19 +200,19 @@ def as_prices(given: Any) -> dict[str, Price]:
     file = str(given) if isinstance(given, str | Path) else None
     table = given if file is None else read_toml(file)
     if not isinstance(table, Mapping):
-        raise BadInput(f"prices are {given!r}", hint=_HINT)
-    return {str(model): _price(str(model), said, file) for model, said in table.items()}
+        raise BadInput(f"prices are {given!r}", hint=_PRICE_HINT)
+    return {str(model): _parse_price(str(model), said, file) for model, said in table.items()}
 
 
-def _price(model: str, said: Any, file: str | None) -> Price:
+def _parse_price(model: str, said: Any, file: str | None) -> Price:
     if isinstance(said, Price):
         return said
     parts = dict(said) if isinstance(said, Mapping) else None
     if isinstance(said, tuple | list) and len(said) in (2, 3):
         parts = dict(zip(("input", "output", "cached"), said, strict=False))
     if parts is None or not {"input", "output"} <= parts.keys() <= {"input", "output", "cached"}:
-        raise BadInput(f"the price of `{model}` is {said!r}", file=file, hint=_HINT)
+        raise BadInput(f"the price of `{model}` is {said!r}", file=file, hint=_PRICE_HINT)
     for name, value in parts.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-            raise BadInput(f"the {name} price of `{model}` is {value!r}, not a number", file=file, hint=_HINT)
+            raise BadInput(f"the {name} price of `{model}` is {value!r}, not a number", file=file, hint=_PRICE_HINT)
     return Price(**parts)

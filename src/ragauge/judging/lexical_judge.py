@@ -8,26 +8,26 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from ragauge.core.samples import LEXICAL, Support, Unscored, Usefulness, uncited
-from ragauge.core.text import sentences
-from ragauge.judging.lexical_text import Word, claims, words
-from ragauge.judging.tasks import CONTEXTS, Reading, Task
+from ragauge.core.samples import LEXICAL_JUDGE, Support, Unscored, Usefulness, remove_citations
+from ragauge.core.text import split_sentences
+from ragauge.judging.lexical_text import Word, extract_claims, parse_words
+from ragauge.judging.tasks import CONTEXT_ID_PREFIX, JudgeTask, TaskResult
 
-KNOWN = 0.5
+KNOWN_WORD_FACTOR = 0.5
 """Weight factor of words that already occur in the question or the conversation."""
-ALONE = 0.85
+ISOLATED_WORD_FACTOR = 0.85
 """Weight factor of words that the source never has in one sentence with a neighbour from the claim."""
-GOODWILL = 1.0
+FREE_WEIGHT = 1.0
 """Weight granted to every claim, so that one synonym does not decide a short claim."""
-DENIED = 0.8
+MIN_DENIED_SHARE = 0.8
 """Share of a claim that a sentence must contain before a negation in it contradicts the claim."""
-MERELY = frozenset({"only", "just", "necessari", "mer"})
+NON_NEGATING_FOLLOWERS = frozenset({"only", "just", "necessari", "mer"})
 """Word stems after `not` that make it no negation."""
-CONDITIONS = frozenset({"if", "unless"})
+CONDITION_WORDS = frozenset({"if", "unless"})
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceWords:
     """Words of a source text, indexed for matching."""
 
     where: Mapping[str, int]
@@ -35,17 +35,17 @@ class Source:
     sentences: Sequence[Sequence[Word]]
 
 
-def prepared(text: str) -> Source:
+def prepare_source(text: str) -> SourceWords:
     """Split a text into sentences and words, and index them."""
-    found = [words(one) for one in sentences(text)]
+    found = [parse_words(one) for one in split_sentences(text)]
     where: dict[str, int] = {}
     for place, sentence in enumerate(found):
         for word in sentence:
             where[word.key] = where.get(word.key, 0) | 1 << place
-    return Source(where, found)
+    return SourceWords(where, found)
 
 
-def joined(sources: Sequence[Source]) -> Source:
+def join_sources(sources: Sequence[SourceWords]) -> SourceWords:
     """Join several sources into one."""
     if len(sources) == 1:
         return sources[0]
@@ -55,25 +55,25 @@ def joined(sources: Sequence[Source]) -> Source:
         for key, places in source.where.items():
             where[key] = where.get(key, 0) | places << len(found)
         found.extend(source.sentences)
-    return Source(where, found)
+    return SourceWords(where, found)
 
 
-def degree(claim: Sequence[Word], where: Mapping[str, int], known: frozenset[str]) -> float:
+def support_degree(claim: Sequence[Word], where: Mapping[str, int], known: frozenset[str]) -> float:
     """Return the weighted share of a claim's words in a source, from 0 to 1.
 
     Words are weighted by kind (`KIND_WEIGHTS`): half if the conversation already has them, and a little less if the
     source has them only apart from their neighbours in the claim. `FREE_WEIGHT` is granted. These constants were
     chosen on labelled datasets, to order answers best on all of them. The degree is not a probability.
 
-    >>> source = prepared("The museum opened in Paris.")
-    >>> round(degree(words("It opened in Paris in 1987."), source.where, frozenset()), 3)
+    >>> source = prepare_source("The museum opened in Paris.")
+    >>> round(support_degree(parse_words("It opened in Paris in 1987."), source.where, frozenset()), 3)
     0.561
     """
     telling = [where.get(word.key, 0) for word in claim if word.tells]
     whole = found = 0.0
     place = -1
     for word in claim:
-        weight = word.weight * (KNOWN if word.key in known else 1.0)
+        weight = word.weight * (KNOWN_WORD_FACTOR if word.key in known else 1.0)
         whole += weight
         here = where.get(word.key, 0)
         if not word.tells:
@@ -83,48 +83,51 @@ def degree(claim: Sequence[Word], where: Mapping[str, int], known: frozenset[str
         if here:
             beside = telling[max(place - 1, 0) : place] + telling[place + 1 : place + 2]
             near = sum(1 for one in beside if one & here) / len(beside) if beside else 1.0
-            found += weight * (ALONE + (1 - ALONE) * near)
-    return (found + GOODWILL) / (whole + GOODWILL)
+            found += weight * (ISOLATED_WORD_FACTOR + (1 - ISOLATED_WORD_FACTOR) * near)
+    return (found + FREE_WEIGHT) / (whole + FREE_WEIGHT)
 
 
-def denies(claim: Sequence[Word], source: Source) -> bool:
+def is_contradicted(claim: Sequence[Word], source: SourceWords) -> bool:
     """Return whether a source contradicts a claim, judging by negations only.
 
     It does if every sentence with the words of an affirmative claim has a negation among or right before them, or if
     no such sentence has a negation and the claim is negated. Conditional claims are never contradicted, and at least
     one of the sentences must not be conditional. Claims of one or two words are too short to be contradicted.
 
-    >>> denies(words("The museum opened in Paris."), prepared("The museum has not opened in Paris."))
+    >>> is_contradicted(parse_words("The museum opened in Paris."),
+    ...     prepare_source("The museum has not opened in Paris."))
     True
     """
     telling = {word.key: word.weight for word in claim if word.tells}
-    negative = _negations(claim) % 2 == 1
-    if len(telling) < (2 if negative else 3) or any(word.key in CONDITIONS for word in claim):
+    negative = _count_negations(claim) % 2 == 1
+    if len(telling) < (2 if negative else 3) or any(word.key in CONDITION_WORDS for word in claim):
         return False
-    enough, seen = DENIED * sum(telling.values()), False
+    enough, seen = MIN_DENIED_SHARE * sum(telling.values()), False
     for sentence in source.sentences:
         places = [place for place, word in enumerate(sentence) if word.key in telling]
         if sum(telling[key] for key in {sentence[place].key for place in places}) < enough:
             continue
         close = sentence[max(places[0] - 1, 0) : places[-1] + 1]
-        if negative and _negations(sentence) > 0:
+        if negative and _count_negations(sentence) > 0:
             return False
-        if not negative and (_negations(close) % 2 == 0 or len(close) > 2 * len(claim)):
+        if not negative and (_count_negations(close) % 2 == 0 or len(close) > 2 * len(claim)):
             return False
-        seen = seen or all(word.key not in CONDITIONS for word in sentence)
+        seen = seen or all(word.key not in CONDITION_WORDS for word in sentence)
     return seen
 
 
-def _negations(found: Sequence[Word]) -> int:
+def _count_negations(found: Sequence[Word]) -> int:
     """Count the words that negate; `not only`, `No. 5` and an initial `No` do not."""
     return sum(
-        word.negates and not (after and (after.key in MERELY or after.kind == "number"))
+        word.negates and not (after and (after.key in NON_NEGATING_FOLLOWERS or after.kind == "number"))
         for place, (word, after) in enumerate(zip_longest(found, found[1:]))
         if word and (place or word.key != "no")
     )
 
 
-def needed(claim: Sequence[Word], sources: Mapping[str, Source], known: frozenset[str], enough: float) -> list[str]:
+def find_needed_sources(
+    claim: Sequence[Word], sources: Mapping[str, SourceWords], known: frozenset[str], enough: float
+) -> list[str]:
     """Return the sources that support a claim only together.
 
     Chosen greedily, by the weight of the words that each adds. If the words are all present but too far apart, all
@@ -132,7 +135,7 @@ def needed(claim: Sequence[Word], sources: Mapping[str, Source], known: frozense
     """
     chosen: list[str] = []
     where: dict[str, int] = {}
-    while degree(claim, where, known) < enough:
+    while support_degree(claim, where, known) < enough:
         left = [name for name in sources if name not in chosen]
         gains = {
             name: sum(word.weight for word in claim if word.key not in where and word.key in sources[name].where)
@@ -140,63 +143,63 @@ def needed(claim: Sequence[Word], sources: Mapping[str, Source], known: frozense
         }
         best = max(left, key=lambda name: gains[name], default=None)
         if best is None or not gains[best]:
-            every = joined(list(sources.values())).where if sources else {}
-            return list(sources) if degree(claim, every, known) >= enough else []
+            every = join_sources(list(sources.values())).where if sources else {}
+            return list(sources) if support_degree(claim, every, known) >= enough else []
         chosen.append(best)
-        where = dict(joined([sources[name] for name in chosen]).where)
+        where = dict(join_sources([sources[name] for name in chosen]).where)
     return chosen
 
 
-class Library:
+class PreparedTexts:
     """Cache of prepared texts."""
 
     def __init__(self, size: int = 4096) -> None:
-        self.words = functools.lru_cache(maxsize=size)(words)
-        self.source = functools.lru_cache(maxsize=size)(prepared)
-        self.together = functools.lru_cache(maxsize=size // 8)(self._together)
-        self.known = functools.lru_cache(maxsize=size // 8)(self._known)
+        self.words = functools.lru_cache(maxsize=size)(parse_words)
+        self.source = functools.lru_cache(maxsize=size)(prepare_source)
+        self.together = functools.lru_cache(maxsize=size // 8)(self._join_texts)
+        self.known = functools.lru_cache(maxsize=size // 8)(self._known_word_keys)
 
-    def _together(self, texts: tuple[str, ...]) -> Source:
-        return joined([self.source(text) for text in texts])
+    def _join_texts(self, texts: tuple[str, ...]) -> SourceWords:
+        return join_sources([self.source(text) for text in texts])
 
-    def _known(self, texts: tuple[str, ...]) -> frozenset[str]:
+    def _known_word_keys(self, texts: tuple[str, ...]) -> frozenset[str]:
         return frozenset(word.key for text in texts for word in self.words(text))
 
 
-ENOUGH = 0.7
+MIN_SUPPORT_DEGREE = 0.7
 """Minimum degree at which a source supports a claim."""
-HELPS = 0.5
+MIN_USEFUL_DEGREE = 0.5
 """Minimum degree at which a chunk is useful."""
-SHOWN = 6
+MAX_MISSING_WORDS_SHOWN = 6
 """Maximum number of missing words listed in a verdict."""
 RULES_VERSION = "a43cbe9fdc3b"
 """Version of the rules, part of the judge's identity. Change it whenever a verdict changes, and only then."""
-NO_QUESTIONS = "the lexical judge generates no questions, which needs a model (--chat)"
+NO_QUESTIONS_REASON = "the lexical judge generates no questions, which needs a model (--chat)"
 
 
-class Lexical:
+class LexicalJudge:
     """Judge that decides every task from the words of the texts."""
 
-    name = LEXICAL
+    name = LEXICAL_JUDGE
 
     def __init__(self) -> None:
-        self._library = Library()
+        self._library = PreparedTexts()
 
     @property
     def identity(self) -> Mapping[str, Any]:
         """Everything that a verdict depends on."""
         return {"judge": self.name, "source": RULES_VERSION}
 
-    async def answer(self, task: Task) -> Reading:
+    async def answer(self, task: JudgeTask) -> TaskResult:
         """Return a verdict on every item; items without comparable words are unscored."""
         return self.say(task)
 
-    def say(self, task: Task) -> Reading:
+    def say(self, task: JudgeTask) -> TaskResult:
         """Return the verdicts synchronously."""
-        says = {"claims": self._claims, "support": self._support, "useful": self._useful}
+        says = {"claims": self._extract_claims, "support": self._judge_support, "useful": self._judge_usefulness}
         if task.step == "questions":
-            return Reading({}, dict.fromkeys(task.asked, Unscored(NO_QUESTIONS)))
-        reading = Reading({}, {})
+            return TaskResult({}, dict.fromkeys(task.asked, Unscored(NO_QUESTIONS_REASON)))
+        reading = TaskResult({}, {})
         for one in task.asked:
             said = says[task.step](task, one)
             if isinstance(said, Unscored):
@@ -205,33 +208,35 @@ class Lexical:
                 reading.said[one] = said
         return reading
 
-    def _claims(self, task: Task, sentence: str) -> list[str]:
-        return claims(uncited(task.asked[sentence]))
+    def _extract_claims(self, task: JudgeTask, sentence: str) -> list[str]:
+        return extract_claims(remove_citations(task.asked[sentence]))
 
-    def _support(self, task: Task, name: str) -> Support | Unscored:
+    def _judge_support(self, task: JudgeTask, name: str) -> Support | Unscored:
         claim = self._library.words(task.asked[name])
         if all(word.kind == "stop" for word in claim):
             return Unscored("it has no words that could be looked for")
         known = self._library.known((task.question, *task.history))
         sources = {one: self._library.source(task.sources[one]) for one in task.choices(name)}
-        chunks = {one: sources[one] for one in sources if one.startswith(CONTEXTS)}
+        chunks = {one: sources[one] for one in sources if one.startswith(CONTEXT_ID_PREFIX)}
         everything = self._library.together(tuple(task.sources[one] for one in chunks)) if chunks else None
         telling = [word.key for word in claim if word.tells]
         having = [one for one in sources if any(key in sources[one].where for key in telling)]
-        by = [one for one in having if degree(claim, sources[one].where, known) >= ENOUGH]
-        whole = degree(claim, everything.where, known) if everything else None
+        by = [one for one in having if support_degree(claim, sources[one].where, known) >= MIN_SUPPORT_DEGREE]
+        whole = support_degree(claim, everything.where, known) if everything else None
         joint: list[str] = []
-        if whole is not None and whole >= ENOUGH and not any(one in chunks for one in by):
-            joint = needed(claim, {one: chunks[one] for one in chunks if one in having}, known, ENOUGH)
-        against = tuple(one for one in sources if one in (*by, *joint) and denies(claim, sources[one]))
+        if whole is not None and whole >= MIN_SUPPORT_DEGREE and not any(one in chunks for one in by):
+            joint = find_needed_sources(
+                claim, {one: chunks[one] for one in chunks if one in having}, known, MIN_SUPPORT_DEGREE
+            )
+        against = tuple(one for one in sources if one in (*by, *joint) and is_contradicted(claim, sources[one]))
         by = [one for one in sources if one in by and one not in against]
         together = () if any(one in against for one in joint) else tuple(one for one in sources if one in joint)
         if against and not together and not any(one in chunks for one in by) and whole is not None:
             whole = 1 - whole if any(one in chunks for one in against) else whole
         have = everything.where if everything else {key: 1 for one in sources.values() for key in one.where}
-        return Support(tuple(by), against, _words(claim, have, against, bool(chunks)), whole, together)
+        return Support(tuple(by), against, _verdict_reason(claim, have, against, bool(chunks)), whole, together)
 
-    def _useful(self, task: Task, chunk: str) -> Usefulness | Unscored:
+    def _judge_usefulness(self, task: JudgeTask, chunk: str) -> Usefulness | Unscored:
         asked = [word for word in self._library.words(task.question) if word.tells]
         if not asked:
             return Unscored("the question has no words that could be looked for")
@@ -240,18 +245,22 @@ class Lexical:
         best = max((sum(wanted.get(key, 0.0) for key in {w.key for w in one}) for one in source.sentences), default=0.0)
         whole = sum(weight for key, weight in wanted.items() if key in source.where)
         found = (whole + best) / (2 * sum(wanted.values()))
-        return Usefulness(found >= HELPS, _missing("not in it", asked, source.where), found)
+        return Usefulness(found >= MIN_USEFUL_DEGREE, _missing_words_text("not in it", asked, source.where), found)
 
 
-def _words(claim: Sequence[Word], have: Mapping[str, int], against: Sequence[str], contexts: bool) -> str:
+def _verdict_reason(claim: Sequence[Word], have: Mapping[str, int], against: Sequence[str], contexts: bool) -> str:
     """Explain a verdict in one sentence."""
     if against:
         return f"{', '.join(against)}: the same words, but a negation on one side only"
-    return _missing("not in any context" if contexts else "not in the source", claim, have)
+    return _missing_words_text("not in any context" if contexts else "not in the source", claim, have)
 
 
-def _missing(where: str, wanted: Sequence[Word], have: Mapping[str, int]) -> str:
+def _missing_words_text(where: str, wanted: Sequence[Word], have: Mapping[str, int]) -> str:
     """List the words that were not found, by descending weight."""
     lacking = sorted((word for word in wanted if word.tells and word.key not in have), key=lambda word: -word.weight)
     shown = list(dict.fromkeys(f'"{word.text}"' for word in lacking))
-    return f"{where}: {', '.join(shown[:SHOWN])}{' …' if len(shown) > SHOWN else ''}" if shown else ""
+    return (
+        f"{where}: {', '.join(shown[:MAX_MISSING_WORDS_SHOWN])}{' …' if len(shown) > MAX_MISSING_WORDS_SHOWN else ''}"
+        if shown
+        else ""
+    )

@@ -8,26 +8,26 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, NamedTuple
 
-from ragauge.compute.event_loops import together
+from ragauge.compute.event_loops import gather_or_cancel
 from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.core.protocols import Chat, Message, Reply
-from ragauge.core.samples import STEPS, Support, Unscored
+from ragauge.core.samples import TASK_STEPS, Support, Unscored
 from ragauge.judging import prompts
-from ragauge.judging.costs import Ledger, tokens_of
-from ragauge.judging.prompts import Read
-from ragauge.judging.reply_cache import Kept, Replies, key_of
-from ragauge.judging.tasks import Reading, Task
-from ragauge.models.chats.calls import Caller, Enough
+from ragauge.judging.costs import CostLedger, estimate_tokens
+from ragauge.judging.prompts import ParsedReply
+from ragauge.judging.reply_cache import CachedReply, ReplyCache, compute_cache_key
+from ragauge.judging.tasks import JudgeTask, TaskResult
+from ragauge.models.chats.calls import BudgetReached, ChatCaller
 
-KINDS = ("json", "tokens")
-LAST_WORDS = ("refusal", "content_filter", "tool")
+VERDICT_FORMATS = ("json", "tokens")
+FINAL_FINISH_REASONS = ("refusal", "content_filter", "tool")
 """Finish reasons for which a retry would end the same way."""
-_PER_ITEM = {"claims": 40, "support": 55, "useful": 40, "questions": 80}
+_REPLY_TOKENS_PER_ITEM = {"claims": 40, "support": 55, "useful": 40, "questions": 80}
 """Approximate number of reply tokens per item."""
 
 
 @dataclass(frozen=True)
-class Manner:
+class PromptSettings:
     """Settings of the prompts and calls of a model judge."""
 
     verdicts: str = "json"
@@ -42,54 +42,56 @@ class Manner:
     """Number of the replicate; each has its own cached replies."""
 
     def __post_init__(self) -> None:
-        if self.verdicts not in KINDS:
-            raise BadInput(f"verdicts are asked for as `{self.verdicts}`", hint=f"one of {', '.join(KINDS)}")
+        if self.verdicts not in VERDICT_FORMATS:
+            raise BadInput(f"verdicts are asked for as `{self.verdicts}`", hint=f"one of {', '.join(VERDICT_FORMATS)}")
         for name, least in (("batch", 1), ("again", 0), ("replicate", 0)):
             if getattr(self, name) < least:
                 raise BadInput(f"`{name}` is {getattr(self, name)}, not at least {least}")
 
 
-class Ask(NamedTuple):
+class JudgeCall(NamedTuple):
     """One call of the judge, with the cache key of its reply."""
 
-    task: Task
+    task: JudgeTask
     word: bool
     schema: Mapping[str, Any]
     key: str
 
     def messages(self) -> list[Message]:
         """Build the messages with a new random tag."""
-        return prompts.messages(self.task, prompts.new_tag(self.task), word=self.word)
+        return prompts.build_messages(self.task, prompts.new_tag(self.task), word=self.word)
 
     def size(self) -> tuple[int, int]:
         """Estimate the numbers of prompt and completion tokens."""
-        text = "".join(one["content"] for one in prompts.messages(self.task, prompts.CANONICAL, word=self.word))
+        text = "".join(
+            one["content"] for one in prompts.build_messages(self.task, prompts.CANONICAL_TAG, word=self.word)
+        )
         if self.word:
-            return tokens_of(text), 1
-        own = sum(map(tokens_of, self.task.asked.values())) if self.task.step == "claims" else 0
-        return tokens_of(text), own + _PER_ITEM[self.task.step] * len(self.task.asked)
+            return estimate_tokens(text), 1
+        own = sum(map(estimate_tokens, self.task.asked.values())) if self.task.step == "claims" else 0
+        return estimate_tokens(text), own + _REPLY_TOKENS_PER_ITEM[self.task.step] * len(self.task.asked)
 
 
-class _Outcome(NamedTuple):
-    read: Reading
+class _CallOutcome(NamedTuple):
+    read: TaskResult
     over: bool
     """Whether retrying the missing items is useless."""
 
 
-class Model:
+class ModelJudge:
     """Judge that calls a chat model.
 
     Cached replies are reused, and equal calls in flight are shared.
     """
 
-    def __init__(self, caller: Caller, replies: Replies, ledger: Ledger, manner: Manner) -> None:
+    def __init__(self, caller: ChatCaller, replies: ReplyCache, ledger: CostLedger, manner: PromptSettings) -> None:
         self._caller = caller
         self._chat: Chat = caller.chat
         self._replies = replies
         self._ledger = ledger
         self._manner = manner
         self._first = asyncio.Lock()
-        self._flying: dict[str, asyncio.Future[Kept]] = {}
+        self._flying: dict[str, asyncio.Future[CachedReply]] = {}
         self.models: set[str] = set()
         """Names of the models that replied."""
         self.stopped = ""
@@ -105,7 +107,7 @@ class Model:
     @property
     def identity(self) -> dict[str, Any]:
         """Identity of the chat model, with the rubrics and the prompt settings."""
-        used = [f"{step}_word" if self._by_word(step) else step for step in STEPS]
+        used = [f"{step}_word" if self._uses_single_word(step) else step for step in TASK_STEPS]
         return {
             "chat": dict(self._chat.identity),
             "rubrics": {name: prompts.rubric_hash(name) for name in used},
@@ -114,28 +116,30 @@ class Model:
             "replied": sorted(self.models),
         }
 
-    async def answer(self, task: Task) -> Reading:
+    async def answer(self, task: JudgeTask) -> TaskResult:
         """Return a verdict on every item of a task, or the reason for a missing one."""
         if not task.asked:
-            return Reading({}, {})
-        if self._by_word(task.step):
-            return await self._in_words(task)
-        return _joined(await together(self._asked(part) for part in split(task, self._manner.batch)))
+            return TaskResult({}, {})
+        if self._uses_single_word(task.step):
+            return await self._judge_by_words(task)
+        return _merge_results(
+            await gather_or_cancel(self._judge_until_complete(part) for part in split_task(task, self._manner.batch))
+        )
 
-    def first_asks(self, task: Task) -> list[Ask]:
+    def first_asks(self, task: JudgeTask) -> list[JudgeCall]:
         """Return the first calls of a task, for cost estimates."""
-        if self._by_word(task.step):
-            return [self._ask(one, 0, word=True) for one in single(task)]
-        return [self._ask(one, 0) for one in split(task, self._manner.batch)]
+        if self._uses_single_word(task.step):
+            return [self._build_call(one, 0, word=True) for one in split_task_by_item(task)]
+        return [self._build_call(one, 0) for one in split_task(task, self._manner.batch)]
 
-    def _by_word(self, step: str) -> bool:
+    def _uses_single_word(self, step: str) -> bool:
         return self._manner.verdicts == "tokens" and step in ("support", "useful")
 
-    def kept(self, ask: Ask) -> Kept | None:
+    def kept(self, ask: JudgeCall) -> CachedReply | None:
         """Return the cached reply to a call, if any."""
         return self._replies.find(ask.key)
 
-    async def _asked(self, task: Task, *, word: bool = False) -> Reading:
+    async def _judge_until_complete(self, task: JudgeTask, *, word: bool = False) -> TaskResult:
         """Judge the items of a task, and retry missing items.
 
         Several missing items are retried in two halves. Cached replies are always read in the same order, however
@@ -148,7 +152,7 @@ class Model:
         """Items for which a retry is useless."""
         parts, more = [task], self._manner.again + 1 if self._manner.anew else 0
         for attempt in count():
-            asks = [self._ask(part, attempt, word=word) for part in parts]
+            asks = [self._build_call(part, attempt, word=word) for part in parts]
             if attempt > self._manner.again:
                 known = [ask for ask in asks if self._replies.find(ask.key) is not None]
                 if len(known) < len(asks) and more:
@@ -157,61 +161,63 @@ class Model:
                     asks = known
             if not asks:
                 break
-            for found in await together(map(self._once, asks)):
+            for found in await gather_or_cancel(map(self._run_call, asks)):
                 said |= found.read.said
                 why |= found.read.unscored
                 over |= found.read.unscored.keys() if found.over else set()
             left = [name for name in task.asked if name not in said and name not in over]
             half = (len(left) + 1) // 2
-            parts = [_only(task, some) for some in (left[:half], left[half:]) if some]
-        return Reading(said, {name: why[name] for name in task.asked if name not in said})
+            parts = [_restrict_task(task, some) for some in (left[:half], left[half:]) if some]
+        return TaskResult(said, {name: why[name] for name in task.asked if name not in said})
 
-    async def _in_words(self, task: Task) -> Reading:
+    async def _judge_by_words(self, task: JudgeTask) -> TaskResult:
         """Judge each item in a call of its own.
 
         For claims, contexts and the other text are separate calls.
         """
-        parts = single(task)
-        found = await together(self._asked(part, word=True) for part in parts)
+        parts = split_task_by_item(task)
+        found = await gather_or_cancel(self._judge_until_complete(part, word=True) for part in parts)
         said: dict[str, Any] = {}
         why: dict[str, Unscored] = {}
         for part, one in zip(parts, found, strict=True):
             why |= one.unscored
             for name, verdict in one.said.items():
-                said[name] = _both(said.get(name), verdict, chunks=_has_chunks(part))
-        return Reading({name: verdict for name, verdict in said.items() if name not in why}, why)
+                said[name] = _merge_verdicts(said.get(name), verdict, chunks=_has_chunks(part))
+        return TaskResult({name: verdict for name, verdict in said.items() if name not in why}, why)
 
-    async def _once(self, ask: Ask) -> _Outcome:
+    async def _run_call(self, ask: JudgeCall) -> _CallOutcome:
         asked = ask.task.asked
         try:
-            kept = await self._reply(ask)
-        except Enough as limit:
+            kept = await self._get_reply(ask)
+        except BudgetReached as limit:
             self.stopped = self.stopped or str(limit)
-            return _Outcome(Reading({}, dict.fromkeys(asked, Unscored(f"not asked: {limit}"))), over=True)
+            return _CallOutcome(TaskResult({}, dict.fromkeys(asked, Unscored(f"not asked: {limit}"))), over=True)
         except BackendFailed as failure:
             if failure.final or (failure.passing and not self.models):
                 # Not one reply has arrived and retries did not help, so the other calls would fail as well.
                 failure.final = True
                 raise
             why = Unscored(f"the call failed: {failure.message}")
-            return _Outcome(Reading({}, dict.fromkeys(asked, why)), over=True)
+            return _CallOutcome(TaskResult({}, dict.fromkeys(asked, why)), over=True)
         reply = kept.reply
         self.models.add(reply.model)
-        found: Read = prompts.read_word(ask.task, reply) if ask.word else prompts.read(ask.task, reply)
+        found: ParsedReply = (
+            prompts.parse_word_reply(ask.task, reply) if ask.word else prompts.parse_reply(ask.task, reply)
+        )
         if found.missing:
             self._ledger.unread(ask.task.step, ask.key)
         missing = {name: Unscored(reason, reply.text) for name, reason in found.missing.items()}
-        return _Outcome(Reading(found.said, missing), over=reply.finish in LAST_WORDS)
+        return _CallOutcome(TaskResult(found.said, missing), over=reply.finish in FINAL_FINISH_REASONS)
 
-    def _ask(self, task: Task, attempt: int, *, word: bool = False) -> Ask:
-        schema = prompts.WORDS if word else prompts.schema(task)
-        plain = prompts.messages(task, prompts.CANONICAL, word=word)
+    def _build_call(self, task: JudgeTask, attempt: int, *, word: bool = False) -> JudgeCall:
+        schema = prompts.WORD_SCHEMA if word else prompts.build_reply_schema(task)
+        plain = prompts.build_messages(task, prompts.CANONICAL_TAG, word=word)
         # Include the texts themselves: one of them could contain the canonical tag and look like two.
         texts = [list(task.asked.items()), list(task.sources.items()), task.question, list(task.history)]
-        key = key_of(dict(self._chat.identity), plain, texts, schema, self._manner.replicate, attempt)
-        return Ask(task, word, schema, key)
+        key = compute_cache_key(dict(self._chat.identity), plain, texts, schema, self._manner.replicate, attempt)
+        return JudgeCall(task, word, schema, key)
 
-    async def _reply(self, ask: Ask) -> Kept:
+    async def _get_reply(self, ask: JudgeCall) -> CachedReply:
         """Return the reply to a call: cached, in flight, or new."""
         kept = self._replies.find(ask.key)
         if kept is not None:
@@ -219,10 +225,10 @@ class Model:
             return kept
         if ask.key in self._flying:
             return await asyncio.shield(self._flying[ask.key])
-        future: asyncio.Future[Kept] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[CachedReply] = asyncio.get_running_loop().create_future()
         self._flying[ask.key] = future
         try:
-            kept = await self._call(ask)
+            kept = await self._request_reply(ask)
         except BaseException as error:
             if not future.done():
                 future.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
@@ -234,7 +240,7 @@ class Model:
             del self._flying[ask.key]
         return kept
 
-    async def _call(self, ask: Ask) -> Kept:
+    async def _request_reply(self, ask: JudgeCall) -> CachedReply:
         """Request a reply.
 
         The first request runs alone, so that the cost of the next ones is known.
@@ -242,12 +248,12 @@ class Model:
         if self._ledger.unsure:
             async with self._first:
                 if self._ledger.unsure:
-                    return await self._call_now(ask)
-        return await self._call_now(ask)
+                    return await self._request_reply_now(ask)
+        return await self._request_reply_now(ask)
 
-    async def _call_now(self, ask: Ask) -> Kept:
+    async def _request_reply_now(self, ask: JudgeCall) -> CachedReply:
         step = ask.task.step
-        account = _Requests(ask, self._ledger, self._replies)
+        account = _RequestAccount(ask, self._ledger, self._replies)
         try:
             called = await self._caller.call(ask.messages(), ask.schema, account)
         except BackendFailed as error:
@@ -259,22 +265,22 @@ class Model:
         own = called.reply
         if not own.prompt_tokens and not own.completion_tokens:
             self.guessed = True
-            own = own._replace(prompt_tokens=ask.size()[0], completion_tokens=tokens_of(own.text))
+            own = own._replace(prompt_tokens=ask.size()[0], completion_tokens=estimate_tokens(own.text))
         reply = own._replace(
             prompt_tokens=own.prompt_tokens + called.prompt_tokens,
             completion_tokens=own.completion_tokens + called.completion_tokens,
         )
-        kept = Kept(reply, called.seconds, called.attempts)
+        kept = CachedReply(reply, called.seconds, called.attempts)
         self._replies.keep(ask.key, step, ask.task.sample, kept, own)
         self._ledger.paid(account.reserved, own)
         self._ledger.note(step, ask.key, kept, fresh=True)
         return kept
 
 
-class _Requests:
+class _RequestAccount:
     """Recorder of the requests of one call in the ledger and the reply cache."""
 
-    def __init__(self, ask: Ask, ledger: Ledger, replies: Replies) -> None:
+    def __init__(self, ask: JudgeCall, ledger: CostLedger, replies: ReplyCache) -> None:
         self._ask = ask
         self._ledger = ledger
         self._replies = replies
@@ -289,7 +295,7 @@ class _Requests:
         """
         try:
             self.reserved = self._ledger.reserve(self._ask.size)
-        except Enough as limit:
+        except BudgetReached as limit:
             self.limit = str(limit)
             raise
 
@@ -304,25 +310,25 @@ class _Requests:
         self._replies.failed(self._ask.task.step, failure.message, spent)
 
 
-def split(task: Task, most: int) -> list[Task]:
+def split_task(task: JudgeTask, most: int) -> list[JudgeTask]:
     """Split a task into parts of at most `most` items.
 
-    >>> task = Task("useful", "s1", {"k1": "a", "k2": "b", "k3": "c"}, {})
-    >>> [list(part.asked) for part in split(task, 2)]
+    >>> task = JudgeTask("useful", "s1", {"k1": "a", "k2": "b", "k3": "c"}, {})
+    >>> [list(part.asked) for part in split_task(task, 2)]
     [['k1', 'k2'], ['k3']]
     """
     names = list(task.asked)
-    return [_only(task, names[at : at + most]) for at in range(0, len(names), most)]
+    return [_restrict_task(task, names[at : at + most]) for at in range(0, len(names), most)]
 
 
-def single(task: Task) -> list[Task]:
+def split_task_by_item(task: JudgeTask) -> list[JudgeTask]:
     """Split a task into single items.
 
     For claims, chunks and the other text are separate tasks.
     """
-    parts: list[Task] = []
+    parts: list[JudgeTask] = []
     for name in task.asked:
-        one = _only(task, [name])
+        one = _restrict_task(task, [name])
         if task.step == "useful":
             parts.append(one)
             continue
@@ -332,15 +338,15 @@ def single(task: Task) -> list[Task]:
     return parts
 
 
-def _only(task: Task, names: Sequence[str]) -> Task:
+def _restrict_task(task: JudgeTask, names: Sequence[str]) -> JudgeTask:
     return replace(task, asked={name: task.asked[name] for name in names})
 
 
-def _has_chunks(task: Task) -> bool:
+def _has_chunks(task: JudgeTask) -> bool:
     return any(name.startswith("k") for name in task.sources)
 
 
-def _both(before: Any, now: Any, *, chunks: bool) -> Any:
+def _merge_verdicts(before: Any, now: Any, *, chunks: bool) -> Any:
     """Merge two verdicts on one claim by different sources.
 
     The probability is that of the contexts.
@@ -354,10 +360,10 @@ def _both(before: Any, now: Any, *, chunks: bool) -> Any:
     return Support((*before.by, *now.by), (*before.against, *now.against), probability=sure)
 
 
-def _joined(parts: Sequence[Reading]) -> Reading:
+def _merge_results(parts: Sequence[TaskResult]) -> TaskResult:
     said: dict[str, Any] = {}
     unscored: dict[str, Unscored] = {}
     for part in parts:
         said |= part.said
         unscored |= part.unscored
-    return Reading(said, unscored)
+    return TaskResult(said, unscored)

@@ -14,72 +14,82 @@ from ragauge.core.text import one_line
 from ragauge.judging import report
 from ragauge.judging import report as words
 from ragauge.judging import report_formats as reports
-from ragauge.judging.report import Figure, Standing, confidence, figures, standings
-from ragauge.judging.results import Judged
+from ragauge.judging.report import ClaimState, MeasureSummary, find_claim_states, format_confidence, summarise_measures
+from ragauge.judging.results import JudgedSamples
 from ragauge.output import page as output_page
 from ragauge.output.chart_style import PALETTE
-from ragauge.output.charts import ChartRows, Panel, Sketch, altair, figure, panel, sentence
-from ragauge.output.page import Cell, Section, Sheet, document
-from ragauge.output.report import Drawing
-from ragauge.output.tables import Rows
+from ragauge.output.charts import (
+    ChartDraft,
+    ChartPanel,
+    ChartRows,
+    import_altair,
+    join_sentence,
+    make_panel,
+    round_digits,
+)
+from ragauge.output.page import Cell, PageSection, PageTable, render_page
+from ragauge.output.report import Chart
+from ragauge.output.tables import TextTable
 
-WIDTH = 0.1
+BAR_WIDTH = 0.1
 """Width of a histogram bar, in units of the score."""
-HEIGHT = 120
-GAP = 0.003
+PANEL_HEIGHT_PX = 120
+BAR_GAP = 0.003
 """Half of the gap between two bars, in units of the score."""
 
 
-def drawn(judged: Judged) -> dict[str, Drawing]:
+def draw_judged(judged: JudgedSamples) -> dict[str, Chart]:
     """Draw all charts for which there is enough data."""
-    sketch = spread(judged)
+    sketch = sketch_score_distribution(judged)
     if sketch is None:
         return {}
-    return {"spread": Drawing("How values are spread", sketch.caption, sketch.alt, sketch.panels)}
+    return {"spread": Chart("How values are spread", sketch.caption, sketch.alt, sketch.panels)}
 
 
-def spread(judged: Judged) -> Sketch | None:
+def sketch_score_distribution(judged: JudgedSamples) -> ChartDraft | None:
     """Sketch the distribution of scores of each measure; None without scored samples."""
     panels, said = [], []
-    for one in figures(judged):
+    for one in summarise_measures(judged):
         values = judged.scores.values[one.measure]
         values = values[~np.isnan(values)]
         if not len(values):
             continue
-        counts, edges = bars(values)
-        panels.append(_panel(one, counts.tolist(), edges.tolist()))
-        interval = "" if math.isnan(one.low) else f" ({confidence(judged)} interval {one.low:.3f} to {one.high:.3f})"
+        counts, edges = histogram_counts(values)
+        panels.append(_distribution_panel(one, counts.tolist(), edges.tolist()))
+        interval = (
+            "" if math.isnan(one.low) else f" ({format_confidence(judged)} interval {one.low:.3f} to {one.high:.3f})"
+        )
         said.append(f"{one.measure}: mean {one.mean:.3f}{interval}, {one.n} of {one.of} samples")
     if not panels:
         return None
-    caption = sentence(
+    caption = join_sentence(
         "bars count the samples with values up to there: the last is above 0.9, with 1",
         "the line is the mean"
-        + (f", and its {confidence(judged)} interval lies on the axis" if judged.intervals else ""),
+        + (f", and its {format_confidence(judged)} interval lies on the axis" if judged.intervals else ""),
         "what is unscored is in no bar",
     )
-    return Sketch(panels, f"Values of samples: {'; '.join(said)}.", caption)
+    return ChartDraft(panels, f"Values of samples: {'; '.join(said)}.", caption)
 
 
-def bars(values: Floats) -> tuple[Ints, Floats]:
+def histogram_counts(values: Floats) -> tuple[Ints, Floats]:
     """Count the scores in bars of width 0.1, from 0 or the lowest score to at least 1.
 
-    >>> counts, edges = bars(np.array([0.0, 0.1, 0.95, 1.0]))
+    >>> counts, edges = histogram_counts(np.array([0.0, 0.1, 0.95, 1.0]))
     >>> counts.tolist(), len(edges)
     ([2, 0, 0, 0, 0, 0, 0, 0, 0, 2], 11)
     """
-    first = min(0, math.floor(round(float(values.min()) / WIDTH, 9)))
-    last = max(10, math.ceil(round(float(values.max()) / WIDTH, 9)))
-    edges = np.round(np.arange(first, last + 1) * WIDTH, 9)
+    first = min(0, math.floor(round(float(values.min()) / BAR_WIDTH, 9)))
+    last = max(10, math.ceil(round(float(values.max()) / BAR_WIDTH, 9)))
+    edges = np.round(np.arange(first, last + 1) * BAR_WIDTH, 9)
     # A value on an edge belongs to the bar below it; the lowest value belongs to the first bar.
-    places = np.clip(np.ceil(np.round(values / WIDTH, 9)).astype(int) - first - 1, 0, last - first - 1)
+    places = np.clip(np.ceil(np.round(values / BAR_WIDTH, 9)).astype(int) - first - 1, 0, last - first - 1)
     return np.bincount(places, minlength=last - first), edges
 
 
-def _panel(one: Figure, counts: list[int], edges: list[float]) -> Panel:
-    alt = altair()
+def _distribution_panel(one: MeasureSummary, counts: list[int], edges: list[float]) -> ChartPanel:
+    alt = import_altair()
     rows: ChartRows = [
-        {"from": low, "to": high, "count": count, "start": round(low + GAP, 6), "end": round(high - GAP, 6)}
+        {"from": low, "to": high, "count": count, "start": round(low + BAR_GAP, 6), "end": round(high - BAR_GAP, 6)}
         for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
         if count
     ]
@@ -103,23 +113,27 @@ def _panel(one: Figure, counts: list[int], edges: list[float]) -> Panel:
             x=x, x2="end:Q", y=y, y2=alt.datum(0), tooltip=tips
         )
     ]
-    mean = alt.Chart(alt.Data(values=[{"mean": figure(one.mean), "low": figure(one.low), "high": figure(one.high)}]))
+    mean = alt.Chart(
+        alt.Data(
+            values=[{"mean": round_digits(one.mean), "low": round_digits(one.low), "high": round_digits(one.high)}]
+        )
+    )
     layers.append(mean.mark_rule(style="guide", strokeWidth=2, strokeDash=[4, 3]).encode(x=alt.X("mean:Q", title=None)))
     if not math.isnan(one.low):
         band = mean.mark_rule(style="guide", strokeWidth=4, clip=True).encode(
-            x=alt.X("low:Q", title=None), x2="high:Q", y=alt.value(HEIGHT - 2)
+            x=alt.X("low:Q", title=None), x2="high:Q", y=alt.value(PANEL_HEIGHT_PX - 2)
         )
         layers.append(band)
-    return panel(f"{one.measure}: {one.mean:.3f}", layers, HEIGHT, wide=False)
+    return make_panel(f"{one.measure}: {one.mean:.3f}", layers, PANEL_HEIGHT_PX, wide=False)
 
 
-MOST_CHARACTERS = 12_000_000
+MAX_CHUNK_CHARS_TOTAL = 12_000_000
 """Maximum total size of chunks in characters; beyond it, better samples come without chunks."""
-LONGEST = 4_000
+MAX_TEXT_CHARS = 4_000
 """Maximum length of one text in characters."""
 
 
-def values(judged: Judged) -> dict[str, Any]:
+def build_values_payload(judged: JudgedSamples) -> dict[str, Any]:
     """Build the columns of questions, answers, scores and reasons by sample."""
     scores = judged.scores
     known = {one.id: one for one in judged.samples}
@@ -127,14 +141,14 @@ def values(judged: Judged) -> dict[str, Any]:
     samples = [known.get(query, Sample(query)) for query in ids]
     said = [judged.verdicts.get(query) for query in ids]
     states = [
-        [one.state for one in standings(verdicts, ANSWER, nothing=sample.contexts == ())]
+        [one.state for one in find_claim_states(verdicts, ANSWER, nothing=sample.contexts == ())]
         for sample, verdicts in zip(samples, said, strict=True)
     ]
     return {
         "ids": ids,
-        "questions": [clipped(one.question) for one in samples],
-        "answers": [clipped(one.answer or "") for one in samples],
-        "values": [_column(scores.values[name].tolist()) for name in scores.measures],
+        "questions": [clip_text(one.question) for one in samples],
+        "answers": [clip_text(one.answer or "") for one in samples],
+        "values": [_rounded_values(scores.values[name].tolist()) for name in scores.measures],
         "why": [
             {str(i): scores.unscored[name][query] for i, query in enumerate(ids) if query in scores.unscored[name]}
             for name in scores.measures
@@ -145,11 +159,11 @@ def values(judged: Judged) -> dict[str, Any]:
     }
 
 
-def _column(values: list[float]) -> list[float | None]:
+def _rounded_values(values: list[float]) -> list[float | None]:
     return [None if math.isnan(value) else round(value, 6) for value in values]
 
 
-def details(judged: Judged) -> dict[str, Any]:
+def build_details_payload(judged: JudgedSamples) -> dict[str, Any]:
     """Build the details of each sample.
 
     A chunk shared by several samples is stored once.
@@ -157,23 +171,23 @@ def details(judged: Judged) -> dict[str, Any]:
     known = {one.id: one for one in judged.samples}
     texts: dict[str, int] = {}
     found: list[Any] = [None] * len(judged.scores.queries)
-    left = MOST_CHARACTERS
-    for i in _worst_first(judged):
+    left = MAX_CHUNK_CHARS_TOTAL
+    for i in _order_worst_first(judged):
         query = judged.scores.queries[i]
         sample = known.get(query, Sample(query))
         chunks = []
         for place, text in enumerate(sample.contexts or ()):
             name = sample.context_ids[place] if place < len(sample.context_ids) else ""
-            short = clipped(text)
+            short = clip_text(text)
             if short not in texts and len(short) <= left:
                 left -= len(short)
                 texts[short] = len(texts)
             chunks.append([f"k{place + 1}", name, texts.get(short, -1)])
-        found[i] = _detail(sample, judged.verdicts.get(query), chunks)
+        found[i] = _sample_details(sample, judged.verdicts.get(query), chunks)
     return {"texts": list(texts), "samples": found}
 
 
-def _worst_first(judged: Judged) -> list[int]:
+def _order_worst_first(judged: JudgedSamples) -> list[int]:
     """Return sample positions, unscored first, then worst to best.
 
     Sorted by the first measure.
@@ -186,57 +200,63 @@ def _worst_first(judged: Judged) -> list[int]:
     return [int(i) for i in np.argsort(np.where(np.isnan(worse), -np.inf, worse), kind="stable")]
 
 
-def _detail(sample: Sample, said: Verdicts | None, chunks: list[Any]) -> dict[str, Any]:
+def _sample_details(sample: Sample, said: Verdicts | None, chunks: list[Any]) -> dict[str, Any]:
     detail: dict[str, Any] = {"chunks": chunks, "given": sample.contexts is not None}
     more: dict[str, Any] = {
-        "reference": None if sample.reference is None else clipped(sample.reference),
-        "history": [clipped(one) for one in sample.history],
+        "reference": None if sample.reference is None else clip_text(sample.reference),
+        "history": [clip_text(one) for one in sample.history],
         "labels": dict(sample.labels),
-        "metadata": {str(name): clipped(_verdict_data(value)) for name, value in sample.metadata.items()},
+        "metadata": {str(name): clip_text(_metadata_text(value)) for name, value in sample.metadata.items()},
     }
     if said is not None:
         more |= {
             "asked": list(said.asked),
-            "answer_claims": [_claim(one) for one in standings(said, ANSWER, nothing=sample.contexts == ())],
-            "reference_claims": [_claim(one) for one in standings(said, REFERENCE, nothing=sample.contexts == ())],
-            "useful": {chunk: [one.useful, clipped(one.words), one.probability] for chunk, one in said.useful.items()},
-            "questions": [[clipped(one.text), _number(one.similarity)] for one in said.questions],
+            "answer_claims": [
+                _claim_row(one) for one in find_claim_states(said, ANSWER, nothing=sample.contexts == ())
+            ],
+            "reference_claims": [
+                _claim_row(one) for one in find_claim_states(said, REFERENCE, nothing=sample.contexts == ())
+            ],
+            "useful": {
+                chunk: [one.useful, clip_text(one.words), one.probability] for chunk, one in said.useful.items()
+            },
+            "questions": [[clip_text(one.text), _rounded_number(one.similarity)] for one in said.questions],
             "refusal": said.refusal,
-            "left_out": {text: [clipped(one) for one in listed] for text, listed in said.left_out.items()},
-            "unscored": [[what, clipped(one.why), clipped(one.reply)] for what, one in said.unscored.items()],
+            "left_out": {text: [clip_text(one) for one in listed] for text, listed in said.left_out.items()},
+            "unscored": [[what, clip_text(one.why), clip_text(one.reply)] for what, one in said.unscored.items()],
         }
     return detail | {name: one for name, one in more.items() if one is not None and one not in ([], {})}
 
 
-def _claim(one: Standing) -> list[Any]:
+def _claim_row(one: ClaimState) -> list[Any]:
     said = one.support
     told: list[Any] = [[], [], [], "", None]
     if said is not None:
         sources = [list(some) for some in (said.by, said.together, said.against)]
-        told = [*sources, clipped(said.words), _number(said.probability)]
-    return [one.id, clipped(one.text), one.sentence, one.state, *told, clipped(one.why)]
+        told = [*sources, clip_text(said.words), _rounded_number(said.probability)]
+    return [one.id, clip_text(one.text), one.sentence, one.state, *told, clip_text(one.why)]
 
 
-def _number(value: float | None) -> float | None:
+def _rounded_number(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else round(value, 4)
 
 
-def _verdict_data(value: Any) -> str:
+def _metadata_text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_verdict_data(one)}" for name, one in value.items())
-    return ", ".join(map(_verdict_data, value)) if isinstance(value, list | tuple) else str(value)
+        return ", ".join(f"{name} {_metadata_text(one)}" for name, one in value.items())
+    return ", ".join(map(_metadata_text, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def clipped(text: str) -> str:
+def clip_text(text: str) -> str:
     """Truncate a text to the maximum length.
 
-    >>> clipped("short"), len(clipped("long" * 2000))
+    >>> clip_text("short"), len(clip_text("long" * 2000))
     ('short', 4000)
     """
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= MAX_TEXT_CHARS else text[: MAX_TEXT_CHARS - 1] + "…"
 
 
-class Card(NamedTuple):
+class MeasureCard(NamedTuple):
     """Summary card of one measure."""
 
     name: str
@@ -246,18 +266,22 @@ class Card(NamedTuple):
     tone: str
 
 
-def page(judged: Judged, vega: str | None = None) -> str:
+def render_judged_page(judged: JudgedSamples, vega: str | None = None) -> str:
     """Render the page; `vega` is the script bundle if it is already loaded."""
-    charts = drawn(judged)
+    charts = draw_judged(judged)
     middle = [
-        Section("spread", "How values are spread", "Spread", charts),
-        Section("unscored", "Unscored, and why", "Unscored", grids=[_sheet(report.unscored(judged))]),
-        Section("took", "What it took", "Cost", grids=[_sheet(report.ledger(judged))]),
-        Section(
+        PageSection("spread", "How values are spread", "Spread", charts),
+        PageSection("unscored", "Unscored, and why", "Unscored", grids=[_rows_to_sheet(report.unscored_table(judged))]),
+        PageSection("took", "What it took", "Cost", grids=[_rows_to_sheet(report.cost_table(judged))]),
+        PageSection(
             "robustness",
             "Robustness",
             "Robustness",
-            grids=[one for one in (_sheet(_canaries(judged)), _moved(judged)) if one.rows],
+            grids=[
+                one
+                for one in (_rows_to_sheet(_injection_rows(judged)), _successful_injections_sheet(judged))
+                if one.rows
+            ],
             text="Texts that try to talk the judge into a verdict, and whether they did.",
         ),
     ]
@@ -266,41 +290,41 @@ def page(judged: Judged, vega: str | None = None) -> str:
         "measures": judged.scores.measures,
         "lower": [one in judged.scores.lower_is_better for one in judged.scores.measures],
     }
-    blocks = {"values": values(judged), "details": details(judged)}
-    return document(
+    blocks = {"values": build_values_payload(judged), "details": build_details_payload(judged)}
+    return render_page(
         "judged.html",
         {
             "title": judged.name,
             "kind": "judge",
-            "made": words.made(judged),
+            "made": words.judging_date(judged),
             "sections": [
                 *middle,
-                Section("samples", "Samples", "Samples"),
-                Section("again", "Circumstances", "Circumstances"),
+                PageSection("samples", "Samples", "Samples"),
+                PageSection("again", "Circumstances", "Circumstances"),
             ],
-            "about": [*words.about(judged), *filter(None, [words.made(judged)[:10]])],
-            "headline": words.headline(judged),
-            "who": words.who(judged),
+            "about": [*words.judged_facts(judged), *filter(None, [words.judging_date(judged)[:10]])],
+            "headline": words.summarise_judged(judged),
+            "who": words.describe_judge(judged),
             "lexical": judged.lexical,
             "stopped": judged.stopped,
-            "cards": [_card(judged, one) for one in words.figures(judged)],
+            "cards": [_measure_card(judged, one) for one in words.summarise_measures(judged)],
             "chart_sections": middle,
             "measures": judged.scores.measures,
-            "circumstances": _circumstances(judged),
-            "notes": [one for one in reports.notes(judged) if not one.startswith("the lexical judge")],
+            "circumstances": _provenance_sheet(judged),
+            "notes": [one for one in reports.judged_notes(judged) if not one.startswith("the lexical judge")],
         },
         charts,
         {"about": about},
-        {name: output_page.packed(one) for name, one in blocks.items()},
+        {name: output_page.compress_json(one) for name, one in blocks.items()},
         vega=vega,
         own="judged",
     )
 
 
-def _card(judged: Judged, one: words.Figure) -> Card:
-    interval = "" if math.isnan(one.low) else f"{one.low:.3f} to {one.high:.3f} ({words.confidence(judged)})"
+def _measure_card(judged: JudgedSamples, one: words.MeasureSummary) -> MeasureCard:
+    interval = "" if math.isnan(one.low) else f"{one.low:.3f} to {one.high:.3f} ({words.format_confidence(judged)})"
     lower = "less is better; " if one.lower else ""
-    return Card(
+    return MeasureCard(
         one.measure,
         "no value" if math.isnan(one.mean) else f"{one.mean:.3f}",
         interval or "no interval",
@@ -309,24 +333,24 @@ def _card(judged: Judged, one: words.Figure) -> Card:
     )
 
 
-def _canaries(judged: Judged) -> Rows:
-    return report.robustness(judged.robustness)._replace(title="")
+def _injection_rows(judged: JudgedSamples) -> TextTable:
+    return report.robustness_table(judged.robustness)._replace(title="")
 
 
-def _moved(judged: Judged) -> Sheet:
+def _successful_injections_sheet(judged: JudgedSamples) -> PageTable:
     """Build the sheet of successful prompt injections, narrow for small screens."""
-    part = report.moved(judged.robustness)
+    part = report.successful_injections_table(judged.robustness)
     rows: list[list[str | Cell]] = [
         [Cell(case, f"{step}, in the {where}"), *verdicts] for case, step, where, *verdicts in part.rows
     ]
-    return Sheet([part.header[0], *part.header[3:]], rows, part.title, numbers=False)
+    return PageTable([part.header[0], *part.header[3:]], rows, part.title, numbers=False)
 
 
-def _sheet(part: Rows) -> Sheet:
-    return Sheet(part.header, part.rows, numbers=part.numbers)
+def _rows_to_sheet(part: TextTable) -> PageTable:
+    return PageTable(part.header, part.rows, numbers=part.numbers)
 
 
-def _circumstances(judged: Judged) -> Sheet:
+def _provenance_sheet(judged: JudgedSamples) -> PageTable:
     facts: dict[str, Any] = {
         "samples": f"{len(judged.samples):,}",
         "convention": judged.scores.convention,
@@ -334,14 +358,14 @@ def _circumstances(judged: Judged) -> Sheet:
         **judged.circumstances,
     }
     rows = [
-        [str(name).replace("_", " "), _provenance_rows(value)]
+        [str(name).replace("_", " "), _format_fact(value)]
         for name, value in facts.items()
         if value not in (None, "", {})
     ]
-    return Sheet(["", ""], rows, numbers=False)
+    return PageTable(["", ""], rows, numbers=False)
 
 
-def _provenance_rows(value: Any) -> str:
+def _format_fact(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_provenance_rows(one)}" for key, one in value.items())
-    return ", ".join(map(_provenance_rows, value)) if isinstance(value, list | tuple) else one_line(str(value))
+        return ", ".join(f"{key} {_format_fact(one)}" for key, one in value.items())
+    return ", ".join(map(_format_fact, value)) if isinstance(value, list | tuple) else one_line(str(value))

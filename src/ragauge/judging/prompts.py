@@ -17,22 +17,22 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from ragauge.core.protocols import Message, Reply
-from ragauge.core.samples import TOGETHER, Support, Usefulness
-from ragauge.judging.tasks import CONTEXTS, Task, Thought
-from ragauge.models.chats.reply_parsing import obeys, spoken, unfinished
+from ragauge.core.samples import ALL_CONTEXTS, Support, Usefulness
+from ragauge.judging.tasks import CONTEXT_ID_PREFIX, GeneratedQuestions, JudgeTask
+from ragauge.models.chats.reply_parsing import has_thought_start, schema_violation, strip_thoughts
 
-CANONICAL = "data-" + 16 * "0"
+CANONICAL_TAG = "data-" + 16 * "0"
 """Tag used in messages that are compared or hashed."""
-WORDS: Mapping[str, Any] = {"enum": ["yes", "no"]}
+WORD_SCHEMA: Mapping[str, Any] = {"enum": ["yes", "no"]}
 """Schema of a one-word verdict."""
-_WANTED = {
+_INSTRUCTIONS = {
     "claims": "List the claims of every one of these sentences",
     "useful": "Judge every one of these passages",
 }
 
 
 @cache
-def rubric(name: str) -> str:
+def read_rubric(name: str) -> str:
     """Read the text of a rubric."""
     return (files("ragauge.judging") / "rubrics" / f"{name}.md").read_text(encoding="utf-8").strip()
 
@@ -43,10 +43,10 @@ def rubric_hash(name: str) -> str:
 
     It identifies the judge, since another wording is another judge.
     """
-    return hashlib.sha256(rubric(name).encode()).hexdigest()[:12]
+    return hashlib.sha256(read_rubric(name).encode()).hexdigest()[:12]
 
 
-def new_tag(task: Task) -> str:
+def new_tag(task: JudgeTask) -> str:
     """Return a random tag that occurs in none of the texts of a task."""
     texts = [task.question, *task.history, *task.asked.values(), *task.sources.values()]
     while True:
@@ -55,7 +55,7 @@ def new_tag(task: Task) -> str:
             return tag
 
 
-def messages(task: Task, tag: str, *, word: bool = False) -> list[Message]:
+def build_messages(task: JudgeTask, tag: str, *, word: bool = False) -> list[Message]:
     """Build the messages of a task: the rubric, and the data inside tags."""
 
     def fenced(name: str, text: str) -> str:
@@ -68,28 +68,28 @@ def messages(task: Task, tag: str, *, word: bool = False) -> list[Message]:
         parts.append("The question:\n" + fenced("question", task.question))
     if task.sources:
         parts.append("The sources:\n" + "\n".join(fenced(name, text) for name, text in task.sources.items()))
-    parts.append(f"{_heading(task, word=word)}:\n" + "\n".join(fenced(*pair) for pair in task.asked.items()))
-    parts.append("Reply with yes or no." if word else _closing(task))
+    parts.append(f"{_items_heading(task, word=word)}:\n" + "\n".join(fenced(*pair) for pair in task.asked.items()))
+    parts.append("Reply with yes or no." if word else _closing_instruction(task))
     name = f"{task.step}_word" if word else task.step
-    return [{"role": "system", "content": rubric(name)}, {"role": "user", "content": "\n\n".join(parts)}]
+    return [{"role": "system", "content": read_rubric(name)}, {"role": "user", "content": "\n\n".join(parts)}]
 
 
-def _heading(task: Task, *, word: bool) -> str:
+def _items_heading(task: JudgeTask, *, word: bool) -> str:
     one = {"support": "The claim", "useful": "The passage"}
     many = {"claims": "The sentences", "support": "The claims", "useful": "The passages", "questions": "The answer"}
     return one[task.step] if word else many[task.step]
 
 
-def _closing(task: Task) -> str:
+def _closing_instruction(task: JudgeTask) -> str:
     if task.step == "questions":
         return f"Write {task.n} questions."
     if task.step == "support":
-        lists = [f"{name}: {', '.join(ids)}" for name, ids in claim_lists(task).items()]
+        lists = [f"{name}: {', '.join(ids)}" for name, ids in group_claims(task).items()]
         return f"Check every one of these claims. {'; '.join(lists)}."
-    return f"{_WANTED[task.step]}: {', '.join(task.asked)}."
+    return f"{_INSTRUCTIONS[task.step]}: {', '.join(task.asked)}."
 
 
-def claim_lists(task: Task) -> dict[str, list[str]]:
+def group_claims(task: JudgeTask) -> dict[str, list[str]]:
     """Group the claims of a task by the text that they come from, answer or reference."""
     found: dict[str, list[str]] = {}
     for name in task.asked:
@@ -97,44 +97,48 @@ def claim_lists(task: Task) -> dict[str, list[str]]:
     return found
 
 
-def schema(task: Task) -> dict[str, Any]:
+def build_reply_schema(task: JudgeTask) -> dict[str, Any]:
     """Build the JSON schema of a reply.
 
     Ids and sources are enums of those in the task.
     """
     if task.step == "questions":
         questions = {"type": "array", "items": {"type": "string"}, "minItems": task.n, "maxItems": task.n}
-        return _object({"refusal": {"type": "boolean"}, "questions": questions})
+        return _object_schema({"refusal": {"type": "boolean"}, "questions": questions})
     if task.step == "claims":
         claims = {"type": "array", "items": {"type": "string"}}
-        return _object({"sentences": _list(list(task.asked), {"claims": claims})})
+        return _object_schema({"sentences": _entries_schema(list(task.asked), {"claims": claims})})
     if task.step == "useful":
-        return _object(
-            {"verdicts": _list(list(task.asked), {"reason": {"type": "string"}, "useful": {"type": "boolean"}})}
+        return _object_schema(
+            {
+                "verdicts": _entries_schema(
+                    list(task.asked), {"reason": {"type": "string"}, "useful": {"type": "boolean"}}
+                )
+            }
         )
     lists = {}
-    for name, ids in claim_lists(task).items():
+    for name, ids in group_claims(task).items():
         choices = task.choices(ids[0])
-        chunks = [one for one in choices if one.startswith(CONTEXTS)]
+        chunks = [one for one in choices if one.startswith(CONTEXT_ID_PREFIX)]
         said = {
             "reason": {"type": "string"},
-            "supported_by": _some(choices),
-            "supported_together": _some(chunks or choices),
-            "contradicted_by": _some(choices),
+            "supported_by": _enum_schema(choices),
+            "supported_together": _enum_schema(chunks or choices),
+            "contradicted_by": _enum_schema(choices),
         }
-        lists[name] = _list(ids, said)
-    return _object(lists)
+        lists[name] = _entries_schema(ids, said)
+    return _object_schema(lists)
 
 
-def _some(sources: Sequence[str]) -> dict[str, Any]:
+def _enum_schema(sources: Sequence[str]) -> dict[str, Any]:
     return {"type": "array", "items": {"type": "string", "enum": list(sources)}}
 
 
-def _list(ids: Sequence[str], said: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": _object({"id": {"type": "string", "enum": list(ids)}, **said})}
+def _entries_schema(ids: Sequence[str], said: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": _object_schema({"id": {"type": "string", "enum": list(ids)}, **said})}
 
 
-def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
+def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": dict(properties),
@@ -143,41 +147,43 @@ def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_ENDED = {
+_FINISH_REASONS = {
     "length": "the reply was cut off",
     "refusal": "the model refuses to say",
     "content_filter": "the reply was filtered by the endpoint",
     "tool": "the model called a tool instead of replying",
 }
-_TAIL = re.compile(r"\s*(?:`{3,}|~{3,})?\s*")
+_REPLY_TAIL = re.compile(r"\s*(?:`{3,}|~{3,})?\s*")
 """Text allowed after the object: the end of a code fence. Other text could retract the object."""
 
 
-class Read(NamedTuple):
+class ParsedReply(NamedTuple):
     """Verdicts of a reply by item, and the reasons for missing ones."""
 
     said: dict[str, Any]
     missing: dict[str, str]
 
 
-class Unreadable(Exception):
+class UnreadableReply(Exception):
     """Raised when a reply, or one entry of it, is invalid."""
 
 
-def read(task: Task, reply: Reply) -> Read:
+def parse_reply(task: JudgeTask, reply: Reply) -> ParsedReply:
     """Parse the verdicts of a reply on each item of a task."""
     if reply.finish != "stop":
-        return _nothing(task, _ended(reply.finish))
+        return _all_missing(task, _finish_text(reply.finish))
     try:
-        value = only_object(reply.text)
-    except Unreadable as error:
-        return _nothing(task, str(error))
-    shape = schema(task)
+        value = parse_single_object(reply.text)
+    except UnreadableReply as error:
+        return _all_missing(task, str(error))
+    shape = build_reply_schema(task)
     if task.step == "questions":
-        wrong = obeys(value, shape) or _empty_questions(value)
-        return _nothing(task, wrong) if wrong else Read(dict.fromkeys(task.asked, _thought(value)), {})
+        wrong = schema_violation(value, shape) or _empty_question_error(value)
+        return (
+            _all_missing(task, wrong) if wrong else ParsedReply(dict.fromkeys(task.asked, _parse_questions(value)), {})
+        )
     lists = {name: part["items"] for name, part in shape["properties"].items()}
-    asked = claim_lists(task) if task.step == "support" else {next(iter(lists)): list(task.asked)}
+    asked = group_claims(task) if task.step == "support" else {next(iter(lists)): list(task.asked)}
     said: dict[str, Any] = {}
     missing: dict[str, str] = {}
     for name, ids in asked.items():
@@ -192,69 +198,69 @@ def read(task: Task, reply: Reply) -> Read:
                 missing[one] = f"the reply has `{one}` {times[one]} times"
             elif one not in by_id:
                 missing[one] = f"the reply has nothing for `{one}`"
-            elif (wrong := obeys(by_id[one], lists[name])) is not None:
+            elif (wrong := schema_violation(by_id[one], lists[name])) is not None:
                 missing[one] = f"what the reply has for `{one}` is not in shape: {wrong}"
             else:
                 try:
-                    said[one] = _MEANT[task.step](by_id[one])
-                except Unreadable as error:
+                    said[one] = _ENTRY_PARSERS[task.step](by_id[one])
+                except UnreadableReply as error:
                     missing[one] = f"what the reply has for `{one}` does not count: {error}"
-    return Read(said, missing)
+    return ParsedReply(said, missing)
 
 
-def read_word(task: Task, reply: Reply) -> Read:
+def parse_word_reply(task: JudgeTask, reply: Reply) -> ParsedReply:
     """Parse a one-word reply on the single item of a task."""
     (one,) = task.asked
     if reply.finish != "stop":
-        return _nothing(task, _ended(reply.finish))
-    word = spoken(reply.text).strip().strip(".\"'`*").lower()
-    if word not in WORDS["enum"]:
-        return _nothing(task, "the reply is neither yes nor no")
+        return _all_missing(task, _finish_text(reply.finish))
+    word = strip_thoughts(reply.text).strip().strip(".\"'`*").lower()
+    if word not in WORD_SCHEMA["enum"]:
+        return _all_missing(task, "the reply is neither yes nor no")
     sure = reply.probabilities.get("yes") if reply.probabilities else None
     yes = word == "yes"
     if sure is not None and not (0.5 <= sure <= 1 if yes else 0 <= sure <= 0.5):
-        return _nothing(task, f"the reply is {word}, and the probability of yes is {sure:.3g}")
+        return _all_missing(task, f"the reply is {word}, and the probability of yes is {sure:.3g}")
     if task.step == "useful":
-        return Read({one: Usefulness(yes, probability=sure)}, {})
-    (source,) = task.sources if len(task.sources) == 1 else (TOGETHER,)
-    return Read({one: Support((source,) if yes else (), probability=sure)}, {})
+        return ParsedReply({one: Usefulness(yes, probability=sure)}, {})
+    (source,) = task.sources if len(task.sources) == 1 else (ALL_CONTEXTS,)
+    return ParsedReply({one: Support((source,) if yes else (), probability=sure)}, {})
 
 
-def only_object(text: str) -> Mapping[str, Any]:
+def parse_single_object(text: str) -> Mapping[str, Any]:
     """Return the single JSON object at the end of a reply.
 
     Text before it is allowed. Thoughts are ignored. Raises `UnreadableReply` if objects differ or text follows,
     since it could retract the object.
 
-    >>> only_object('Here you are: {"a": 1}')
+    >>> parse_single_object('Here you are: {"a": 1}')
     {'a': 1}
-    >>> only_object('{"a": 1} or rather {"a": 2}')
+    >>> parse_single_object('{"a": 1} or rather {"a": 2}')
     Traceback (most recent call last):
-    ragauge.judging.prompts.Unreadable: the reply holds 2 different JSON objects
+    ragauge.judging.prompts.UnreadableReply: the reply holds 2 different JSON objects
     """
-    text = spoken(text)
+    text = strip_thoughts(text)
     found: list[Mapping[str, Any]] = []
     try:
-        objects, talk = _objects(text)
+        objects, talk = _find_objects(text)
         for one in objects:
             if one not in found:
                 found.append(one)
     except RecursionError:
-        raise Unreadable("the JSON of the reply is nested too deep") from None
-    if unfinished("".join(talk)):
-        raise Unreadable("the reply ends in a thought")
+        raise UnreadableReply("the JSON of the reply is nested too deep") from None
+    if has_thought_start("".join(talk)):
+        raise UnreadableReply("the reply ends in a thought")
     if len(found) > 1:
-        raise Unreadable(f"the reply holds {len(found)} different JSON objects")
+        raise UnreadableReply(f"the reply holds {len(found)} different JSON objects")
     if not found:
-        raise Unreadable("the reply is empty" if not text.strip() else "the reply holds no JSON object")
-    if not _TAIL.fullmatch(talk[-1]):
-        raise Unreadable("the reply goes on after its JSON object")
+        raise UnreadableReply("the reply is empty" if not text.strip() else "the reply holds no JSON object")
+    if not _REPLY_TAIL.fullmatch(talk[-1]):
+        raise UnreadableReply("the reply goes on after its JSON object")
     return found[0]
 
 
-def _objects(text: str) -> tuple[list[dict[str, Any]], list[str]]:
+def _find_objects(text: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Return all outermost objects of a text, and the texts around them."""
-    decoder = json.JSONDecoder(object_pairs_hook=_once)
+    decoder = json.JSONDecoder(object_pairs_hook=_check_unique_keys)
     found, talk, end, at = [], [], 0, text.find("{")
     while at >= 0:
         talk.append(text[end:at])
@@ -262,61 +268,61 @@ def _objects(text: str) -> tuple[list[dict[str, Any]], list[str]]:
             value, end = decoder.raw_decode(text, at)
         except ValueError as error:  # also raised for a number of thousands of digits
             wrong = getattr(error, "msg", str(error))
-            raise Unreadable(f"the JSON of the reply breaks off or is wrong ({wrong})") from None
+            raise UnreadableReply(f"the JSON of the reply breaks off or is wrong ({wrong})") from None
         found.append(value)
         at = text.find("{", end)
     return found, [*talk, text[end:]]
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _check_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     twice = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
     if twice:
-        raise Unreadable(f"an object of the reply has `{twice[0]}` more than once")
+        raise UnreadableReply(f"an object of the reply has `{twice[0]}` more than once")
     return dict(pairs)
 
 
-def _ended(finish: str) -> str:
-    return _ENDED.get(finish, f"the reply ended otherwise than it should (`{finish[:40]}`)")
+def _finish_text(finish: str) -> str:
+    return _FINISH_REASONS.get(finish, f"the reply ended otherwise than it should (`{finish[:40]}`)")
 
 
-def _nothing(task: Task, why: str) -> Read:
-    return Read({}, dict.fromkeys(task.asked, why))
+def _all_missing(task: JudgeTask, why: str) -> ParsedReply:
+    return ParsedReply({}, dict.fromkeys(task.asked, why))
 
 
 def _has_id(entry: Any) -> bool:
     return isinstance(entry, dict) and isinstance(entry.get("id"), str)
 
 
-def _empty_questions(value: Mapping[str, Any]) -> str | None:
+def _empty_question_error(value: Mapping[str, Any]) -> str | None:
     return None if all(one.strip() for one in value["questions"]) else "a question is empty"
 
 
-def _thought(value: Mapping[str, Any]) -> Thought:
-    return Thought(value["refusal"], tuple(one.strip() for one in value["questions"]))
+def _parse_questions(value: Mapping[str, Any]) -> GeneratedQuestions:
+    return GeneratedQuestions(value["refusal"], tuple(one.strip() for one in value["questions"]))
 
 
-def _claims(entry: Mapping[str, Any]) -> list[str]:
+def _parse_claims(entry: Mapping[str, Any]) -> list[str]:
     claims = [" ".join(one.split()) for one in entry["claims"]]
     if not all(claims):
-        raise Unreadable("a claim is empty")
+        raise UnreadableReply("a claim is empty")
     return list(dict.fromkeys(claims))
 
 
-def _support(entry: Mapping[str, Any]) -> Support:
+def _parse_support(entry: Mapping[str, Any]) -> Support:
     names = ("supported_by", "supported_together", "contradicted_by")
     by, together, against = (tuple(dict.fromkeys(entry[name])) for name in names)
     for source in (*by, *together):
         if source in against:
-            raise Unreadable(f"`{source}` both supports and contradicts it")
+            raise UnreadableReply(f"`{source}` both supports and contradicts it")
         if source in by and source in together:
-            raise Unreadable(f"`{source}` supports it alone and only together with others")
+            raise UnreadableReply(f"`{source}` supports it alone and only together with others")
     if len(together) == 1:
-        raise Unreadable(f"`{together[0]}` supports it together with nothing")
+        raise UnreadableReply(f"`{together[0]}` supports it together with nothing")
     return Support(by, against, " ".join(entry["reason"].split()), together=together)
 
 
-def _useful(entry: Mapping[str, Any]) -> Usefulness:
+def _parse_usefulness(entry: Mapping[str, Any]) -> Usefulness:
     return Usefulness(entry["useful"], " ".join(entry["reason"].split()))
 
 
-_MEANT = {"claims": _claims, "support": _support, "useful": _useful}
+_ENTRY_PARSERS = {"claims": _parse_claims, "support": _parse_support, "useful": _parse_usefulness}

@@ -18,12 +18,12 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
-from ragauge.compute.event_loops import Room, together
-from ragauge.compute.executors import Errands, lanes, stand_aside
+from ragauge.compute.event_loops import LoopThread, gather_or_cancel
+from ragauge.compute.executors import AsyncTasks, secede, worker_count
 from ragauge.core import protocols
 from ragauge.core.errors import BackendFailed, BadInput, RagaugeError
 from ragauge.core.protocols import Chat, Message, Reply
-from ragauge.models.chats.calls import attempt
+from ragauge.models.chats.calls import attempt_request
 
 MOMENT = 0.002
 """Seconds: calls that come within a moment go together."""
@@ -70,12 +70,12 @@ class Elsewhere:
     ) -> None:
         self._chat = chat
         self._executor = executor
-        self._lanes = lanes(executor)
+        self._lanes = worker_count(executor)
         own = getattr(chat, "concurrency", None)
         self.concurrency = concurrency if own is None else min(concurrency, own * self._lanes)
         """More would wait for each other where each worker has a chat that takes few at a time."""
         self._calls = Calls(chat.name, opening, dict(chat.identity), timeout, borrowed=borrowed)
-        self._errands: Errands[Sequence[Call], Said] | None = None
+        self._errands: AsyncTasks[Sequence[Call], Said] | None = None
         self._ready: deque[tuple[Call, asyncio.Future[Reply]]] = deque()
         self._under_way: set[asyncio.Task[None]] = set()
         self._moment: asyncio.TimerHandle | None = None
@@ -117,10 +117,10 @@ class Elsewhere:
         await asyncio.gather(*self._under_way, return_exceptions=True)
         await self._calls.close()
 
-    def _office(self) -> Errands[Sequence[Call], Said]:
+    def _office(self) -> AsyncTasks[Sequence[Call], Said]:
         """Who gives the calls out; an object that cannot travel has a name, as a rule, and a name can."""
         try:
-            return Errands(self._executor, self._calls, idle=True)
+            return AsyncTasks(self._executor, self._calls, idle=True)
         except BadInput as error:
             raise BadInput(
                 f"the chat {self.name}: {error.message}",
@@ -128,7 +128,7 @@ class Elsewhere:
                 "it; one of your own has to be at the top of a module; a ThreadPoolExecutor takes any",
             ) from None
 
-    def _give(self, errands: Errands[Sequence[Call], Said]) -> None:
+    def _give(self, errands: AsyncTasks[Sequence[Call], Said]) -> None:
         """Give out what is ready, as far as there is room."""
         self._moment = None
         most = self._parts(errands)
@@ -142,20 +142,20 @@ class Elsewhere:
                 self._under_way.add(task)
                 task.add_done_callback(partial(self._over, errands))
 
-    def _parts(self, errands: Errands[Sequence[Call], Said]) -> int:
+    def _parts(self, errands: AsyncTasks[Sequence[Call], Said]) -> int:
         """How many parts may be under way: many small ones where they make room for each other."""
         if not errands.make_room:
             return self._lanes
         most = math.inf if not self._made else self._seconds / self._made / HANDING
         return int(min(self.concurrency, max(self._lanes, most)))
 
-    def _over(self, errands: Errands[Sequence[Call], Said], task: asyncio.Task[None]) -> None:
+    def _over(self, errands: AsyncTasks[Sequence[Call], Said], task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
         if self._ready and self._moment is None and not task.cancelled():
             self._give(errands)
 
     async def _sent(
-        self, errands: Errands[Sequence[Call], Said], part: Sequence[tuple[Call, asyncio.Future[Reply]]]
+        self, errands: AsyncTasks[Sequence[Call], Said], part: Sequence[tuple[Call, asyncio.Future[Reply]]]
     ) -> None:
         replies: Sequence[Reply | RagaugeError]
         try:
@@ -196,14 +196,14 @@ class Calls:
         self._opening = opening
         self._identity = identity
         self._timeout = timeout
-        self._room = Room(self._seated, _Desk.close)
+        self._room = LoopThread(self._seated, _Desk.close)
 
     def __reduce__(self) -> tuple[Any, ...]:  # a copy is nobody else's to close
         return Calls, (self._name, self._opening, self._identity, self._timeout)
 
     def __call__(self, calls: Sequence[Call]) -> Said:
         """Make all of these calls at once."""
-        stand_aside()
+        secede()
         return self._room.run(lambda desk: desk.said(calls))
 
     async def close(self) -> None:
@@ -252,7 +252,7 @@ class _Desk:
 
     async def said(self, calls: Sequence[Call]) -> Said:
         """What the chat says to all of them."""
-        found = await together(self._one(call) for call in calls)
+        found = await gather_or_cancel(self._one(call) for call in calls)
         notes = list(getattr(self._chat, "notes", ()))
         return Said([reply for reply, _ in found], sum(seconds for _, seconds in found), notes)
 
@@ -261,7 +261,7 @@ class _Desk:
         async with self._place:
             began = time.perf_counter()
             try:
-                found = await attempt(self._chat, call.messages, call.schema, self._timeout)
+                found = await attempt_request(self._chat, call.messages, call.schema, self._timeout)
                 reply = found._replace(probabilities=dict(found.probabilities))  # which may not be one that travels
             except RagaugeError as error:
                 reply = error
@@ -269,6 +269,6 @@ class _Desk:
 
     async def close(self) -> None:
         """Close the chat, unless somebody else is to."""
-        closing = None if self._borrowed else protocols.close(self._chat)
+        closing = None if self._borrowed else protocols.close_if_possible(self._chat)
         if inspect.isawaitable(closing):
             await closing

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ragauge.core.errors import BadInput, words_of
+from ragauge.core.errors import BadInput, error_summary
 from ragauge.core.protocols import Reply
 from ragauge.core.records import Floats
 from ragauge.core.secrets import redact_data
 from ragauge.core.structured_text import parse_json
 
-FILE = "replies.sqlite"
-_TABLES = """
+REPLIES_FILE = "replies.sqlite"
+_TABLES_SQL = """
 CREATE TABLE IF NOT EXISTS replies (
   key TEXT PRIMARY KEY, step TEXT, sample TEXT, text TEXT, prompt_tokens INTEGER, completion_tokens INTEGER,
   cached_tokens INTEGER, finish TEXT, model TEXT, probabilities TEXT, how TEXT, seconds REAL, attempts INTEGER,
@@ -36,10 +36,10 @@ CREATE TABLE IF NOT EXISTS calls (
 );
 CREATE TABLE IF NOT EXISTS vectors (key TEXT PRIMARY KEY, vector BLOB) WITHOUT ROWID;
 """
-_COLUMNS = "text, prompt_tokens, completion_tokens, cached_tokens, finish, model, probabilities, how"
+_REPLY_COLUMNS = "text, prompt_tokens, completion_tokens, cached_tokens, finish, model, probabilities, how"
 
 
-class Spent(NamedTuple):
+class TotalUsage(NamedTuple):
     """Totals of all requests of a folder, including those that failed."""
 
     calls: int = 0
@@ -48,7 +48,7 @@ class Spent(NamedTuple):
     cached_tokens: int = 0
 
 
-class Kept(NamedTuple):
+class CachedReply(NamedTuple):
     """A cached reply, with its duration in seconds and its number of attempts."""
 
     reply: Reply
@@ -56,17 +56,17 @@ class Kept(NamedTuple):
     attempts: int
 
 
-def key_of(*parts: Any) -> str:
+def compute_cache_key(*parts: Any) -> str:
     """Hash all values that a cached item depends on."""
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class Replies:
+class ReplyCache:
     """Reply cache of one folder; in memory without a folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._file = None if folder is None else folder / FILE
+        self._file = None if folder is None else folder / REPLIES_FILE
         try:
             if folder is not None:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ class Replies:
             # The process holds the lock as long as it lives; a commit is handed to the operating system at once.
             for line in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=0"):
                 self._base.execute(f"PRAGMA {line}")
-            self._base.executescript(_TABLES)
+            self._base.executescript(_TABLES_SQL)
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
                 raise BadInput("another process is at work here", file=str(folder)) from None
@@ -84,11 +84,11 @@ class Replies:
         except OSError as error:
             raise BadInput(f"cannot be written ({error.strerror})", file=str(folder)) from None
 
-    def find(self, key: str) -> Kept | None:
+    def find(self, key: str) -> CachedReply | None:
         """Return the cached reply of a key; None if there is none."""
-        with self._errors("cannot be read"):
+        with self._translate_errors("cannot be read"):
             row = self._base.execute(
-                f"SELECT {_COLUMNS}, seconds, attempts FROM replies WHERE key = ?",  # noqa: S608 - a constant
+                f"SELECT {_REPLY_COLUMNS}, seconds, attempts FROM replies WHERE key = ?",  # noqa: S608 - a constant
                 (key,),
             ).fetchone()
             if row is None:
@@ -99,18 +99,18 @@ class Replies:
             if not all(isinstance(number, int | float) for number in (*reply[1:4], seconds, attempts)):
                 raise TypeError("a count is not a number")
             reply[6] = dict(parse_json(reply[6]))
-            return Kept(Reply(*reply), seconds, attempts)
+            return CachedReply(Reply(*reply), seconds, attempts)
 
     @contextmanager
-    def _errors(self, what: str) -> Iterator[None]:
+    def _translate_errors(self, what: str) -> Iterator[None]:
         """Convert SQLite errors and invalid contents to BadInput with the file name."""
         try:
             yield
         except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:
             hint = "free some space" if "full" in str(error) else "move the file away to start without saved replies"
-            raise BadInput(f"{what} ({words_of(error)})", file=str(self._file), hint=hint) from None
+            raise BadInput(f"{what} ({error_summary(error)})", file=str(self._file), hint=hint) from None
 
-    def keep(self, key: str, step: str, sample: str, kept: Kept, own: Reply | None = None) -> None:
+    def keep(self, key: str, step: str, sample: str, kept: CachedReply, own: Reply | None = None) -> None:
         """Save a reply and its request.
 
         `own` has the tokens of that request only, without those of failed attempts.
@@ -118,35 +118,35 @@ class Replies:
         reply, now = kept.reply, datetime.now(UTC).isoformat()
         probabilities = json.dumps(dict(reply.probabilities))
         values = (*reply[:6], probabilities, reply.how, kept.seconds, kept.attempts, now)
-        columns = f"key, step, sample, {_COLUMNS}, seconds, attempts, made"
-        row = tuple(map(_storable, (key, step, sample, *values)))
-        with self._errors("cannot be written"):
+        columns = f"key, step, sample, {_REPLY_COLUMNS}, seconds, attempts, made"
+        row = tuple(map(_to_storable, (key, step, sample, *values)))
+        with self._translate_errors("cannot be written"):
             self._base.execute("BEGIN")
             self._base.execute(f"INSERT OR REPLACE INTO replies ({columns}) VALUES ({', '.join('?' * 14)})", row)  # noqa: S608 - constants
-            self._pay(step, own or reply, "", now)
+            self._insert_call(step, own or reply, "", now)
             self._base.execute("COMMIT")
 
     def failed(self, step: str, words: str, reply: Reply) -> None:
         """Save that a request failed, and the tokens that it used."""
-        with self._errors("cannot be written"):
-            self._pay(step, reply, words, datetime.now(UTC).isoformat())
+        with self._translate_errors("cannot be written"):
+            self._insert_call(step, reply, words, datetime.now(UTC).isoformat())
 
-    def spent(self) -> Spent:
+    def spent(self) -> TotalUsage:
         """Return the totals of all requests, over all sessions."""
         sums = "count(*), sum(prompt_tokens), sum(completion_tokens), sum(cached_tokens)"
-        with self._errors("cannot be read"):
+        with self._translate_errors("cannot be read"):
             found = self._base.execute(f"SELECT {sums} FROM calls").fetchone()  # noqa: S608 - a constant
-            return Spent(*(int(value or 0) for value in found))
+            return TotalUsage(*(int(value or 0) for value in found))
 
-    def _pay(self, step: str, reply: Reply, failure: str, now: str) -> None:
+    def _insert_call(self, step: str, reply: Reply, failure: str, now: str) -> None:
         tokens = (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
-        row = tuple(map(_storable, (step, reply.model, *tokens, failure, now)))
+        row = tuple(map(_to_storable, (step, reply.model, *tokens, failure, now)))
         self._base.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def vectors(self, keys: Sequence[str]) -> dict[str, Floats]:
         """Return the cached vectors of these keys."""
         found: dict[str, Floats] = {}
-        with self._errors("cannot be read"):
+        with self._translate_errors("cannot be read"):
             for key in keys:
                 row = self._base.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
                 if row is not None:
@@ -156,7 +156,7 @@ class Replies:
     def keep_vectors(self, vectors: Mapping[str, Any]) -> None:
         """Save vectors."""
         rows = [(key, np.asarray(vector, np.float32).tobytes()) for key, vector in vectors.items()]
-        with self._errors("cannot be written"):
+        with self._translate_errors("cannot be written"):
             self._base.execute("BEGIN")
             self._base.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
             self._base.execute("COMMIT")
@@ -166,7 +166,7 @@ class Replies:
         self._base.close()
 
 
-def _storable(value: Any) -> Any:
+def _to_storable(value: Any) -> Any:
     """Make text storable in SQLite.
 
     Secrets are redacted, and unpaired surrogates become question marks.

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ragauge.core.documents import NOTHING
+from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.records import Scores
-from ragauge.core.samples import LEXICAL, Sample, Verdicts
+from ragauge.core.samples import LEXICAL_JUDGE, Sample, Verdicts
 
 
-class Step(NamedTuple):
+class CostStep(NamedTuple):
     """Cost of one step of judging: a row of the cost table."""
 
     step: str
@@ -41,7 +41,7 @@ class Step(NamedTuple):
     """Cost in US dollars; None if the model has no price."""
 
 
-class Estimate(NamedTuple):
+class CostEstimate(NamedTuple):
     """Estimated cost of a step, before judging.
 
     The number of claims is that of the sentences.
@@ -57,7 +57,7 @@ class Estimate(NamedTuple):
     """Duration in seconds on a local server of assumed speed; None for other endpoints."""
 
 
-class Canary(NamedTuple):
+class InjectionAttempt(NamedTuple):
     """One prompt-injection attempt and its result."""
 
     case: str
@@ -81,7 +81,7 @@ class Canary(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class JudgedSamples:
     """Results of judging: samples, verdicts, scores and costs."""
 
     name: str
@@ -94,11 +94,11 @@ class Judged:
     verdicts: Mapping[str, Verdicts]
     """Verdicts by sample id."""
     scores: Scores
-    intervals: Mapping[str, tuple[float, float]] = field(default_factory=lambda: NOTHING)
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=lambda: EMPTY_MAPPING)
     """Confidence interval of the mean by measure."""
     confidence: float = 0.95
-    ledger: Sequence[Step] = ()
-    robustness: Sequence[Canary] = ()
+    ledger: Sequence[CostStep] = ()
+    robustness: Sequence[InjectionAttempt] = ()
     stopped: str = ""
     """Reason why judging stopped early; empty if it did not."""
     notes: Sequence[str] = ()
@@ -109,7 +109,7 @@ class Judged:
     @property
     def lexical(self) -> bool:
         """Whether the lexical judge was used instead of a model."""
-        return self.identity.get("judge") == LEXICAL
+        return self.identity.get("judge") == LEXICAL_JUDGE
 
     @property
     def unreadable(self) -> bool:

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.records import Run
 from ragauge.core.samples import Sample
-from ragauge.files.judged_folders import SAMPLES, is_judged
+from ragauge.files.judged_folders import SAMPLES_FILE, is_judged_folder
 from ragauge.files.parquet import read_parquet
-from ragauge.files.sample_fields import FIELDS
-from ragauge.files.samples import samples_of
-from ragauge.files.source import Source
-from ragauge.files.table_files import QUERY, TABLES, find
+from ragauge.files.sample_fields import FIELD_ALIASES
+from ragauge.files.samples import samples_from
+from ragauge.files.source import InputFile
+from ragauge.files.table_files import QUERY_COLUMNS, TABLE_FORMATS, find_column
 from ragauge.files.table_rows import read_rows
 from ragauge.runs import folder as runs_folder
-from ragauge.runs.inputs import Texts, texts_of_runs
+from ragauge.runs.inputs import DocumentTexts, find_run_texts
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-ANSWERS = tuple(f"answers{ending}" for ending in TABLES)
+ANSWER_FILES = tuple(f"answers{ending}" for ending in TABLE_FORMATS)
 """Names of files with answers in a run folder."""
 
 
-def open_samples(source: Any, *, answers: str | None = None, k: int | None = None) -> list[Sample]:
+def load_samples(source: Any, *, answers: str | None = None, k: int | None = None) -> list[Sample]:
     """Load samples from a file, a run folder, a judged folder, or objects.
 
     `answers` is only allowed for a run folder. `k` truncates the contexts of each sample.
@@ -36,12 +36,12 @@ def open_samples(source: Any, *, answers: str | None = None, k: int | None = Non
     if k is not None and k < 1:
         raise BadInput(f"the first {k} contexts are none", hint="k is at least 1")
     if isinstance(source, str | Path) and Path(source).is_dir():
-        if not is_judged(source):
+        if not is_judged_folder(source):
             return samples_from_run(str(source), answers=answers, k=k)
-        source = str(Path(source) / SAMPLES)
+        source = str(Path(source) / SAMPLES_FILE)
     if answers is not None:
         raise BadInput("answers of their own are for the folder of a run", hint="samples have their answers in them")
-    found = samples_of(source)
+    found = samples_from(source)
     if k is None:
         return found
     return [
@@ -61,16 +61,16 @@ def samples_from_run(
     without one has no answer. `dataset` names the dataset if its documents have moved. Raises MissingEvidence if the
     texts are unknown.
     """
-    place = _run_folder(Path(folder))
-    run = runs_folder.read(place)
-    texts = _texts(run, place, dataset)
+    place = _find_run_folder(Path(folder))
+    run = runs_folder.read_run_folder(place)
+    texts = _load_texts(run, place, dataset)
     if texts.documents is None:
         why = texts.absent.get("documents") or "nothing tells where they are"
         raise MissingEvidence(f"the texts of what {folder} found are not known: {why}")
-    asked = _asked(run, texts)
-    written = _answers(place, answers, asked)
+    asked = _executed_queries(run, texts)
+    written = _read_answers(place, answers, asked)
     by_id = {document.id: document.whole for document in texts.documents}
-    found = _found(run, k)
+    found = _top_documents(run, k)
     strange = next((doc for docs in found.values() for doc in docs if doc not in by_id), None)
     if strange is not None:
         raise BadInput(f"the run found `{strange}`, and no document has that id", file=str(place))
@@ -88,11 +88,11 @@ def samples_from_run(
     ]
 
 
-def _run_folder(folder: Path) -> Path:
+def _find_run_folder(folder: Path) -> Path:
     """Return the folder of one run: this one, or the only one inside it."""
     if runs_folder.has_run(folder):
         return folder
-    inside = runs_folder.run_folders(folder)
+    inside = runs_folder.find_run_folders(folder)
     if len(inside) == 1:
         return inside[0]
     raise BadInput(
@@ -102,25 +102,25 @@ def _run_folder(folder: Path) -> Path:
     )
 
 
-def _texts(run: Run, folder: Path, dataset: str | None) -> Texts:
+def _load_texts(run: Run, folder: Path, dataset: str | None) -> DocumentTexts:
     """Load the documents and queries of a run, and reference answers."""
     queries: dict[str, str] | None = None
     kept = folder.resolve().parent / "queries.parquet"
     if kept.exists():
-        queries = {row["query"]: row["text"] for row in _table(kept).iter_rows(named=True)}
+        queries = {row["query"]: row["text"] for row in _read_queries_table(kept).iter_rows(named=True)}
     manifest: dict[str, Any] = dict(run.manifest)
     if dataset is not None:
         here = Path(dataset)
         manifest["origin"] = str(here.resolve()) if here.is_dir() else dataset
     name = str((manifest.get("dataset") or {}).get("name", ""))
-    return texts_of_runs([manifest], Texts(None, queries), "" if dataset is not None else name)
+    return find_run_texts([manifest], DocumentTexts(None, queries), "" if dataset is not None else name)
 
 
-def _table(path: Path) -> pl.DataFrame:
+def _read_queries_table(path: Path) -> pl.DataFrame:
     return read_parquet(path, columns={"query": "text"})
 
 
-def _asked(run: Run, texts: Texts) -> dict[str, str]:
+def _executed_queries(run: Run, texts: DocumentTexts) -> dict[str, str]:
     """Return the texts of the queries that were run, in the order of the dataset."""
     source = run.table if run.timings is None else run.timings
     asked = dict.fromkeys(source["query"].to_list())
@@ -133,7 +133,7 @@ def _asked(run: Run, texts: Texts) -> dict[str, str]:
     return {query: known[query] for query in known if query in asked}
 
 
-def _found(run: Run, k: int | None) -> dict[str, Sequence[str]]:
+def _top_documents(run: Run, k: int | None) -> dict[str, Sequence[str]]:
     """Return the first k documents of each query, best first."""
     order = "rank" if "rank" in run.table.columns else "score"
     ranked = run.table.sort(order, descending=order == "score", maintain_order=True)
@@ -143,14 +143,17 @@ def _found(run: Run, k: int | None) -> dict[str, Sequence[str]]:
     return {query: docs[:k] for query, docs in found.items()}
 
 
-def _answers(folder: Path, given: str | None, asked: Mapping[str, str]) -> dict[str, str]:
+def _read_answers(folder: Path, given: str | None, asked: Mapping[str, str]) -> dict[str, str]:
     """Read the answers by query id; empty without a table of answers."""
-    path = given or next((str(folder / name) for name in ANSWERS if (folder / name).exists()), None)
+    path = given or next((str(folder / name) for name in ANSWER_FILES if (folder / name).exists()), None)
     if path is None:
         return {}
-    source = Source(path)
-    rows = read_rows(source, TABLES.get(source.ending, "jsonl"))
-    query, answer = find(rows.names, (*QUERY, *FIELDS["id"])), find(rows.names, FIELDS["answer"])
+    source = InputFile(path)
+    rows = read_rows(source, TABLE_FORMATS.get(source.ending, "jsonl"))
+    query, answer = (
+        find_column(rows.names, (*QUERY_COLUMNS, *FIELD_ALIASES["id"])),
+        find_column(rows.names, FIELD_ALIASES["answer"]),
+    )
     if query is None or answer is None:
         raise BadInput(
             f"answers need a query and an answer; found {', '.join(rows.names) or 'nothing'}",

@@ -15,40 +15,49 @@ from typing import Any, cast
 
 import numpy as np
 
-from ragauge.compute.event_loops import Room, each
-from ragauge.compute.executors import AHEAD, Errands, itself, lanes
+from ragauge.compute.event_loops import LoopThread, map_async
+from ragauge.compute.executors import QUEUED_PER_WORKER, AsyncTasks, identity_function, worker_count
 from ragauge.core import protocols
 from ragauge.core.errors import BackendFailed, BadInput, check_count
 from ragauge.core.protocols import Chat, Embedder
-from ragauge.core.samples import LEXICAL, STEPS, Question, Sample, Support, Unscored, Usefulness, Verdicts
-from ragauge.judging.costs import Ledger, Limits, Price, as_prices, price_of
-from ragauge.judging.lexical_judge import Lexical
-from ragauge.judging.model_judge import Manner, Model
-from ragauge.judging.prompts import read, read_word
+from ragauge.core.samples import (
+    LEXICAL_JUDGE,
+    TASK_STEPS,
+    GeneratedQuestion,
+    Sample,
+    Support,
+    Unscored,
+    Usefulness,
+    Verdicts,
+)
+from ragauge.judging.costs import Budget, CostLedger, Price, find_price, parse_prices
+from ragauge.judging.lexical_judge import LexicalJudge
+from ragauge.judging.model_judge import ModelJudge, PromptSettings
+from ragauge.judging.prompts import parse_reply, parse_word_reply
 from ragauge.judging.remote_calls import Elsewhere
-from ragauge.judging.reply_cache import Replies, key_of
-from ragauge.judging.results import Estimate
-from ragauge.judging.tasks import Judge, Reading, Session, Task, Thought, verdicts_of
+from ragauge.judging.reply_cache import ReplyCache, compute_cache_key
+from ragauge.judging.results import CostEstimate
+from ragauge.judging.tasks import GeneratedQuestions, Judge, JudgeTask, SampleBatchJudge, TaskResult, judge_sample
 from ragauge.measures.conventions import Convention
 from ragauge.models.chats import open_chat
-from ragauge.models.chats.calls import Caller, check_identity
+from ragauge.models.chats.calls import ChatCaller, check_identity
 from ragauge.models.embedders import open_embedder
 
-LOCAL_RATES = (500, 20)
+LOCAL_TOKENS_PER_SECOND = (500, 20)
 """Tokens per second that a local server is assumed to read and to write: a small model on a CPU."""
 
 
-class Estimating:
+class DryRunJudge:
     """A judge that calls no model, but counts the calls without a cached reply.
 
     A `local` server is free unless it has a price; its time is estimated instead.
     """
 
-    def __init__(self, model: Model, price: Price | None, *, local: bool = False) -> None:
+    def __init__(self, model: ModelJudge, price: Price | None, *, local: bool = False) -> None:
         self._model = model
         self._price = Price(0.0, 0.0) if local and price is None else price
         self._local = local
-        self._counts: dict[str, list[int]] = {step: [0, 0, 0] for step in STEPS}
+        self._counts: dict[str, list[int]] = {step: [0, 0, 0] for step in TASK_STEPS}
         self._seen: set[str] = set()
 
     @property
@@ -61,51 +70,51 @@ class Estimating:
         """Identity of the model judge."""
         return self._model.identity
 
-    async def answer(self, task: Task) -> Reading:
+    async def answer(self, task: JudgeTask) -> TaskResult:
         """Return cached verdicts, and placeholders of the right type for the rest."""
-        said = {name: _stand_in(task, text) for name, text in task.asked.items()}
+        said = {name: _placeholder_verdict(task, text) for name, text in task.asked.items()}
         for ask in self._model.first_asks(task):
             kept = self._model.kept(ask)
             if kept is not None:
-                found = (read_word if ask.word else read)(ask.task, kept.reply)
+                found = (parse_word_reply if ask.word else parse_reply)(ask.task, kept.reply)
                 said |= {name: verdict for name, verdict in found.said.items() if task.step == "claims"}
             elif ask.key not in self._seen:
                 self._seen.add(ask.key)
                 counts = self._counts[task.step]
                 for at, more in enumerate((1, *ask.size())):
                     counts[at] += more
-        return Reading(said, {})
+        return TaskResult(said, {})
 
-    def estimates(self) -> list[Estimate]:
+    def estimates(self) -> list[CostEstimate]:
         """Return one row per step with uncached calls."""
         found = []
         for step, (calls, prompt, completion) in self._counts.items():
             cost = None if self._price is None else self._price.of(prompt, completion)
-            reads, writes = LOCAL_RATES
+            reads, writes = LOCAL_TOKENS_PER_SECOND
             seconds = prompt / reads + completion / writes if self._local else None
-            found += [Estimate(step, calls, prompt, completion, cost, seconds)] if calls else []
+            found += [CostEstimate(step, calls, prompt, completion, cost, seconds)] if calls else []
         return found
 
 
-def _stand_in(task: Task, text: str) -> Any:
+def _placeholder_verdict(task: JudgeTask, text: str) -> Any:
     said: dict[str, Any] = {
         "claims": [text],
         "support": Support(()),
         "useful": Usefulness(useful=False),
-        "questions": Thought(refusal=False, questions=(text,) * task.n),
+        "questions": GeneratedQuestions(refusal=False, questions=(text,) * task.n),
     }
     return said[task.step]
 
 
-TIMEOUT = 60.0
+DEFAULT_TIMEOUT_S = 60.0
 DEFAULT_EMBEDDER = "wordllama"
-PART = 64
+MAX_SAMPLES_PER_TASK = 64
 """Maximum number of samples that a worker judges per task."""
-Progress = Callable[[int, int], None]
+SampleProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Judging:
+class JudgingSettings:
     """Settings of judging.
 
     A field that is None uses the default of the chat model, or no limit.
@@ -147,7 +156,7 @@ class Judging:
     """Whether to run prompt-injection tests."""
     name: str | None = None
     """Name of the judged system, for reports."""
-    progress: Progress | None = None
+    progress: SampleProgress | None = None
     executor: Executor | None = None
     """Executor that calls the chat model or runs the lexical judge; None uses this process."""
 
@@ -164,38 +173,38 @@ class Judging:
             raise BadInput(f"the confidence is {self.confidence:g}", hint="a share, such as 0.95")
 
 
-class Office:
+class JudgingSession:
     """Resources of judging, opened and closed together."""
 
-    def __init__(self, chat: str | Chat | Judge, folder: str | Path | None, settings: Judging) -> None:
+    def __init__(self, chat: str | Chat | Judge, folder: str | Path | None, settings: JudgingSettings) -> None:
         self._settings = settings
         self.chat = chat
         self._folder = None if folder is None else Path(folder)
         self._embedder: Embedder | None = None
         self._at_a_time = settings.concurrency
 
-    async def __aenter__(self) -> Office:
+    async def __aenter__(self) -> JudgingSession:
         settings, chat = self._settings, self.chat
-        manner = Manner(settings.verdicts, settings.batch, replicate=settings.replicate, anew=settings.again)
-        limits = Limits(settings.max_calls, settings.max_cost)
-        prices = as_prices(settings.prices)
+        manner = PromptSettings(settings.verdicts, settings.batch, replicate=settings.replicate, anew=settings.again)
+        limits = Budget(settings.max_calls, settings.max_cost)
+        prices = parse_prices(settings.prices)
         self.price: Price | None = None
         self.judge: Judge
         self._own: list[Any] = []
-        if chat == LEXICAL:
+        if chat == LEXICAL_JUDGE:
             if settings.options or settings.verdicts != "json":
                 raise BadInput(
                     "the lexical judge has no options", hint="these are for a model: --chat openai:MODEL@URL"
                 )
-            self.judge, self.ledger = Lexical(), Ledger()
-            self._replies = Replies()
+            self.judge, self.ledger = LexicalJudge(), CostLedger()
+            self._replies = ReplyCache()
             return self
         if not isinstance(chat, str) and hasattr(chat, "answer"):
             check_identity(chat)
-            self.judge, self.ledger = cast(Judge, chat), Ledger()
-            self._replies = Replies(self._folder)
+            self.judge, self.ledger = cast(Judge, chat), CostLedger()
+            self._replies = ReplyCache(self._folder)
             return self
-        opening: Callable[[], Chat] = partial(itself, cast(Chat, chat))
+        opening: Callable[[], Chat] = partial(identity_function, cast(Chat, chat))
         if isinstance(chat, str):
             opening = partial(open_chat, chat, dict(settings.options))
             chat = opening()
@@ -206,11 +215,11 @@ class Office:
             raise BadInput(f"{chat!r} is no chat: it has no `complete`")
         check_identity(chat)
         self.chat = chat
-        self.price = price_of(str(chat.identity.get("model", chat.name)), prices)
-        Ledger(self.price, limits)  # Reject an unenforceable budget before anything is opened.
-        self._replies = Replies(self._folder)
-        self.ledger = Ledger(self.price, limits, self._replies.spent())
-        timeout: float | None = settings.timeout or getattr(chat, "timeout", TIMEOUT)
+        self.price = find_price(str(chat.identity.get("model", chat.name)), prices)
+        CostLedger(self.price, limits)  # Reject an unenforceable budget before anything is opened.
+        self._replies = ReplyCache(self._folder)
+        self.ledger = CostLedger(self.price, limits, self._replies.spent())
+        timeout: float | None = settings.timeout or getattr(chat, "timeout", DEFAULT_TIMEOUT_S)
         patience = max(settings.patience, getattr(chat, "timeout", 0.0))
         if settings.executor is not None and not getattr(chat, "stays", False):
             self.chat = chat = Elsewhere(
@@ -218,21 +227,23 @@ class Office:
                 opening,
                 settings.executor,
                 concurrency=settings.concurrency,
-                timeout=timeout or TIMEOUT,
+                timeout=timeout or DEFAULT_TIMEOUT_S,
                 borrowed=not self._own,
             )
             self._own = [chat, *self._own]
             timeout = None  # the worker's timeout starts with the call
         # A local model handles one call after the other, and each takes its time.
         self._at_a_time = min(settings.concurrency, getattr(chat, "concurrency", settings.concurrency))
-        caller = Caller(chat, concurrency=self._at_a_time, timeout=timeout, patience=patience, retries=settings.retries)
-        self.judge = Model(caller, self._replies, self.ledger, manner)
+        caller = ChatCaller(
+            chat, concurrency=self._at_a_time, timeout=timeout, patience=patience, retries=settings.retries
+        )
+        self.judge = ModelJudge(caller, self._replies, self.ledger, manner)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._replies.close()
         for one in self._own:
-            if inspect.isawaitable(closing := protocols.close(one)):
+            if inspect.isawaitable(closing := protocols.close_if_possible(one)):
                 await closing
 
     @property
@@ -255,15 +266,15 @@ class Office:
 
     def identity(self, wanted: frozenset[str]) -> dict[str, Any]:
         """Return everything that could change a verdict if these tasks are judged."""
-        if isinstance(self.judge, Lexical):
+        if isinstance(self.judge, LexicalJudge):
             return dict(self.judge.identity)
-        found = {**self.judge.identity, "embedder": self._compares(), "questions": self._settings.questions}
-        if isinstance(self.judge, Model):  # the model sees the claims with other sources then
+        found = {**self.judge.identity, "embedder": self._embedder_name(), "questions": self._settings.questions}
+        if isinstance(self.judge, ModelJudge):  # the model sees the claims with other sources then
             both = "cross" in wanted or {"answer", "reference"} <= wanted
             found["asked"] = "answer and reference together" if both else "one text at a time"
         return found
 
-    def _compares(self) -> str:
+    def _embedder_name(self) -> str:
         """Return the name of the embedder.
 
         Part of the judge's identity even if no task needs it.
@@ -274,22 +285,22 @@ class Office:
     async def verdicts(self, samples: Sequence[Sample], wanted: frozenset[str]) -> dict[str, Verdicts]:
         """Judge samples and return their verdicts by sample id."""
         getattr(self.chat, "ready", lambda: None)()
-        if "questions" in wanted and not isinstance(self.judge, Lexical):
+        if "questions" in wanted and not isinstance(self.judge, LexicalJudge):
             _ = self.embedder  # Find missing dependencies before any paid call.
-        return await self._compared(samples, await self._asked(samples, wanted))
+        return await self._add_similarities(samples, await self._collect_verdicts(samples, wanted))
 
-    async def _asked(self, samples: Sequence[Sample], wanted: frozenset[str]) -> dict[str, Verdicts]:
+    async def _collect_verdicts(self, samples: Sequence[Sample], wanted: frozenset[str]) -> dict[str, Verdicts]:
         found: dict[str, Verdicts] = {}
 
         async def one(sample: Sample) -> None:
-            found[sample.id] = await verdicts_of(sample, self.judge, wanted, self._settings.questions)
+            found[sample.id] = await judge_sample(sample, self.judge, wanted, self._settings.questions)
             if self._settings.progress is not None:
                 self._settings.progress(len(found), len(samples))
 
-        if self._settings.executor is not None and not isinstance(self.judge, Model):
-            return await self._heard(samples, wanted, self._settings.executor)
+        if self._settings.executor is not None and not isinstance(self.judge, ModelJudge):
+            return await self._collect_verdicts_remotely(samples, wanted, self._settings.executor)
         try:
-            await each(samples, one, self._workers())
+            await map_async(samples, one, self._concurrent_samples())
         except BackendFailed as failure:
             if self._folder is not None and failure.final:
                 kept = "what was said so far is kept: the same command goes on there"
@@ -297,16 +308,18 @@ class Office:
             raise
         return {sample.id: found[sample.id] for sample in samples}
 
-    async def _heard(
+    async def _collect_verdicts_remotely(
         self, samples: Sequence[Sample], wanted: frozenset[str], executor: Executor
     ) -> dict[str, Verdicts]:
         """Judge samples with one judge per worker of an executor."""
-        opening: Callable[[], Judge] = Lexical if isinstance(self.judge, Lexical) else partial(itself, self.judge)
-        room = Room(opening)
-        session = Session(room, wanted, self._settings.questions, self._workers())
-        errands: Errands[Sequence[Sample], list[Verdicts]] = Errands(executor, session, heavy=True)
-        among = lanes(executor)
-        size = min(PART, math.ceil(len(samples) / (AHEAD * among)))
+        opening: Callable[[], Judge] = (
+            LexicalJudge if isinstance(self.judge, LexicalJudge) else partial(identity_function, self.judge)
+        )
+        room = LoopThread(opening)
+        session = SampleBatchJudge(room, wanted, self._settings.questions, self._concurrent_samples())
+        errands: AsyncTasks[Sequence[Sample], list[Verdicts]] = AsyncTasks(executor, session, heavy=True)
+        among = worker_count(executor)
+        size = min(MAX_SAMPLES_PER_TASK, math.ceil(len(samples) / (QUEUED_PER_WORKER * among)))
         found: dict[str, Verdicts] = {}
 
         async def one(start: int) -> None:
@@ -318,12 +331,12 @@ class Office:
                 self._settings.progress(len(found), len(samples))
 
         try:
-            await each(range(0, len(samples), size), one, AHEAD * among)
+            await map_async(range(0, len(samples), size), one, QUEUED_PER_WORKER * among)
         finally:
             await room.close()
         return {sample.id: found[sample.id] for sample in samples}
 
-    def _workers(self) -> int:
+    def _concurrent_samples(self) -> int:
         """Return the number of concurrent samples.
 
         Few under a budget, so that it pays for complete samples.
@@ -331,17 +344,22 @@ class Office:
         limited = self._settings.max_calls is not None or self._settings.max_cost is not None
         return max(1, self._at_a_time // 4) if limited else 2 * self._at_a_time
 
-    async def _compared(self, samples: Sequence[Sample], found: Mapping[str, Verdicts]) -> dict[str, Verdicts]:
+    async def _add_similarities(self, samples: Sequence[Sample], found: Mapping[str, Verdicts]) -> dict[str, Verdicts]:
         """Add the similarity of each generated question to the original question."""
         asked = {sample.id: sample.question for sample in samples}
-        texts = {text for name, one in found.items() if one.questions for text in (asked[name], *_texts(one))}
+        texts = {
+            text
+            for name, one in found.items()
+            if one.questions
+            for text in (asked[name], *_generated_question_texts(one))
+        }
         if not texts:
             return dict(found)
-        vectors = await self._vectors(sorted(texts))
-        return {name: _with_cosines(one, asked[name], vectors) for name, one in found.items()}
+        vectors = await self._embed_texts(sorted(texts))
+        return {name: _with_similarities(one, asked[name], vectors) for name, one in found.items()}
 
-    async def _vectors(self, texts: Sequence[str]) -> dict[str, Any]:
-        keys = {text: key_of(self.embedder.name, text) for text in texts}
+    async def _embed_texts(self, texts: Sequence[str]) -> dict[str, Any]:
+        keys = {text: compute_cache_key(self.embedder.name, text) for text in texts}
         kept = self._replies.vectors(list(keys.values()))
         left = [text for text in texts if keys[text] not in kept]
         if left:
@@ -352,24 +370,25 @@ class Office:
         return {text: kept[key] for text, key in keys.items()}
 
 
-def _texts(verdicts: Verdicts) -> list[str]:
+def _generated_question_texts(verdicts: Verdicts) -> list[str]:
     return [question.text for question in verdicts.questions]
 
 
-def _with_cosines(verdicts: Verdicts, asked: str, vectors: Mapping[str, Any]) -> Verdicts:
+def _with_similarities(verdicts: Verdicts, asked: str, vectors: Mapping[str, Any]) -> Verdicts:
     """Add similarities to verdicts; the questions are unscored if a vector is zero."""
     if not verdicts.questions:
         return verdicts
-    cosines = [_cosine(vectors[asked], vectors[one.text]) for one in verdicts.questions]
+    cosines = [_cosine_similarity(vectors[asked], vectors[one.text]) for one in verdicts.questions]
     if any(map(math.isnan, cosines)):
         why = Unscored(
-            "a question has no cosine: the embedder gives it a vector of zeros", json.dumps(_texts(verdicts))
+            "a question has no cosine: the embedder gives it a vector of zeros",
+            json.dumps(_generated_question_texts(verdicts)),
         )
         return replace(verdicts, questions=(), unscored={**verdicts.unscored, "questions": why})
-    questions = [Question(one.text, cosine) for one, cosine in zip(verdicts.questions, cosines, strict=True)]
+    questions = [GeneratedQuestion(one.text, cosine) for one, cosine in zip(verdicts.questions, cosines, strict=True)]
     return replace(verdicts, questions=questions)
 
 
-def _cosine(one: Any, other: Any) -> float:
+def _cosine_similarity(one: Any, other: Any) -> float:
     lengths = float(np.linalg.norm(one) * np.linalg.norm(other))
     return float(one @ other) / lengths if lengths > 0 else math.nan

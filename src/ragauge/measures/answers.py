@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 
 from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
-from ragauge.core.records import ByMeasure, Floats, Scores
+from ragauge.core.records import Floats, MeasureDict, Scores
 from ragauge.core.samples import Sample, Verdicts
 from ragauge.measures import correctness, grounding
-from ragauge.measures.conventions import PRESETS, Convention
-from ragauge.measures.conventions import convention as find_convention
-from ragauge.measures.grounding import ABSENT, GIVEN, Case, NoVerdict
+from ragauge.measures.conventions import PRESETS, Convention, find_convention
+from ragauge.measures.grounding import ABSENT_REASONS, FIELD_NAMES, AnswerMeasureInput, MissingVerdict
 
-MAIN = ("faithfulness", "context_precision", "context_recall", "answer_relevance")
+DEFAULT_ANSWER_MEASURES = ("faithfulness", "context_precision", "context_recall", "answer_relevance")
 """Measures computed by default."""
 
 
@@ -56,9 +55,9 @@ class AnswerSpec:
         return {p.name: p.default for p in parameters if p.kind is Parameter.KEYWORD_ONLY}
 
 
-_ALL = ("answer", "contexts", "reference")
+_ALL_FIELDS = ("answer", "contexts", "reference")
 
-ANSWERS: Mapping[str, AnswerSpec] = {
+ANSWER_MEASURES: Mapping[str, AnswerSpec] = {
     spec.name: spec
     for spec in (
         AnswerSpec(
@@ -101,14 +100,14 @@ ANSWERS: Mapping[str, AnswerSpec] = {
         AnswerSpec(
             "context_utilisation",
             correctness.context_utilisation,
-            _ALL,
+            _ALL_FIELDS,
             ("reference", "cross"),
             ("context_utilization",),
         ),
         AnswerSpec(
             "noise_sensitivity",
             correctness.noise_sensitivity,
-            _ALL,
+            _ALL_FIELDS,
             ("answer", "cross"),
             choices={"chunks": ("any", "relevant", "irrelevant")},
             lower_is_better=True,
@@ -116,12 +115,12 @@ ANSWERS: Mapping[str, AnswerSpec] = {
         AnswerSpec(
             "hallucination",
             correctness.hallucination,
-            _ALL,
+            _ALL_FIELDS,
             ("answer", "cross"),
             ("hallucination_rate",),
             lower_is_better=True,
         ),
-        AnswerSpec("self_knowledge", correctness.self_knowledge, _ALL, ("answer", "cross")),
+        AnswerSpec("self_knowledge", correctness.self_knowledge, _ALL_FIELDS, ("answer", "cross")),
         AnswerSpec("contradiction", grounding.contradiction, ("answer", "contexts"), ("answer",), lower_is_better=True),
         AnswerSpec(
             "citation_precision",
@@ -137,18 +136,18 @@ ANSWERS: Mapping[str, AnswerSpec] = {
 }
 """Answer measures by name. To add one, write its function and a row here."""
 
-_PHRASES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+_PHRASE_ALIASES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     f"noise_sensitivity_{word}{chunks}": ("noise_sensitivity", {"chunks": chunks})
     for chunks in ("relevant", "irrelevant")
     for word in ("", "in_")
 }
 """Names that stand for a measure with options."""
-ALIASES: Mapping[str, str] = {
-    **{alias: spec.name for spec in ANSWERS.values() for alias in (spec.name, *spec.aliases)},
-    **{phrase: name for phrase, (name, _) in _PHRASES.items()},
+ANSWER_ALIASES: Mapping[str, str] = {
+    **{alias: spec.name for spec in ANSWER_MEASURES.values() for alias in (spec.name, *spec.aliases)},
+    **{phrase: name for phrase, (name, _) in _PHRASE_ALIASES.items()},
 }
 """Canonical name for every accepted name."""
-_SHAPE = re.compile(r"(?P<name>[^(@]+?)\s*(?:\((?P<options>[^)]*)\))?\s*(?:@\s*(?P<cutoff>.+))?")
+_NAME_PATTERN = re.compile(r"(?P<name>[^(@]+?)\s*(?:\((?P<options>[^)]*)\))?\s*(?:@\s*(?P<cutoff>.+))?")
 
 
 @dataclass(frozen=True)
@@ -170,7 +169,7 @@ class AnswerMeasure:
         split = self.spec.name == "noise_sensitivity" and dict(self.options)["chunks"] != "any"
         return frozenset(self.spec.asks) | ({"reference"} if split else set())
 
-    def __call__(self, case: Case) -> float:
+    def __call__(self, case: AnswerMeasureInput) -> float:
         """Compute the score of a sample; raises `MissingVerdict` if it has none."""
         options = dict(self.options)
         if self.spec.cutoff:
@@ -178,58 +177,59 @@ class AnswerMeasure:
         return self.spec.function(case, **options)
 
 
-def is_known(text: str) -> bool:
+def is_answer_measure(text: str) -> bool:
     """Return whether a text starts with the name of an answer measure.
 
     Options and cutoff may be invalid.
 
-    >>> is_known("Answer Relevancy"), is_known("context_recall@five"), is_known("ndcg@10")
+    >>> is_answer_measure("Answer Relevancy"), is_answer_measure("context_recall@five"), is_answer_measure("ndcg@10")
     (True, True, False)
     """
-    return find_spec(text) is not None
+    return find_answer_spec(text) is not None
 
 
-def find_spec(text: str) -> AnswerSpec | None:
+def find_answer_spec(text: str) -> AnswerSpec | None:
     """Find the answer measure that a text starts with; None if there is none."""
-    name = ALIASES.get(_key(re.split(r"[(@]", text.strip().lower())[0]))
-    return None if name is None else ANSWERS[name]
+    name = ANSWER_ALIASES.get(_name_key(re.split(r"[(@]", text.strip().lower())[0]))
+    return None if name is None else ANSWER_MEASURES[name]
 
 
-def parse(text: str, convention: Convention = PRESETS["default"]) -> AnswerMeasure:
+def parse_answer_measure(text: str, convention: Convention = PRESETS["default"]) -> AnswerMeasure:
     """Parse an answer measure by any of its names.
 
-    >>> [str(parse(name)) for name in ("Response Relevancy", "contextual_recall@3", "faithfulness(by=probability)")]
+    >>> [str(parse_answer_measure(name)) for name in ("Response Relevancy", "contextual_recall@3",
+    ...     "faithfulness(by=probability)")]
     ['answer_relevance', 'context_recall@3', 'faithfulness(by=probability)']
     """
     del convention  # none of these options is part of a convention
     given = text.strip()
-    shape = _SHAPE.fullmatch(given.lower())
-    key = _key(shape["name"]) if shape else given.lower()
-    name = ALIASES.get(key)
+    shape = _NAME_PATTERN.fullmatch(given.lower())
+    key = _name_key(shape["name"]) if shape else given.lower()
+    name = ANSWER_ALIASES.get(key)
     if shape is None or name is None:
-        _refuse_ranked(given)
-        raise UnknownName("measure of answers", given, ALIASES, hint="`ragauge measures` lists them all")
-    spec = ANSWERS[name]
-    options = {**_PHRASES.get(key, ("", {}))[1], **_read_options(spec, shape["options"] or "")}
-    return AnswerMeasure(spec, _read_cutoff(spec, shape["cutoff"], given), tuple({**spec.options, **options}.items()))
+        _check_not_ranking_measure(given)
+        raise UnknownName("measure of answers", given, ANSWER_ALIASES, hint="`ragauge measures` lists them all")
+    spec = ANSWER_MEASURES[name]
+    options = {**_PHRASE_ALIASES.get(key, ("", {}))[1], **_parse_options(spec, shape["options"] or "")}
+    return AnswerMeasure(spec, _parse_cutoff(spec, shape["cutoff"], given), tuple({**spec.options, **options}.items()))
 
 
-def _refuse_ranked(given: str) -> None:
+def _check_not_ranking_measure(given: str) -> None:
     """Raise `BadInput` if the name is a ranking measure."""
     from ragauge.measures import names
 
     try:
-        names.parse(given)
+        names.parse_measure(given)
     except (BadInput, LookupError):
         return
     raise BadInput(f"`{given}` is a measure of rankings, not of answers", hint="`ragauge evaluate` counts it")
 
 
-def _key(name: str) -> str:
+def _name_key(name: str) -> str:
     return re.sub(r"[ \-]+", "_", name.strip())
 
 
-def _read_options(spec: AnswerSpec, text: str) -> dict[str, str]:
+def _parse_options(spec: AnswerSpec, text: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for part in filter(None, (one.strip() for one in text.split(","))):
         option, _, value = (one.strip().strip("'\"") for one in part.partition("="))
@@ -243,7 +243,7 @@ def _read_options(spec: AnswerSpec, text: str) -> dict[str, str]:
     return options
 
 
-def _read_cutoff(spec: AnswerSpec, text: str | None, given: str) -> int | None:
+def _parse_cutoff(spec: AnswerSpec, text: str | None, given: str) -> int | None:
     if text is None:
         return None
     if not spec.cutoff:
@@ -253,47 +253,47 @@ def _read_cutoff(spec: AnswerSpec, text: str | None, given: str) -> int | None:
     return int(text)
 
 
-def parse_all(
+def parse_answer_measures(
     measures: str | Iterable[str | AnswerMeasure], convention: Convention = PRESETS["default"]
 ) -> list[AnswerMeasure]:
     """Parse several answer measures without duplicates.
 
     A text may list them with commas or blanks.
 
-    >>> [str(one) for one in parse_all(["faithfulness, context_recall@3,5", "Answer Relevancy"])]
+    >>> [str(one) for one in parse_answer_measures(["faithfulness, context_recall@3,5", "Answer Relevancy"])]
     ['faithfulness', 'context_recall@3', 'context_recall@5', 'answer_relevance']
     """
-    from ragauge.measures.names import split_list
+    from ragauge.measures.names import split_measure_list
 
     read: list[AnswerMeasure] = []
     for one in [measures] if isinstance(measures, str) else measures:
-        names = split_list(one, _is_readable) if isinstance(one, str) else []
-        read += [parse(name, convention) for name in names] if isinstance(one, str) else [one]
+        names = split_measure_list(one, _can_parse) if isinstance(one, str) else []
+        read += [parse_answer_measure(name, convention) for name in names] if isinstance(one, str) else [one]
     return list({str(one): one for one in read}.values())
 
 
-def _is_readable(text: str) -> bool:
+def _can_parse(text: str) -> bool:
     """Return whether a text is a single answer measure."""
     try:
-        parse(text)
+        parse_answer_measure(text)
     except (BadInput, LookupError):
         return False
     return True
 
 
-def asks(measures: Iterable[str | AnswerMeasure]) -> frozenset[str]:
+def required_tasks(measures: Iterable[str | AnswerMeasure]) -> frozenset[str]:
     """Collect the judge tasks that the measures need.
 
-    >>> sorted(asks(["faithfulness", "context_utilisation"]))
+    >>> sorted(required_tasks(["faithfulness", "context_utilisation"]))
     ['answer', 'cross', 'reference']
     """
-    return frozenset(one for measure in parse_all(measures) for one in measure.asks)
+    return frozenset(one for measure in parse_answer_measures(measures) for one in measure.asks)
 
 
-def score(
+def score_answers(
     samples: Sequence[Sample],
     verdicts: Mapping[str, Verdicts],
-    measures: Iterable[str | AnswerMeasure] = MAIN,
+    measures: Iterable[str | AnswerMeasure] = DEFAULT_ANSWER_MEASURES,
     convention: str | Convention = "default",
     *,
     run: str = "answers",
@@ -305,7 +305,7 @@ def score(
     `MissingEvidence` if no sample has an input that a measure needs.
     """
     rules = find_convention(convention)
-    wanted = parse_all(measures, rules)
+    wanted = parse_answer_measures(measures, rules)
     if not samples:
         raise BadInput("there are no samples", hint="a mean of nothing is no number")
     names = [sample.id for sample in samples]
@@ -320,79 +320,79 @@ def score(
             f"the verdicts on `{other}` are of another sample, `{verdicts[other].sample}`",
             hint="a mapping from each sample's id to what was said of it",
         )
-    check_evidence(wanted, samples)
-    cases = [Case(sample, verdicts.get(sample.id) or Verdicts(sample.id), rules) for sample in samples]
+    check_answer_inputs(wanted, samples)
+    cases = [AnswerMeasureInput(sample, verdicts.get(sample.id) or Verdicts(sample.id), rules) for sample in samples]
     values: dict[str, Floats] = {}
     unscored: dict[str, Mapping[str, str]] = {}
     for measure in wanted:
-        values[str(measure)], unscored[str(measure)] = _column(measure, cases)
-    canonical = partial(_canonical, rules)
+        values[str(measure)], unscored[str(measure)] = _score_column(measure, cases)
+    canonical = partial(_canonical_under, rules)
     return Scores(
         run=run,
         convention=rules.name,
         queries=names,
-        values=ByMeasure(values, canonical),
-        means=ByMeasure({name: _mean(column) for name, column in values.items()}, canonical),
-        unscored=ByMeasure(unscored, canonical),
+        values=MeasureDict(values, canonical),
+        means=MeasureDict({name: _scored_mean(column) for name, column in values.items()}, canonical),
+        unscored=MeasureDict(unscored, canonical),
         lower_is_better=frozenset(str(one) for one in wanted if one.spec.lower_is_better),
         judge=judge,
         fingerprints={sample.id: sample.fingerprint for sample in samples},
     )
 
 
-def _column(measure: AnswerMeasure, cases: Sequence[Case]) -> tuple[Floats, dict[str, str]]:
+def _score_column(measure: AnswerMeasure, cases: Sequence[AnswerMeasureInput]) -> tuple[Floats, dict[str, str]]:
     column = np.full(len(cases), math.nan)
     unscored: dict[str, str] = {}
     for at, case in enumerate(cases):
         absent = next((one for one in measure.spec.needs if not case.has(one)), None)
         try:
             if absent is not None:
-                raise NoVerdict(ABSENT[absent])
+                raise MissingVerdict(ABSENT_REASONS[absent])
             column[at] = measure(case)
-        except NoVerdict as reason:
+        except MissingVerdict as reason:
             unscored[case.sample.id] = reason.why
     return column, unscored
 
 
-def lack(measure: AnswerMeasure, samples: Sequence[Sample]) -> str:
+def missing_input(measure: AnswerMeasure, samples: Sequence[Sample]) -> str:
     """Return the name of the first input that a measure needs and no sample has.
 
     Empty if none is missing.
     """
-    cases = [Case(sample, Verdicts(sample.id)) for sample in samples]
-    return next((GIVEN[one] for one in measure.spec.needs if not any(case.has(one) for case in cases)), "")
+    cases = [AnswerMeasureInput(sample, Verdicts(sample.id)) for sample in samples]
+    return next((FIELD_NAMES[one] for one in measure.spec.needs if not any(case.has(one) for case in cases)), "")
 
 
-def check_evidence(measures: Iterable[AnswerMeasure], samples: Sequence[Sample]) -> None:
+def check_answer_inputs(measures: Iterable[AnswerMeasure], samples: Sequence[Sample]) -> None:
     """Raise `MissingEvidence` if a measure needs an input that no sample has."""
     for measure in measures:
-        if absent := lack(measure, samples):
+        if absent := missing_input(measure, samples):
             hint = "ragauge judge answers.jsonl: each with question, answer, contexts and reference"
             raise MissingEvidence(f"{measure} needs {absent}, and no sample has any", hint=hint)
 
 
-def _mean(column: Floats) -> float:
+def _scored_mean(column: Floats) -> float:
     scored = column[~np.isnan(column)]
     return float(scored.mean()) if len(scored) else math.nan
 
 
-def canonical(name: str) -> str:
+def canonical_answer_name(name: str) -> str:
     """Return the canonical name of an answer measure.
 
     Other names are returned unchanged.
 
-    >>> canonical("Answer Relevancy"), canonical("my own")
+    >>> canonical_answer_name("Answer Relevancy"), canonical_answer_name("my own")
     ('answer_relevance', 'my own')
     """
-    return _canonical(PRESETS["default"], name)
+    return _canonical_under(PRESETS["default"], name)
 
 
-def _canonical(convention: Convention, name: str) -> str:
+def _canonical_under(convention: Convention, name: str) -> str:
     """Return the canonical name under a convention.
 
     Other names are returned unchanged.
     """
     try:
-        return str(parse(name, convention))
+        return str(parse_answer_measure(name, convention))
     except (BadInput, LookupError):
         return name

@@ -16,11 +16,11 @@ from ragauge.core.records import Floats, Ints
 from ragauge.measures import tie_expectation
 from ragauge.measures.judged_ranks import JudgedRanks
 
-SLACK = 1e-12
+DISTANCE_SLACK = 1e-12
 """Absolute tolerance for distances; a relative one has no effect if the k-th exact neighbour is at distance 0."""
 
 
-def hits(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
+def relevant_retrieved(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
     """Count the relevant documents in the first k of each query."""
     relevant = judged.relevant(rel)
     if k is None:
@@ -31,7 +31,7 @@ def hits(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
     return judged.count(relevant.query[relevant.rank <= k])
 
 
-def ratio(part: Floats | Ints, whole: Floats | Ints) -> Floats:
+def safe_divide(part: Floats | Ints, whole: Floats | Ints) -> Floats:
     """Divide element by element; 0 where the denominator is 0."""
     return np.divide(part, whole, out=np.zeros(len(part)), where=np.asarray(whole) != 0)
 
@@ -47,10 +47,10 @@ def precision(judged: JudgedRanks, k: int | None = None, *, of: str = "k", rel: 
     >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 2.0, "x": 1.0}}, ["precision@2", "precision@4"]).means
     {'precision@2': 0.5, 'precision@4': 0.25}
     """
-    found = hits(judged, k, rel)
+    found = relevant_retrieved(judged, k, rel)
     if k is None:
-        return ratio(found, judged.retrieved)
-    return ratio(found, np.full(judged.n, k) if of == "k" else np.minimum(judged.retrieved, k))
+        return safe_divide(found, judged.retrieved)
+    return safe_divide(found, np.full(judged.n, k) if of == "k" else np.minimum(judged.retrieved, k))
 
 
 def recall(
@@ -74,35 +74,37 @@ def recall(
         if k is None:
             raise BadInput(f"recall(of={of}) needs a cutoff", hint=f"ask for recall(of={of})@10")
         if of == "eps":
-            return _within(judged, k, eps)
+            return _recall_within_epsilon(judged, k, eps)
         true = (judged.pool_place[judged.row] < k) & (judged.grade >= rel)
         if judged.averaged:
             return judged.count(judged.query[true], tie_expectation.mean_discount(judged, np.ones(k + 1))[true]) / k
         return judged.count(judged.query[true & (judged.rank <= k)]) / k
     total = judged.relevant(rel).total
-    return ratio(hits(judged, k, rel), total if of == "relevant" or k is None else np.minimum(total, k))
+    return safe_divide(
+        relevant_retrieved(judged, k, rel), total if of == "relevant" or k is None else np.minimum(total, k)
+    )
 
 
-def _within(judged: JudgedRanks, k: int, eps: float) -> Floats:
+def _recall_within_epsilon(judged: JudgedRanks, k: int, eps: float) -> Floats:
     values = np.zeros(judged.n)
-    for i, (true, found) in enumerate(true_and_found(judged, k, "recall(of=eps)")):
+    for i, (true, found) in enumerate(true_and_returned_distances(judged, k, "recall(of=eps)")):
         if len(true):
-            values[i] = np.count_nonzero(found <= at_most(true[-1], eps)) / k
+            values[i] = np.count_nonzero(found <= within_epsilon(true[-1], eps)) / k
     return values
 
 
-def at_most(bar: Floats, eps: float) -> Floats:
+def within_epsilon(bar: Floats, eps: float) -> Floats:
     """Return the largest distance within a factor of (1 + eps) of a distance.
 
     Inner products as distances are negative; the limit is always above the distance.
 
-    >>> at_most(np.array([2.0, -2.0, 0.0, -np.inf]), 0.1).round(9).tolist()
+    >>> within_epsilon(np.array([2.0, -2.0, 0.0, -np.inf]), 0.1).round(9).tolist()
     [2.2, -1.8, 0.0, -inf]
     """
-    return np.asarray(bar + eps * np.abs(np.where(np.isfinite(bar), bar, 0.0)) + SLACK)
+    return np.asarray(bar + eps * np.abs(np.where(np.isfinite(bar), bar, 0.0)) + DISTANCE_SLACK)
 
 
-def true_and_found(judged: JudgedRanks, k: int, measure: str) -> Iterator[tuple[Floats, Floats]]:
+def true_and_returned_distances(judged: JudgedRanks, k: int, measure: str) -> Iterator[tuple[Floats, Floats]]:
     """Yield the distances of the k exact and the first k returned neighbours.
 
     There is one pair of arrays per query. Duplicate documents are counted once. Raises `MissingEvidence` without
@@ -111,7 +113,7 @@ def true_and_found(judged: JudgedRanks, k: int, measure: str) -> Iterator[tuple[
     if judged.judgments.distances is None or judged.top is None:
         raise MissingEvidence(
             f"{measure} needs the distances of the true neighbours",
-            hint="make the judgments with ragauge.neighbours(ids, distances)",
+            hint="make the judgments with ragauge.judgments_from_neighbours(ids, distances)",
         )
     for query, ids, scores in zip(judged.pool.queries, judged.top.ids, judged.top.scores, strict=True):
         once = {doc: -score for doc, score in reversed(list(zip(ids[:k], scores[:k].tolist(), strict=True)))}
@@ -132,7 +134,7 @@ def hit_rate(judged: JudgedRanks, k: int | None = None, *, rel: float = 1) -> Fl
     """
     if judged.averaged and k is not None:
         return tie_expectation.hit_rate(judged, k, rel)
-    return (hits(judged, k, rel) > 0).astype(np.float64)
+    return (relevant_retrieved(judged, k, rel) > 0).astype(np.float64)
 
 
 def reciprocal_rank(judged: JudgedRanks, k: int | None = None, *, rel: float = 1) -> Floats:
@@ -178,9 +180,9 @@ def average_precision(judged: JudgedRanks, k: int | None = None, *, of: str = "r
     else:
         total = judged.count(relevant.query[within], relevant.nth[within] / relevant.rank[within])
     if of == "found":
-        return ratio(total, hits(judged, k, rel))
+        return safe_divide(total, relevant_retrieved(judged, k, rel))
     whole = relevant.total if of == "relevant" or k is None else np.minimum(relevant.total, k)
-    return ratio(total, whole)
+    return safe_divide(total, whole)
 
 
 def f1(
@@ -205,7 +207,7 @@ def f1(
     """
     del of  # used for the aggregation over queries in measures.scoring
     p, r = precision(judged, k, of=precision_of, rel=rel), recall(judged, k, of=recall_of, rel=rel)
-    return ratio(2 * p * r, p + r)
+    return safe_divide(2 * p * r, p + r)
 
 
 def r_precision(judged: JudgedRanks, *, rel: float = 1) -> Floats:
@@ -235,7 +237,7 @@ def r_precision_mult(judged: JudgedRanks, k: float, *, rel: float = 1, up: float
     """
     relevant = judged.relevant(rel)
     cut = np.floor(k * relevant.total + up)
-    return ratio(judged.count(relevant.query[relevant.rank <= cut[relevant.query]]), cut)
+    return safe_divide(judged.count(relevant.query[relevant.rank <= cut[relevant.query]]), cut)
 
 
 def relative_precision(judged: JudgedRanks, k: int, *, rel: float = 1) -> Floats:
@@ -275,11 +277,11 @@ def interpolated_precision(judged: JudgedRanks, k: float, *, rel: float = 1, poi
     return np.where(relevant.found >= np.maximum(cut, 1), values, 0.0)
 
 
-ELEVEN = tuple(level / 10 for level in range(11))
+ELEVEN_RECALL_LEVELS = tuple(level / 10 for level in range(11))
 
 
 def eleven_point_average(
-    judged: JudgedRanks, *, rel: float = 1, points: str = "round", levels: tuple[float, ...] = ELEVEN
+    judged: JudgedRanks, *, rel: float = 1, points: str = "round", levels: tuple[float, ...] = ELEVEN_RECALL_LEVELS
 ) -> Floats:
     """Mean of the interpolated precisions at recall 0, 0.1, … 1.
 
@@ -320,13 +322,14 @@ def relative_distance_error(judged: JudgedRanks, k: int) -> Floats:
     is left out; unfilled ranks count as the largest found (or true) distance.
     Paper: Patella and Ciaccia (2008), The Many Facets of Approximate Similarity Search.
 
-    >>> from ragauge.evaluation import evaluate; from ragauge.files.in_memory import neighbours
+    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.files.in_memory import judgments_from_neighbours as neighbours
     >>> truth = neighbours([["a", "b"]], [[1.0, 2.0]], queries=["q"])
     >>> evaluate(truth, {"q": {"a": -1.0, "c": -3.0}}, ["relative_distance_error@2"]).means
     {'relative_distance_error@2': 0.25}
     """
     values = np.full(judged.n, np.nan)
-    for i, (true, near) in enumerate(true_and_found(judged, k, "relative_distance_error")):
+    for i, (true, near) in enumerate(true_and_returned_distances(judged, k, "relative_distance_error")):
         apart = true > 0
         if judged.answered[i] and len(true):
             worst = max([*near.tolist(), true[-1]])

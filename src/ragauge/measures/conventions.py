@@ -14,7 +14,7 @@ from typing import Any
 
 from ragauge.core.errors import BadInput, UnknownName
 
-CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+OPTION_CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "rbp_gain": ("scaled", "binary", "linear", "exp"),
         "recall_of": ("relevant", "capped", "k", "eps"),
@@ -38,11 +38,11 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
-OF_ANSWERS = ("no_claims", "no_context", "refusal")
+ANSWER_OPTIONS = ("no_claims", "no_context", "refusal")
 """Options that apply only to answer measures."""
 
 
-NO_OPTIONS = frozenset({"name", "rel_stated"})
+NON_OPTION_FIELDS = frozenset({"name", "rel_stated"})
 """Fields of a convention that are not options."""
 
 
@@ -107,7 +107,7 @@ class Convention:
     """Whether the user set `rel`; not an option itself."""
 
     def __post_init__(self) -> None:
-        for option, allowed in CHOICES.items():
+        for option, allowed in OPTION_CHOICES.items():
             value = getattr(self, option)
             if value not in allowed:
                 raise BadInput(f"`{option}` cannot be `{value}`", hint=f"it is one of {', '.join(allowed)}")
@@ -135,7 +135,7 @@ class Convention:
         >>> PRESETS["default"].but(ties="ranked").name
         'default, ties=ranked'
         """
-        known = {f.name for f in fields(self)} - NO_OPTIONS
+        known = {f.name for f in fields(self)} - NON_OPTION_FIELDS
         for option in options:
             if option not in known:
                 raise UnknownName("option", option, known)
@@ -149,13 +149,13 @@ class Convention:
     def departures(self) -> dict[str, Any]:
         """Return the options that differ from the default convention."""
         default = asdict(PRESETS["default"])
-        return {k: v for k, v in asdict(self).items() if k not in NO_OPTIONS and v != default[k]}
+        return {k: v for k, v in asdict(self).items() if k not in NON_OPTION_FIELDS and v != default[k]}
 
 
-_LIST: Mapping[str, Any] = {"ties": "ranked", "duplicates": "first"}
+_LIST_EVALUATOR_OPTIONS: Mapping[str, Any] = {"ties": "ranked", "duplicates": "first"}
 """Options of evaluators of plain id lists: the input order is the ranking, and sets drop duplicates."""
 
-_RIG: Mapping[str, Any] = {
+_RIG_OPTIONS: Mapping[str, Any] = {
     "gain": "exp",
     "ties": "ranked",
     "duplicates": "count",
@@ -164,7 +164,7 @@ _RIG: Mapping[str, Any] = {
 }
 """Options shared by the document and the code of rig-retrieval-evals."""
 
-_ANY_DEPTH: Mapping[str, Any] = {"beyond_depth": "computed"}
+_ANY_DEPTH_OPTIONS: Mapping[str, Any] = {"beyond_depth": "computed"}
 """Tools that score run files compute every cutoff, because a run file does not state its depth."""
 
 PRESETS: Mapping[str, Convention] = MappingProxyType(
@@ -172,38 +172,38 @@ PRESETS: Mapping[str, Convention] = MappingProxyType(
         c.name: c
         for c in (
             Convention(),
-            Convention("trec10", missing="error", **_ANY_DEPTH),
-            Convention("trec9", width="float32", missing="skip", points="up", **_ANY_DEPTH),
-            Convention("beir", width="float32", missing="skip", points="up", own="dropped", **_ANY_DEPTH),
-            Convention("ranx", rbp_gain="linear", missing="error", ties="ranked", **_ANY_DEPTH),
-            Convention("torchmetrics", missing="skip", ties="expected", map_of="found", **_ANY_DEPTH),
-            Convention("sklearn", missing="skip", ties="expected", **_ANY_DEPTH),
-            Convention("ann", recall_of="k", **_LIST),
-            Convention("ragdbeval", mrr_depth=100, **_LIST),
+            Convention("trec10", missing="error", **_ANY_DEPTH_OPTIONS),
+            Convention("trec9", width="float32", missing="skip", points="up", **_ANY_DEPTH_OPTIONS),
+            Convention("beir", width="float32", missing="skip", points="up", own="dropped", **_ANY_DEPTH_OPTIONS),
+            Convention("ranx", rbp_gain="linear", missing="error", ties="ranked", **_ANY_DEPTH_OPTIONS),
+            Convention("torchmetrics", missing="skip", ties="expected", map_of="found", **_ANY_DEPTH_OPTIONS),
+            Convention("sklearn", missing="skip", ties="expected", **_ANY_DEPTH_OPTIONS),
+            Convention("ann", recall_of="k", **_LIST_EVALUATOR_OPTIONS),
+            Convention("ragdbeval", mrr_depth=100, **_LIST_EVALUATOR_OPTIONS),
             Convention(
                 "ragdbeval-capped",
                 recall_of="capped",
                 precision_of="retrieved",
                 map_of="capped",
                 mrr_depth=100,
-                **_LIST,
+                **_LIST_EVALUATOR_OPTIONS,
             ),
-            Convention("swarm", mrr_depth=20, targets="identity", **_LIST),
-            Convention("graphflow", targets="identity", dedupe="after", **_LIST),
-            Convention("pgvectordb", gain="binary", f1_of="means", missing="error", **_LIST),
-            Convention("rig", none="recall-one", min_cutoff=0, **_RIG),
-            Convention("rig-code", none="one", **_RIG),
-            Convention("tokenization", mrr_depth=15, **_LIST),
-            Convention("ragas", map_of="found", **_LIST),
+            Convention("swarm", mrr_depth=20, targets="identity", **_LIST_EVALUATOR_OPTIONS),
+            Convention("graphflow", targets="identity", dedupe="after", **_LIST_EVALUATOR_OPTIONS),
+            Convention("pgvectordb", gain="binary", f1_of="means", missing="error", **_LIST_EVALUATOR_OPTIONS),
+            Convention("rig", none="recall-one", min_cutoff=0, **_RIG_OPTIONS),
+            Convention("rig-code", none="one", **_RIG_OPTIONS),
+            Convention("tokenization", mrr_depth=15, **_LIST_EVALUATOR_OPTIONS),
+            Convention("ragas", map_of="found", **_LIST_EVALUATOR_OPTIONS),
         )
     }
 )
 
 
-def convention(which: str | Convention) -> Convention:
+def find_convention(which: str | Convention) -> Convention:
     """Find a convention by name; a convention is returned unchanged.
 
-    >>> convention("RIG").gain
+    >>> find_convention("RIG").gain
     'exp'
     """
     if isinstance(which, Convention):

@@ -7,14 +7,14 @@ alone (noise), by the reference alone (knowledge of the model), or by neither (h
 from __future__ import annotations
 
 from ragauge.core.samples import ANSWER, REFERENCE
-from ragauge.measures.grounding import Case, NoVerdict, by_contexts
+from ragauge.measures.grounding import AnswerMeasureInput, MissingVerdict, is_supported_by_contexts
 
 
-def _share(held: list[bool]) -> float:
+def _claim_proportion(held: list[bool]) -> float:
     return sum(held) / len(held)
 
 
-def claim_precision(case: Case) -> float:
+def claim_precision(case: AnswerMeasureInput) -> float:
     """Share of the answer's claims that the reference supports.
 
     Formula: claims of the answer that the reference supports / claims of the answer.
@@ -28,13 +28,13 @@ def claim_precision(case: Case) -> float:
     >>> sample = Sample("s", "When?", answer="In 1887, in Rome.", reference="In 1887.")
     >>> claims = {"answer": [Claim("a1", "in 1887", 1), Claim("a2", "in Rome", 1)], "reference": []}
     >>> support = {"a1": Support(("reference",)), "a2": Support(())}
-    >>> claim_precision(Case(sample, Verdicts("s", ["cross"], claims, support)))
+    >>> claim_precision(AnswerMeasureInput(sample, Verdicts("s", ["cross"], claims, support)))
     0.5
     """
-    return _share([REFERENCE in one.by for one in case.supports(ANSWER, other=True)])
+    return _claim_proportion([REFERENCE in one.by for one in case.supports(ANSWER, other=True)])
 
 
-def claim_recall(case: Case) -> float:
+def claim_recall(case: AnswerMeasureInput) -> float:
     """Share of the reference's claims that the answer supports.
 
     Formula: claims of the reference that the answer supports / claims of the reference.
@@ -48,13 +48,13 @@ def claim_recall(case: Case) -> float:
     >>> sample = Sample("s", "When?", answer="In 1887.", reference="In 1887, in Paris.")
     >>> claims = {"answer": [], "reference": [Claim("r1", "in 1887", 1), Claim("r2", "in Paris", 1)]}
     >>> support = {"r1": Support(("answer",)), "r2": Support(())}
-    >>> claim_recall(Case(sample, Verdicts("s", ["cross"], claims, support)))
+    >>> claim_recall(AnswerMeasureInput(sample, Verdicts("s", ["cross"], claims, support)))
     0.5
     """
-    return _share([ANSWER in one.by for one in case.supports(REFERENCE, other=True)])
+    return _claim_proportion([ANSWER in one.by for one in case.supports(REFERENCE, other=True)])
 
 
-def claim_f1(case: Case) -> float:
+def claim_f1(case: AnswerMeasureInput) -> float:
     """Harmonic mean of claim precision and claim recall.
 
     Formula: 2 * P * R / (P + R) of claim_precision P and claim_recall R.
@@ -68,14 +68,14 @@ def claim_f1(case: Case) -> float:
     >>> sample = Sample("s", "When?", answer="In 1887.", reference="In 1887, in Paris.")
     >>> claims = {"answer": [Claim("a1", "in 1887", 1)], "reference": [Claim("r1", "1887", 1), Claim("r2", "Paris", 1)]}
     >>> support = {"a1": Support(("reference",)), "r1": Support(("answer",)), "r2": Support(())}
-    >>> round(claim_f1(Case(sample, Verdicts("s", ["cross"], claims, support))), 4)  # P 1, R 1/2
+    >>> round(claim_f1(AnswerMeasureInput(sample, Verdicts("s", ["cross"], claims, support))), 4)  # P 1, R 1/2
     0.6667
     """
     precision, recall = claim_precision(case), claim_recall(case)
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-def context_utilisation(case: Case) -> float:
+def context_utilisation(case: AnswerMeasureInput) -> float:
     """Share of the supported reference claims that the answer uses.
 
     Formula: claims of the reference that contexts and answer support / claims of the reference that contexts
@@ -91,16 +91,16 @@ def context_utilisation(case: Case) -> float:
     >>> sample = Sample("s", "When?", answer="In 1887.", contexts=("1887, Paris.",), reference="In 1887, in Paris.")
     >>> claims = {"answer": [], "reference": [Claim("r1", "in 1887", 1), Claim("r2", "in Paris", 1)]}
     >>> support = {"r1": Support(("k1", "answer")), "r2": Support(("k1",))}
-    >>> context_utilisation(Case(sample, Verdicts("s", ["reference", "cross"], claims, support)))
+    >>> context_utilisation(AnswerMeasureInput(sample, Verdicts("s", ["reference", "cross"], claims, support)))
     0.5
     """
-    held = [one for one in case.supports(REFERENCE, contexts=True, other=True) if by_contexts(one)]
+    held = [one for one in case.supports(REFERENCE, contexts=True, other=True) if is_supported_by_contexts(one)]
     if not held:
-        raise NoVerdict("the contexts bear no claim of the reference out")
-    return _share([ANSWER in one.by for one in held])
+        raise MissingVerdict("the contexts bear no claim of the reference out")
+    return _claim_proportion([ANSWER in one.by for one in held])
 
 
-def noise_sensitivity(case: Case, *, chunks: str = "any") -> float:
+def noise_sensitivity(case: AnswerMeasureInput, *, chunks: str = "any") -> float:
     """Share of the answer's claims that are incorrect and supported by a context.
 
     Formula: claims of the answer that some context supports and the reference does not / claims of the answer. With
@@ -118,22 +118,22 @@ def noise_sensitivity(case: Case, *, chunks: str = "any") -> float:
     >>> sample = Sample("s", "When?", answer="1887, Rome.", contexts=("1887.", "Rome."), reference="In 1887.")
     >>> claims = {"answer": [Claim("a1", "in 1887", 1), Claim("a2", "in Rome", 1)], "reference": []}
     >>> support = {"a1": Support(("k1", "reference")), "a2": Support(("k2",))}
-    >>> noise_sensitivity(Case(sample, Verdicts("s", ["answer", "cross"], claims, support)))
+    >>> noise_sensitivity(AnswerMeasureInput(sample, Verdicts("s", ["answer", "cross"], claims, support)))
     0.5
     """
     supports = case.supports(ANSWER, contexts=True, other=True)
-    wrong = [by_contexts(one) and REFERENCE not in one.by for one in supports]
+    wrong = [is_supported_by_contexts(one) and REFERENCE not in one.by for one in supports]
     if chunks == "any" or not case.contexts():
-        return _share(wrong)
+        return _claim_proportion(wrong)
     borne = case.supports(REFERENCE, contexts=True)
     relevant = {chunk for one in borne for chunk in (*case.told(one), *one.together)}
     by_relevant = [bad and case.among(one, relevant) for bad, one in zip(wrong, supports, strict=True)]
     if chunks == "relevant":
-        return _share(by_relevant)
-    return _share([bad and not one for bad, one in zip(wrong, by_relevant, strict=True)])
+        return _claim_proportion(by_relevant)
+    return _claim_proportion([bad and not one for bad, one in zip(wrong, by_relevant, strict=True)])
 
 
-def hallucination(case: Case) -> float:
+def hallucination(case: AnswerMeasureInput) -> float:
     """Share of the answer's claims that neither a context nor the reference supports.
 
     Formula: claims of the answer that neither a context nor the reference supports / claims of the answer.
@@ -148,14 +148,14 @@ def hallucination(case: Case) -> float:
     >>> sample = Sample("s", "When?", answer="1887, Rome.", contexts=("1887.",), reference="In 1887.")
     >>> claims = {"answer": [Claim("a1", "in 1887", 1), Claim("a2", "in Rome", 1)], "reference": []}
     >>> support = {"a1": Support(("k1", "reference")), "a2": Support(())}
-    >>> hallucination(Case(sample, Verdicts("s", ["answer", "cross"], claims, support)))
+    >>> hallucination(AnswerMeasureInput(sample, Verdicts("s", ["answer", "cross"], claims, support)))
     0.5
     """
     supports = case.supports(ANSWER, contexts=True, other=True)
-    return _share([not by_contexts(one) and REFERENCE not in one.by for one in supports])
+    return _claim_proportion([not is_supported_by_contexts(one) and REFERENCE not in one.by for one in supports])
 
 
-def self_knowledge(case: Case) -> float:
+def self_knowledge(case: AnswerMeasureInput) -> float:
     """Share of the answer's claims that the reference supports and no context does.
 
     Formula: claims of the answer that the reference supports and no context does / claims of the answer.
@@ -171,8 +171,8 @@ def self_knowledge(case: Case) -> float:
     >>> sample = Sample("s", "When?", answer="1887, Paris.", contexts=("1887.",), reference="In 1887, in Paris.")
     >>> claims = {"answer": [Claim("a1", "in 1887", 1), Claim("a2", "in Paris", 1)], "reference": []}
     >>> support = {"a1": Support(("k1", "reference")), "a2": Support(("reference",))}
-    >>> self_knowledge(Case(sample, Verdicts("s", ["answer", "cross"], claims, support)))
+    >>> self_knowledge(AnswerMeasureInput(sample, Verdicts("s", ["answer", "cross"], claims, support)))
     0.5
     """
     supports = case.supports(ANSWER, contexts=True, other=True)
-    return _share([not by_contexts(one) and REFERENCE in one.by for one in supports])
+    return _claim_proportion([not is_supported_by_contexts(one) and REFERENCE in one.by for one in supports])

@@ -14,16 +14,16 @@ import numpy as np
 
 from ragauge.core.errors import MissingEvidence
 from ragauge.core.records import Floats
-from ragauge.measures.judged_ranks import JudgedRanks, Top
+from ragauge.measures.judged_ranks import JudgedRanks, TopDocuments
 
 
-def _top(judged: JudgedRanks) -> Top:
+def _top_documents(judged: JudgedRanks) -> TopDocuments:
     if judged.top is None:
         raise MissingEvidence("the first documents of each query were not kept", hint="ask `evaluate` for the measure")
     return judged.top
 
 
-def _targets(judged: JudgedRanks, which: str, measure: str) -> Mapping[str, Sequence[str]]:
+def _find_targets(judged: JudgedRanks, which: str, measure: str) -> Mapping[str, Sequence[str]]:
     if which == "identity":
         return {}
     if judged.judgments.targets is None:
@@ -35,10 +35,10 @@ def _targets(judged: JudgedRanks, which: str, measure: str) -> Mapping[str, Sequ
     return judged.judgments.targets
 
 
-def _lists(judged: JudgedRanks, rel: float) -> Iterator[tuple[Sequence[str], set[str]]]:
+def _top_and_relevant(judged: JudgedRanks, rel: float) -> Iterator[tuple[Sequence[str], set[str]]]:
     """Yield the first documents and the relevant documents of each query."""
     nested = judged.judgments.nested
-    for query, ids in zip(judged.pool.queries, _top(judged).ids, strict=True):
+    for query, ids in zip(judged.pool.queries, _top_documents(judged).ids, strict=True):
         yield ids, {doc for doc, grade in nested[query].items() if grade >= rel}
 
 
@@ -57,9 +57,9 @@ def deduplicated_recall(
     >>> evaluate(qrels, run, ["dr@2", "dr(dedupe=before)@2"], targets={"a": ["A"], "a2": ["A"], "b": ["B"]}).means
     {'dr@2': 0.5, 'dr(dedupe=before)@2': 1.0}
     """
-    give = _targets(judged, targets, "dr")
+    give = _find_targets(judged, targets, "dr")
     values = np.zeros(judged.n)
-    for i, (ids, relevant) in enumerate(_lists(judged, rel)):
+    for i, (ids, relevant) in enumerate(_top_and_relevant(judged, rel)):
         wanted = {target for doc in relevant for target in give.get(doc, (doc,))}
         kept: list[str] = []
         seen: set[str] = set()
@@ -87,7 +87,7 @@ def diversity_count(judged: JudgedRanks, k: int, *, rel: float = 1, targets: str
     give = {} if targets == "identity" else judged.judgments.targets or {}
     each = (
         len({target for doc in ids[:k] if doc in relevant for target in give.get(doc, (doc,))})
-        for ids, relevant in _lists(judged, rel)
+        for ids, relevant in _top_and_relevant(judged, rel)
     )
     return np.fromiter(each, np.float64, judged.n)
 
@@ -104,18 +104,18 @@ def unique_ratio(judged: JudgedRanks, k: int) -> Floats:
     >>> evaluate({"q": {"a": 1}}, run, ["unique_ratio@4"], convention="graphflow").means
     {'unique_ratio@4': 0.5}
     """
-    return np.fromiter((len(set(ids[:k])) / k for ids in _top(judged).ids), np.float64, judged.n)
+    return np.fromiter((len(set(ids[:k])) / k for ids in _top_documents(judged).ids), np.float64, judged.n)
 
 
 @dataclass(frozen=True)
-class _Topic:
+class _SubtopicCoverage:
     """Number of subtopics of a query, and the subtopics that each document is relevant to."""
 
     subtopics: int
     covers: Mapping[str, frozenset[int]]
 
 
-def _topics(judged: JudgedRanks) -> Iterator[tuple[Sequence[str], _Topic]]:
+def _subtopic_coverage(judged: JudgedRanks) -> Iterator[tuple[Sequence[str], _SubtopicCoverage]]:
     """Yield the first documents and the covered subtopics of each query."""
     judgments = judged.judgments
     if judgments.subtopics is None:
@@ -124,7 +124,7 @@ def _topics(judged: JudgedRanks) -> Iterator[tuple[Sequence[str], _Topic]]:
             hint="TREC diversity judgments have the subtopic in their second column; "
             "read them with --qrels-format subtopics",
         )
-    top = _top(judged)
+    top = _top_documents(judged)
     for query, ids, scores in zip(judged.pool.queries, top.ids, top.scores, strict=True):
         if judged.ties == "trec":
             pairs = sorted(zip((-scores).tolist(), ids, strict=True))
@@ -135,7 +135,7 @@ def _topics(judged: JudgedRanks) -> Iterator[tuple[Sequence[str], _Topic]]:
             subtopic, _, doc = key.partition("\t")
             if grade > 0:
                 covers.setdefault(doc, set()).add(numbers.setdefault(subtopic, len(numbers)))
-        yield ids, _Topic(len(numbers), {doc: frozenset(which) for doc, which in covers.items()})
+        yield ids, _SubtopicCoverage(len(numbers), {doc: frozenset(which) for doc, which in covers.items()})
 
 
 def subtopic_recall(judged: JudgedRanks, k: int) -> Floats:
@@ -146,19 +146,19 @@ def subtopic_recall(judged: JudgedRanks, k: int) -> Floats:
     Paper: Zhai, Cohen and Lafferty (2003), Beyond Independent Relevance.
 
     >>> from ragauge.evaluation import evaluate
-    >>> from ragauge.files.in_memory import subtopic_judgments
+    >>> from ragauge.files.in_memory import judgments_from_subtopics as subtopic_judgments
     >>> qrels = subtopic_judgments([("q", "1", "a", 1), ("q", "2", "b", 1)])
     >>> evaluate(qrels, {"q": {"a": 2.0, "x": 1.0}}, ["subtopic_recall@2"]).means
     {'subtopic_recall@2': 0.5}
     """
     values = np.zeros(judged.n)
-    for i, (ids, topic) in enumerate(_topics(judged)):
+    for i, (ids, topic) in enumerate(_subtopic_coverage(judged)):
         covered: frozenset[int] = frozenset().union(*(topic.covers.get(doc, frozenset()) for doc in ids[:k]))
         values[i] = len(covered) / topic.subtopics if topic.subtopics else 0.0
     return values
 
 
-def _novelty_gains(order: Sequence[str], topic: _Topic, alpha: float) -> Floats:
+def _novelty_gains(order: Sequence[str], topic: _SubtopicCoverage, alpha: float) -> Floats:
     """Compute the gain of each document.
 
     A subtopic counts (1 - alpha)^(times covered above).
@@ -172,7 +172,7 @@ def _novelty_gains(order: Sequence[str], topic: _Topic, alpha: float) -> Floats:
     return worth
 
 
-def _greedy(topic: _Topic, k: int, alpha: float) -> list[str]:
+def _greedy_ideal_ranking(topic: _SubtopicCoverage, k: int, alpha: float) -> list[str]:
     """Return the ideal ranking by greedy choice.
 
     Equal gains go to the later id, as in ndeval.
@@ -197,7 +197,7 @@ def alpha_ndcg(judged: JudgedRanks, k: int, *, alpha: float = 0.5) -> Floats:
     Paper: Clarke et al. (2008), Novelty and Diversity in Information Retrieval Evaluation.
 
     >>> from ragauge.evaluation import evaluate
-    >>> from ragauge.files.in_memory import subtopic_judgments
+    >>> from ragauge.files.in_memory import judgments_from_subtopics as subtopic_judgments
     >>> qrels = subtopic_judgments([("q", "1", "a", 1), ("q", "1", "a2", 1), ("q", "2", "b", 1)])
     >>> run = {"q": {"a": 3.0, "a2": 2.0, "b": 1.0}}
     >>> round(evaluate(qrels, run, ["alpha_ndcg@3"]).means["alpha_ndcg@3"], 6)
@@ -205,10 +205,10 @@ def alpha_ndcg(judged: JudgedRanks, k: int, *, alpha: float = 0.5) -> Floats:
     """
     values = np.zeros(judged.n)
     discount = 1 / np.log2(np.arange(k) + 2)
-    for i, (ids, topic) in enumerate(_topics(judged)):
+    for i, (ids, topic) in enumerate(_subtopic_coverage(judged)):
         if topic.subtopics:
             got = _novelty_gains(ids[:k], topic, alpha)
-            ideal = _novelty_gains(_greedy(topic, k, alpha), topic, alpha)
+            ideal = _novelty_gains(_greedy_ideal_ranking(topic, k, alpha), topic, alpha)
             values[i] = (got * discount[: len(got)]).sum() / (ideal * discount[: len(ideal)]).sum()
     return values
 
@@ -222,12 +222,12 @@ def err_ia(judged: JudgedRanks, k: int, *, alpha: float = 0.5) -> Floats:
     Paper: Chapelle et al. (2011), Intent-Based Diversification of Web Search Results.
 
     >>> from ragauge.evaluation import evaluate
-    >>> from ragauge.files.in_memory import subtopic_judgments
+    >>> from ragauge.files.in_memory import judgments_from_subtopics as subtopic_judgments
     >>> evaluate(subtopic_judgments([("q", "1", "a", 1)]), {"q": {"a": 1.0}}, ["err_ia@1"]).means
     {'err_ia@1': 1.0}
     """
     values = np.zeros(judged.n)
-    for i, (ids, topic) in enumerate(_topics(judged)):
+    for i, (ids, topic) in enumerate(_subtopic_coverage(judged)):
         if topic.subtopics:
             got = _novelty_gains(ids[:k], topic, alpha) / np.arange(1, len(ids[:k]) + 1)
             best = ((1 - alpha) ** np.arange(k) / np.arange(1, k + 1)).sum()

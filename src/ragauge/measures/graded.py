@@ -11,14 +11,14 @@ import numpy as np
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Floats, Ints
 from ragauge.measures import tie_expectation
-from ragauge.measures.binary import ratio
+from ragauge.measures.binary import safe_divide
 from ragauge.measures.judged_ranks import JudgedRanks
 
 
-def gains(grades: Floats, gain: str) -> Floats:
+def compute_gains(grades: Floats, gain: str) -> Floats:
     """Convert grades to gains.
 
-    >>> gains(np.array([-1.0, 0.0, 1.0, 3.0]), "exp").tolist()
+    >>> compute_gains(np.array([-1.0, 0.0, 1.0, 3.0]), "exp").tolist()
     [0.0, 0.0, 1.0, 7.0]
     """
     if gain == "linear":
@@ -52,11 +52,11 @@ def dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> F
     if judged.averaged:
         depth = k or int(judged.retrieved.max(initial=1))
         discount = 1 / np.log2(np.arange(depth + 1) + 1.0, where=np.arange(depth + 1) > 0, out=np.ones(depth + 1))
-        return judged.count(query, gains(grade, gain) * tie_expectation.mean_discount(judged, discount))
+        return judged.count(query, compute_gains(grade, gain) * tie_expectation.mean_discount(judged, discount))
     if k is not None:
         within = rank <= k
         rank, query, grade = rank[within], query[within], grade[within]
-    return judged.count(query, gains(grade, gain) / np.log2(rank + 1))
+    return judged.count(query, compute_gains(grade, gain) / np.log2(rank + 1))
 
 
 def ideal_dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> Floats:
@@ -71,7 +71,7 @@ def ideal_dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear"
     {'ideal_dcg@1': 3.0}
     """
     grade, place = judged.ideal
-    owner, worth = judged.pool.owner, gains(grade, gain)
+    owner, worth = judged.pool.owner, compute_gains(grade, gain)
     if ":" in gain:  # gains in a table need not increase with the grade
         order = np.lexsort((-worth, owner))
         worth = worth[order]
@@ -93,19 +93,19 @@ def ndcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> 
     >>> [round(value, 6) for value in evaluate(qrels, run, names).means.values()]
     [0.630464, 0.576228, 0.73659]
     """
-    return ratio(dcg(judged, k, gain=gain), ideal_dcg(judged, k, gain=gain))
+    return safe_divide(dcg(judged, k, gain=gain), ideal_dcg(judged, k, gain=gain))
 
 
-def _by_query(judged: JudgedRanks, gain: str) -> list[tuple[Ints, Floats, Floats, int]]:
+def _gains_by_query(judged: JudgedRanks, gain: str) -> list[tuple[Ints, Floats, Floats, int]]:
     """Return gains by query.
 
     For each query these are the ranks and gains of returned judged documents, the positive ideal gains, and the
     number of documents returned.
     """
     best, _ = judged.ideal
-    ideal = gains(best, gain)
+    ideal = compute_gains(best, gain)
     bounds = np.searchsorted(judged.query, np.arange(judged.n + 1))
-    worth = gains(judged.grade, gain)
+    worth = compute_gains(judged.grade, gain)
     starts = judged.pool.starts
     out = []
     for i in range(judged.n):
@@ -128,7 +128,7 @@ def ndcg_at_relevant(judged: JudgedRanks, *, gain: str = "linear") -> Floats:
     {'ndcg_rel': 1.0}
     """
     values = np.zeros(judged.n)
-    for i, (rank, worth, perfect, _) in enumerate(_by_query(judged, gain)):
+    for i, (rank, worth, perfect, _) in enumerate(_gains_by_query(judged, gain)):
         if not len(perfect):
             continue
         ideal = np.cumsum(perfect / np.log2(np.arange(len(perfect)) + 2))
@@ -153,7 +153,7 @@ def ndcg_at_levels(judged: JudgedRanks, *, gain: str = "linear", rel: float = 1)
     """
     values = np.zeros(judged.n)
     total = judged.relevant(rel).total
-    for i, (rank, worth, perfect, retrieved) in enumerate(_by_query(judged, gain)):
+    for i, (rank, worth, perfect, retrieved) in enumerate(_gains_by_query(judged, gain)):
         if not len(perfect) or not total[i] or not judged.answered[i]:
             continue
         ideal = np.cumsum(perfect / np.log2(np.arange(len(perfect)) + 2))
@@ -179,7 +179,7 @@ def normalised_gain(judged: JudgedRanks, *, gain: str = "linear") -> Floats:
     {'g': 1.0}
     """
     values = np.zeros(judged.n)
-    for i, (rank, worth, perfect, _) in enumerate(_by_query(judged, gain)):
+    for i, (rank, worth, perfect, _) in enumerate(_gains_by_query(judged, gain)):
         if not len(perfect) or not len(rank):
             continue
         cost = np.cumsum(np.concatenate([np.maximum(perfect, 1), np.ones(max(0, int(rank[-1]) - len(perfect)))]))
@@ -200,7 +200,7 @@ def binary_gain(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     """
     relevant = judged.relevant(rel)
     each = 1 / np.log2(2 + relevant.rank - relevant.nth)
-    return ratio(judged.count(relevant.query, each), relevant.total)
+    return safe_divide(judged.count(relevant.query, each), relevant.total)
 
 
 def expected_reciprocal_rank(judged: JudgedRanks, k: int | None = None, *, top: float = 4) -> Floats:
@@ -214,7 +214,7 @@ def expected_reciprocal_rank(judged: JudgedRanks, k: int | None = None, *, top: 
     >>> evaluate({"q": {"a": 4}}, {"q": {"a": 1.0}}, ["err@10"]).means
     {'err@10': 0.9375}
     """
-    stop = gains(judged.grade, "exp") / 2.0**top
+    stop = compute_gains(judged.grade, "exp") / 2.0**top
     if (stop > 1).any():
         raise BadInput(f"a grade is above {top:g}", hint="err(top=5)@10 sets the highest grade of the scale")
     if k is not None:
@@ -244,7 +244,7 @@ def rank_biased_precision(judged: JudgedRanks, k: int | None = None, *, p: float
     >>> round(evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["rbp(p=0.5)"]).means["rbp(p=0.5)"], 6)
     0.25
     """
-    worth = gains(judged.grade, "linear" if gain == "scaled" else gain)
+    worth = compute_gains(judged.grade, "linear" if gain == "scaled" else gain)
     if gain == "scaled":
         highest = np.ones(judged.n)
         np.maximum.at(highest, judged.pool.owner, judged.pool.grades)

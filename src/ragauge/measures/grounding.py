@@ -11,14 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ragauge.core.samples import ANSWER, REFERENCE, TOGETHER, Claim, Sample, Support, Unscored, Verdicts
+from ragauge.core.samples import ALL_CONTEXTS, ANSWER, REFERENCE, Claim, Sample, Support, Unscored, Verdicts
 from ragauge.measures.conventions import PRESETS, Convention
 
-OTHER = {ANSWER: REFERENCE, REFERENCE: ANSWER}
+OTHER_TEXT = {ANSWER: REFERENCE, REFERENCE: ANSWER}
 """Text that the claims of the answer, or of the reference, are checked against."""
-GIVEN = {"question": "questions", "answer": "answers", "contexts": "contexts", "reference": "reference answers"}
+FIELD_NAMES = {"question": "questions", "answer": "answers", "contexts": "contexts", "reference": "reference answers"}
 """Plural names of the sample fields, for messages."""
-ABSENT = {
+ABSENT_REASONS = {
     "question": "no question",
     "answer": "no answer",
     "contexts": "no contexts",
@@ -28,7 +28,7 @@ ABSENT = {
 NOT_JUDGED = Unscored("it was not judged")
 
 
-class NoVerdict(Exception):
+class MissingVerdict(Exception):
     """Exception for a sample that cannot be scored, with the reason in `why`."""
 
     def __init__(self, why: str) -> None:
@@ -37,7 +37,7 @@ class NoVerdict(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class AnswerMeasureInput:
     """Input of an answer measure: a sample, its verdicts and the convention."""
 
     sample: Sample
@@ -58,9 +58,9 @@ class Case:
         Empty contexts raise it too if the convention has no_context=unscored.
         """
         if self.sample.contexts is None:
-            raise NoVerdict(ABSENT["contexts"])
+            raise MissingVerdict(ABSENT_REASONS["contexts"])
         if not self.sample.contexts and self.convention.no_context == "unscored":
-            raise NoVerdict("the context is empty")
+            raise MissingVerdict("the context is empty")
         return list(self.sample.chunks)
 
     @cached_property
@@ -77,17 +77,17 @@ class Case:
         Raises `MissingVerdict` if they are unknown.
         """
         if getattr(self.sample, text) is None:
-            raise NoVerdict(ABSENT[text])
+            raise MissingVerdict(ABSENT_REASONS[text])
         without = self.verdicts.unscored.get(f"claims {text}")
         if without is not None or text not in self.verdicts.claims:
-            raise NoVerdict(f"the claims of the {text} are not known: {(without or NOT_JUDGED).why}")
+            raise MissingVerdict(f"the claims of the {text} are not known: {(without or NOT_JUDGED).why}")
         return self.verdicts.claims[text]
 
     def some_claims(self, text: str) -> Sequence[Claim]:
         """Return the claims of a text; raises `MissingVerdict` if there are none."""
         claims = self.claims(text)
         if not claims:
-            raise NoVerdict(f"the {text} claims nothing")
+            raise MissingVerdict(f"the {text} claims nothing")
         return claims
 
     def supports(self, text: str, *, contexts: bool = False, other: bool = False) -> list[Support]:
@@ -98,28 +98,28 @@ class Case:
         """
         claims = self.some_claims(text)
         chunks = [one for one in self.contexts() if one in self.sources] if contexts else []
-        against = OTHER[text]
+        against = OTHER_TEXT[text]
         if other:
             self.claims(against)  # a judge compares two texts only after extracting the claims of both
         said = other and bool(getattr(self.sample, against).strip())
         if not chunks and not said:
             return [Support(())] * len(claims)  # empty sources support nothing, so no verdict is needed
         if chunks and text not in self.verdicts.asked:
-            raise NoVerdict(f"the claims of the {text} were not held against the contexts")
+            raise MissingVerdict(f"the claims of the {text} were not held against the contexts")
         if said and "cross" not in self.verdicts.asked:
-            raise NoVerdict(f"the claims of the {text} were not held against the {against}")
-        unscored = {claim.id: self._untold(claim.id, text) for claim in claims}
-        refuse("claim", len(claims), [why for why in unscored.values() if why is not None])
+            raise MissingVerdict(f"the claims of the {text} were not held against the {against}")
+        unscored = {claim.id: self._missing_verdict_reason(claim.id, text) for claim in claims}
+        check_all_judged("claim", len(claims), [why for why in unscored.values() if why is not None])
         return [self.verdicts.support[claim.id] for claim in claims]
 
-    def _untold(self, claim: str, text: str) -> str | None:
+    def _missing_verdict_reason(self, claim: str, text: str) -> str | None:
         """Return the reason why a claim has no valid verdict; None if it has one."""
         without = self.verdicts.unscored.get(f"support {claim}")
         found = self.verdicts.support.get(claim)
         if without is not None or found is None:
             return (without or NOT_JUDGED).why
         by, against, joint = set(found.by), set(found.against), set(found.together)
-        every = {*self.sources, OTHER[text]} | ({TOGETHER} if self.sources else set())
+        every = {*self.sources, OTHER_TEXT[text]} | ({ALL_CONTEXTS} if self.sources else set())
         if strange := (by | against) - every | joint - self.sources:
             return f"it names {min(strange)}, which is no source of it"
         if twice := by & against | by & joint | against & joint:
@@ -137,22 +137,22 @@ class Case:
             if chunk in self.sources
             and (chunk not in self.verdicts.useful or f"useful {chunk}" in self.verdicts.unscored)
         ]
-        refuse("chunk", len(chunks), untold)
+        check_all_judged("chunk", len(chunks), untold)
         return [chunk in self.sources and self.verdicts.useful[chunk].useful for chunk in chunks]
 
     def among(self, support: Support, chunks: Iterable[str]) -> bool:
         """Return whether the given chunks support a claim, alone or jointly."""
         wanted = set(chunks)
         if wanted >= self.sources:
-            return by_contexts(support)
-        return _joint(support, wanted) or not wanted.isdisjoint(self.told(support))
+            return is_supported_by_contexts(support)
+        return _has_joint_support(support, wanted) or not wanted.isdisjoint(self.told(support))
 
     def each(self, support: Support, chunks: Sequence[str]) -> list[bool]:
         """Return for each given chunk whether it supports a claim.
 
         It may do so alone, or jointly with others given.
         """
-        parts = set(support.together) if _joint(support, set(chunks)) else set()
+        parts = set(support.together) if _has_joint_support(support, set(chunks)) else set()
         return [chunk in parts or self.among(support, [chunk]) for chunk in chunks]
 
     def told(self, support: Support) -> set[str]:
@@ -161,47 +161,47 @@ class Case:
         Raises `MissingVerdict` if the judge named only the contexts as a whole and there are several.
         """
         found = set(self.sources & set(support.by))
-        if TOGETHER in support.by and not found:
+        if ALL_CONTEXTS in support.by and not found:
             if len(self.sources) > 1:
-                raise NoVerdict("the judge did not say which chunk bears a claim out")
+                raise MissingVerdict("the judge did not say which chunk bears a claim out")
             return set(self.sources)
         return found
 
 
-def by_contexts(support: Support) -> bool:
+def is_supported_by_contexts(support: Support) -> bool:
     """Return whether the contexts support a claim, one alone or several jointly."""
     return bool(support.together) or any(source not in (ANSWER, REFERENCE) for source in support.by)
 
 
-def _joint(support: Support, chunks: set[str]) -> bool:
+def _has_joint_support(support: Support, chunks: set[str]) -> bool:
     """Return whether all chunks that support a claim jointly are among `chunks`."""
     return bool(support.together) and chunks.issuperset(support.together)
 
 
-def against_contexts(support: Support) -> bool:
+def is_contradicted_by_contexts(support: Support) -> bool:
     """Return whether any context contradicts a claim."""
     return any(source not in (ANSWER, REFERENCE) for source in support.against)
 
 
-def refuse(what: str, n: int, untold: Sequence[str]) -> None:
+def check_all_judged(what: str, n: int, untold: Sequence[str]) -> None:
     """Raise `MissingVerdict` if any verdict is missing.
 
-    >>> refuse("claim", 5, ["the reply was cut off"])
+    >>> check_all_judged("claim", 5, ["the reply was cut off"])
     Traceback (most recent call last):
         …
-    ragauge.measures.grounding.NoVerdict: 1 of 5 claims has no verdict: the reply was cut off
+    ragauge.measures.grounding.MissingVerdict: 1 of 5 claims has no verdict: the reply was cut off
     """
     if untold:
         verb = "has" if len(untold) == 1 else "have"
         plural = "s" if n != 1 else ""
-        raise NoVerdict(f"{len(untold)} of {n} {what}{plural} {verb} no verdict: {untold[0]}")
+        raise MissingVerdict(f"{len(untold)} of {n} {what}{plural} {verb} no verdict: {untold[0]}")
 
 
-def _share(held: list[bool]) -> float:
+def _supported_proportion(held: list[bool]) -> float:
     return sum(held) / len(held)
 
 
-def faithfulness(case: Case, *, by: str = "verdict") -> float:
+def faithfulness(case: AnswerMeasureInput, *, by: str = "verdict") -> float:
     """Share of the answer's claims that the contexts support.
 
     Formula: claims that some context supports / claims of the answer. With by=probability, the mean of the judge's
@@ -216,7 +216,7 @@ def faithfulness(case: Case, *, by: str = "verdict") -> float:
     >>> sample = Sample("s", "When?", answer="In 1887, in Paris.", contexts=("It was begun in 1887.",))
     >>> claims = [Claim("a1", "in 1887", 1), Claim("a2", "in Paris", 1)]
     >>> support = {"a1": Support(("k1",)), "a2": Support(())}
-    >>> faithfulness(Case(sample, Verdicts("s", ["answer"], {"answer": claims}, support)))
+    >>> faithfulness(AnswerMeasureInput(sample, Verdicts("s", ["answer"], {"answer": claims}, support)))
     0.5
     """
     case.contexts()
@@ -224,14 +224,14 @@ def faithfulness(case: Case, *, by: str = "verdict") -> float:
         return 1.0
     supports = case.supports(ANSWER, contexts=True)
     if by == "verdict" or not case.sources:
-        return _share([by_contexts(one) for one in supports])
+        return _supported_proportion([is_supported_by_contexts(one) for one in supports])
     sure = [one.probability for one in supports if one.probability is not None and math.isfinite(one.probability)]
     if len(sure) < len(supports):
-        raise NoVerdict("the judge gives no probabilities")
+        raise MissingVerdict("the judge gives no probabilities")
     return math.fsum(sure) / len(sure)
 
 
-def context_precision(case: Case, cutoff: int | None) -> float:
+def context_precision(case: AnswerMeasureInput, cutoff: int | None) -> float:
     """Average precision of the useful chunks among those retrieved.
 
     Formula: sum of P@i * useful(i) over ranks i up to k / useful chunks up to k; P@i is the useful share of the
@@ -246,7 +246,7 @@ def context_precision(case: Case, cutoff: int | None) -> float:
     >>> from ragauge.core.samples import Sample, Usefulness, Verdicts
     >>> sample = Sample("s", "When?", contexts=("It was begun in 1887.", "It is big.", "It was begun in spring."))
     >>> useful = {"k1": Usefulness(True), "k2": Usefulness(False), "k3": Usefulness(True)}
-    >>> case = Case(sample, Verdicts("s", useful=useful))
+    >>> case = AnswerMeasureInput(sample, Verdicts("s", useful=useful))
     >>> round(context_precision(case, None), 4), context_precision(case, 2)  # (1 + 2/3) / 2
     (0.8333, 1.0)
     """
@@ -258,7 +258,7 @@ def context_precision(case: Case, cutoff: int | None) -> float:
     return total / found if found else 0.0
 
 
-def context_recall(case: Case, cutoff: int | None) -> float:
+def context_recall(case: AnswerMeasureInput, cutoff: int | None) -> float:
     """Share of the reference's claims that the contexts support.
 
     Formula: claims of the reference that the first k contexts support, alone or jointly / claims of the reference.
@@ -274,16 +274,16 @@ def context_recall(case: Case, cutoff: int | None) -> float:
     >>> sample = Sample("s", "When?", reference="In 1887, in Paris.", contexts=("Paris.", "1887."))
     >>> claims = [Claim("r1", "in 1887", 1), Claim("r2", "in Paris", 1)]
     >>> support = {"r1": Support(("k2",)), "r2": Support(("k1",))}
-    >>> case = Case(sample, Verdicts("s", ["reference"], {"reference": claims}, support))
+    >>> case = AnswerMeasureInput(sample, Verdicts("s", ["reference"], {"reference": claims}, support))
     >>> context_recall(case, None), context_recall(case, 1)
     (1.0, 0.5)
     """
     chunks = case.contexts()
     supports = case.supports(REFERENCE, contexts=True)
-    return _share([case.among(one, chunks[:cutoff]) if chunks else False for one in supports])
+    return _supported_proportion([case.among(one, chunks[:cutoff]) if chunks else False for one in supports])
 
 
-def answer_relevance(case: Case) -> float:
+def answer_relevance(case: AnswerMeasureInput) -> float:
     """Similarity of the question to questions generated from the answer.
 
     Formula: mean cosine of the question with those that the judge generated from the answer, clipped to 0 .. 1.
@@ -293,32 +293,32 @@ def answer_relevance(case: Case) -> float:
 
     Paper: Es et al., RAGAS: Automated Evaluation of Retrieval Augmented Generation, EACL 2024.
 
-    >>> from ragauge.core.samples import Question, Sample, Verdicts
+    >>> from ragauge.core.samples import GeneratedQuestion as Question, Sample, Verdicts
     >>> sample = Sample("s", "When?", answer="In 1887.")
     >>> asked = [Question("When was it begun?", 0.9), Question("In which year?", 0.5)]
-    >>> answer_relevance(Case(sample, Verdicts("s", questions=asked, refusal=False)))
+    >>> answer_relevance(AnswerMeasureInput(sample, Verdicts("s", questions=asked, refusal=False)))
     0.7
     """
     verdicts = case.verdicts
     if "questions" in verdicts.unscored:
-        raise NoVerdict(f"no questions were generated: {verdicts.unscored['questions'].why}")
+        raise MissingVerdict(f"no questions were generated: {verdicts.unscored['questions'].why}")
     if verdicts.refusal is None and not verdicts.questions:
-        raise NoVerdict("no questions were generated: it was not judged")
+        raise MissingVerdict("no questions were generated: it was not judged")
     if verdicts.refusal is None:
-        raise NoVerdict("nobody said whether the answer is a refusal")
+        raise MissingVerdict("nobody said whether the answer is a refusal")
     if verdicts.refusal:
         if case.convention.refusal == "unscored":
-            raise NoVerdict("the answer commits itself to nothing")
+            raise MissingVerdict("the answer commits itself to nothing")
         return 0.0
     near = [question.similarity for question in verdicts.questions]
     if not near:
-        raise NoVerdict("no questions were generated")
+        raise MissingVerdict("no questions were generated")
     if not all(math.isfinite(one) for one in near):
-        raise NoVerdict("a question has no similarity")
+        raise MissingVerdict("a question has no similarity")
     return min(max(math.fsum(near) / len(near), 0.0), 1.0)
 
 
-def contradiction(case: Case) -> float:
+def contradiction(case: AnswerMeasureInput) -> float:
     """Share of the answer's claims that the contexts contradict.
 
     Formula: claims that some context contradicts and none supports / claims of the answer.
@@ -332,14 +332,16 @@ def contradiction(case: Case) -> float:
     >>> sample = Sample("s", "When?", answer="In 1887, in Rome.", contexts=("It was begun in 1887, in Paris.",))
     >>> claims = [Claim("a1", "in 1887", 1), Claim("a2", "in Rome", 1)]
     >>> support = {"a1": Support(("k1",)), "a2": Support((), against=("k1",))}
-    >>> contradiction(Case(sample, Verdicts("s", ["answer"], {"answer": claims}, support)))
+    >>> contradiction(AnswerMeasureInput(sample, Verdicts("s", ["answer"], {"answer": claims}, support)))
     0.5
     """
     supports = case.supports(ANSWER, contexts=True)
-    return _share([against_contexts(one) and not by_contexts(one) for one in supports])
+    return _supported_proportion(
+        [is_contradicted_by_contexts(one) and not is_supported_by_contexts(one) for one in supports]
+    )
 
 
-def citation_recall(case: Case) -> float:
+def citation_recall(case: AnswerMeasureInput) -> float:
     """Share of the answer's claims that their citations support.
 
     Formula: claims that the chunks cited in their sentence support, alone or jointly / claims of the answer. A
@@ -355,13 +357,13 @@ def citation_recall(case: Case) -> float:
     >>> sample = Sample("s", "When?", answer="In 1887 [1]. In Paris [1].", contexts=("1887.", "Paris."))
     >>> claims = [Claim("a1", "in 1887", 1, (1,)), Claim("a2", "in Paris", 2, (1,))]
     >>> support = {"a1": Support(("k1",)), "a2": Support(("k2",))}
-    >>> citation_recall(Case(sample, Verdicts("s", ["answer"], {"answer": claims}, support)))
+    >>> citation_recall(AnswerMeasureInput(sample, Verdicts("s", ["answer"], {"answer": claims}, support)))
     0.5
     """
-    return _share([any(pairs) for pairs in _citations(case)])
+    return _supported_proportion([any(pairs) for pairs in _citation_support(case)])
 
 
-def citation_precision(case: Case) -> float:
+def citation_precision(case: AnswerMeasureInput) -> float:
     """Share of the answer's citations that support their claim.
 
     Formula: pairs of a claim and a chunk cited in its sentence where the chunk supports the claim / all such pairs.
@@ -376,21 +378,21 @@ def citation_precision(case: Case) -> float:
     >>> sample = Sample("s", "When?", answer="In 1887 [1][2]. In Paris [2][7].", contexts=("1887.", "Paris."))
     >>> claims = [Claim("a1", "in 1887", 1, (1, 2)), Claim("a2", "in Paris", 2, (2, 7))]
     >>> support = {"a1": Support(("k1",)), "a2": Support(("k2",))}
-    >>> citation_precision(Case(sample, Verdicts("s", ["answer"], {"answer": claims}, support)))
+    >>> citation_precision(AnswerMeasureInput(sample, Verdicts("s", ["answer"], {"answer": claims}, support)))
     0.5
     """
-    pairs = [held for claim in _citations(case) for held in claim]
+    pairs = [held for claim in _citation_support(case) for held in claim]
     if not pairs:
-        raise NoVerdict("the answer cites nothing")
-    return _share(pairs)
+        raise MissingVerdict("the answer cites nothing")
+    return _supported_proportion(pairs)
 
 
-def _citations(case: Case) -> list[list[bool]]:
+def _citation_support(case: AnswerMeasureInput) -> list[list[bool]]:
     """Return for each claim whether each chunk that it cites supports it."""
     supports = case.supports(ANSWER, contexts=True)
     held = []
     for claim, support in zip(case.claims(ANSWER), supports, strict=True):
         if claim.cites is None:
-            raise NoVerdict("nobody looked for citations")
+            raise MissingVerdict("nobody looked for citations")
         held.append(case.each(support, [f"k{place}" for place in claim.cites]))
     return held

@@ -10,15 +10,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.core.records import Floats, Ints, Judgments, Pool, Run
+from ragauge.core.records import Floats, Ints, JudgedPool, Judgments, Run
 from ragauge.measures.conventions import Convention
 
-FEW_LEVELS = 16
+MAX_LEVELS_TO_COUNT = 16
 """Maximum number of distinct grades for which counting is faster than sorting the judged documents."""
 
 
 @dataclass(frozen=True, eq=False)
-class Relevant:
+class ReturnedRelevant:
     """Relevant documents that were returned, by query and rank, for one minimum relevant grade."""
 
     query: Ints
@@ -32,7 +32,7 @@ class Relevant:
 
 
 @dataclass(frozen=True, eq=False)
-class Top:
+class TopDocuments:
     """First documents of each query, for measures that need more than judged ranks.
 
     At least the requested number, if the run has that many; a tie at the end is included completely.
@@ -96,7 +96,7 @@ class JudgedRanks:
     """Worst rank that each document can have among equal scores; None unless ties are averaged."""
     tie_span: tuple[Ints, Ints] | None = None
     """Best and worst rank of each document among equal scores, if a rule settled ties; None if ranks were changed."""
-    top: Top | None = None
+    top: TopDocuments | None = None
     """First documents of each query; None unless a measure needs them."""
     ties: str = "trec"
     """Rule that ordered ties."""
@@ -110,7 +110,7 @@ class JudgedRanks:
     """Last column of a TREC run; empty if there is none."""
     depth: float | None = None
     """Deepest defined cutoff: the k of the run, infinity if its rankings are complete, None if unknown."""
-    _relevant: dict[float, Relevant] = field(default_factory=dict)
+    _relevant: dict[float, ReturnedRelevant] = field(default_factory=dict)
 
     @property
     def averaged(self) -> bool:
@@ -118,7 +118,7 @@ class JudgedRanks:
         return self.tie_first is not None
 
     @property
-    def pool(self) -> Pool:
+    def pool(self) -> JudgedPool:
         """All judged documents."""
         return self.judgments.pool
 
@@ -136,7 +136,7 @@ class JudgedRanks:
         """Count the rows, or sum their weights, per query."""
         return np.bincount(query, weights, self.n).astype(np.float64, copy=False)
 
-    def relevant(self, rel: float) -> Relevant:
+    def relevant(self, rel: float) -> ReturnedRelevant:
         """Return the returned documents with a grade of at least `rel`.
 
         Cached for all measures.
@@ -148,7 +148,7 @@ class JudgedRanks:
             starts = np.cumsum(found) - found
             nth = np.arange(1, len(query) + 1) - starts[query]
             total = np.bincount(self.pool.owner[self.pool.grades >= rel], minlength=self.n)
-            self._relevant[rel] = Relevant(query, self.rank[keep], nth, total, found)
+            self._relevant[rel] = ReturnedRelevant(query, self.rank[keep], nth, total, found)
         return self._relevant[rel]
 
     @cached_property
@@ -173,7 +173,7 @@ class JudgedRanks:
         else:
             levels, level = np.unique(pool.grades, return_inverse=True)
         keys = pool.owner * len(levels) + (len(levels) - 1 - level)
-        if len(levels) <= FEW_LEVELS:
+        if len(levels) <= MAX_LEVELS_TO_COUNT:
             counts = np.bincount(keys, minlength=self.n * len(levels))
             return np.repeat(np.tile(levels[::-1], self.n), counts), place
         # Sorting one integer key per document is several times faster than sorting by two columns.
@@ -190,12 +190,12 @@ class JudgedRanks:
             yield JudgedQuery(name, ranks, grades, judged, int(self.retrieved[i]))
 
 
-OWN = -1
+SELF_RETRIEVED = -1
 """Pool row of a document that is the query itself, if such documents are removed."""
 
 
 @dataclass(frozen=True)
-class Standing:
+class RankWithTies:
     """Number of scores of the query above each match, and number that are not below it (itself included)."""
 
     above: Ints
@@ -209,12 +209,12 @@ class Standing:
         return np.flatnonzero(self.through - self.above > 1)
 
 
-def standing(scores: Floats, starts: Ints, segment: Ints, score: Floats) -> Standing:
+def rank_scores(scores: Floats, starts: Ints, segment: Ints, score: Floats) -> RankWithTies:
     """Rank each match among the scores of its segment.
 
     The scores of a segment are `scores[starts[segment]:starts[segment + 1]]`.
 
-    >>> s = standing(np.array([3.0, 2.0, 2.0, 1.0]), np.array([0, 4]), np.array([0, 0]), np.array([2.0, 1.0]))
+    >>> s = rank_scores(np.array([3.0, 2.0, 2.0, 1.0]), np.array([0, 4]), np.array([0, 0]), np.array([2.0, 1.0]))
     >>> s.above.tolist(), s.through.tolist()
     ([1, 3], [3, 4])
     """
@@ -228,16 +228,16 @@ def standing(scores: Floats, starts: Ints, segment: Ints, score: Floats) -> Stan
             part = scores[starts[i] : starts[i + 1]]
             part[:] = -np.sort(-part)
     begin, end = starts[segment], starts[segment + 1]
-    above = _bisect(scores, begin, end, score, strict=True)
+    above = _bisect_descending(scores, begin, end, score, strict=True)
     after = above + 1
     tied = np.flatnonzero((after < end) & (scores[np.minimum(after, len(scores) - 1)] == score))
     through = after.copy()
     if len(tied):
-        through[tied] = _bisect(scores, after[tied], end[tied], score[tied], strict=False)
-    return Standing(above - begin, through - begin, in_order)
+        through[tied] = _bisect_descending(scores, after[tied], end[tied], score[tied], strict=False)
+    return RankWithTies(above - begin, through - begin, in_order)
 
 
-def _bisect(scores: Floats, low: Ints, high: Ints, score: Floats, *, strict: bool) -> Ints:
+def _bisect_descending(scores: Floats, low: Ints, high: Ints, score: Floats, *, strict: bool) -> Ints:
     """Find positions in descending ranges of scores.
 
     For each score it is the first position whose score is not above it, or not equal if not strict.
@@ -254,7 +254,7 @@ def _bisect(scores: Floats, low: Ints, high: Ints, score: Floats, *, strict: boo
 
 
 @dataclass
-class Matches:
+class JudgedMatches:
     """Judged documents that were returned, in any order, as lists of arrays."""
 
     query: list[Ints]
@@ -264,11 +264,11 @@ class Matches:
     last: list[Ints]
 
     @classmethod
-    def none(cls) -> Matches:
+    def none(cls) -> JudgedMatches:
         """Return an empty collection."""
         return cls([], [], [], [], [])
 
-    def add(self, query: Ints, row: Ints, place: Ints, standing: Standing) -> None:
+    def add(self, query: Ints, row: Ints, place: Ints, standing: RankWithTies) -> None:
         """Add matches; `place` is the number of documents with equal score before each."""
         self.query.append(query)
         self.row.append(row)
@@ -276,16 +276,16 @@ class Matches:
         self.first.append(standing.above + 1)
         self.last.append(standing.through)
 
-    def extend(self, others: Matches) -> None:
+    def extend(self, others: JudgedMatches) -> None:
         """Add the matches of another part."""
         for name in ("query", "rank", "row", "first", "last"):
             getattr(self, name).extend(getattr(others, name))
 
 
-def assemble(
+def build_judged_ranks(
     judgments: Judgments,
     rules: Convention,
-    matches: Matches,
+    matches: JudgedMatches,
     lengths: Ints,
     answered: NDArray[np.bool_],
     *,
@@ -295,12 +295,12 @@ def assemble(
 ) -> JudgedRanks:
     """Sort the matches, and apply the options that remove documents from the ranking."""
     columns = (matches.query, matches.rank, matches.row, matches.first, matches.last)
-    table = np.stack([_joined(parts) for parts in columns])
+    table = np.stack([_concatenate_parts(parts) for parts in columns])
     table = table[:, np.argsort(table[0] * (table[1].max(initial=0) + 1) + table[1])]
     retrieved = lengths.astype(np.int64)
     if rules.own == "dropped":
         query, rank, row = table[:3]
-        own = row == OWN
+        own = row == SELF_RETRIEVED
         own_rank = np.full(len(retrieved), np.iinfo(np.int64).max)
         own_rank[query[own]] = rank[own]
         retrieved = retrieved - np.bincount(query[own], minlength=len(retrieved))
@@ -329,14 +329,14 @@ def assemble(
         tie_first=first if averaged else None,
         tie_last=last if averaged else None,
         tie_span=(first, last) if not averaged and unchanged else None,
-        top=None if top is None else Top(*top),
+        top=None if top is None else TopDocuments(*top),
         ties=rules.ties,
         name=name,
         extra_queries=extra_queries,
     )
 
 
-def leading(
+def first_documents(
     ids: list[str],
     scores: Floats,
     ranks: Floats | None,
@@ -367,24 +367,24 @@ def leading(
     return [ids[i] for i in order[:end]], scores[order[:end]]
 
 
-def _joined(parts: list[Ints]) -> Ints:
+def _concatenate_parts(parts: list[Ints]) -> Ints:
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-First = tuple[Sequence[str], Floats]
+FirstOfQuery = tuple[Sequence[str], Floats]
 """First documents of a query, and their scores."""
 
 
 @dataclass
-class Tally:
+class PartialRanks:
     """Judged ranks of some whole queries; the parts of a run are merged in its order."""
 
-    matches: Matches = field(default_factory=Matches.none)
+    matches: JudgedMatches = field(default_factory=JudgedMatches.none)
     judged: list[Ints] = field(default_factory=list)
     """Judged queries in this part, as indexes into the pool."""
     lengths: list[Ints] = field(default_factory=list)
     """Number of documents of each of these queries."""
-    firsts: list[First] = field(default_factory=list)
+    firsts: list[FirstOfQuery] = field(default_factory=list)
     """First documents of each of these queries; empty unless a measure needs them."""
     others: list[str] = field(default_factory=list)
     """Queries that are unjudged."""
@@ -394,15 +394,15 @@ class Tally:
     """Whether the rows of a query are not adjacent; if True, the other fields are not valid."""
 
 
-def put_together(
-    judgments: Judgments, rules: Convention, tallies: Iterable[Tally], *, name: str, top: bool
+def merge_parts(
+    judgments: Judgments, rules: Convention, tallies: Iterable[PartialRanks], *, name: str, top: bool
 ) -> JudgedRanks | None:
     """Merge partial ranks into those of a whole run.
 
     None if a query is in several parts.
     """
     n = len(judgments.pool.queries)
-    matches = Matches.none()
+    matches = JudgedMatches.none()
     lengths, answered = np.zeros(n, np.int64), np.zeros(n, np.bool_)
     firsts: list[Sequence[str]] = [()] * n if top else []
     first_scores: list[Floats] = [np.zeros(0)] * n if top else []
@@ -421,7 +421,7 @@ def put_together(
         if not others.isdisjoint(tally.others):
             return None
         others.update(tally.others)
-    return assemble(
+    return build_judged_ranks(
         judgments,
         rules,
         matches,

@@ -17,53 +17,61 @@ from struct import pack_into
 import numpy as np
 
 from ragauge.core.errors import BadInput
-from ragauge.core.records import Floats, Ints, Judgments, Nested
+from ragauge.core.records import Floats, Ints, Judgments, ScoresByQuery
 from ragauge.measures.conventions import Convention
-from ragauge.measures.judged_ranks import OWN, JudgedRanks, Matches, Standing, assemble, leading, standing
+from ragauge.measures.judged_ranks import (
+    SELF_RETRIEVED,
+    JudgedMatches,
+    JudgedRanks,
+    RankWithTies,
+    build_judged_ranks,
+    first_documents,
+    rank_scores,
+)
 
-BATCH = 1 << 17
+SCORES_PER_BATCH = 1 << 17
 """Number of scores per batch: few enough for the CPU cache, enough to amortise the cost of a call."""
-FEW_MATCHES = 32
+MAX_MATCHES_TO_SCAN = 32
 """Maximum number of tied matches for which scanning for equal scores is faster than sorting the query."""
-QUOTED = 80
+MAX_QUOTED_CHARS = 80
 """Maximum number of characters of an invalid score in an error message."""
-SMALL = 64
+MAX_TIE_GROUP_TO_SCAN = 64
 """Maximum number of equal scores for which comparing ids one by one is faster than sorting them."""
 
 
-def judged_ranks(
-    judgments: Judgments, run: Nested, rules: Convention, *, top: int = 0, name: str = "run"
+def compute_ranks_from_dicts(
+    judgments: Judgments, run: ScoresByQuery, rules: Convention, *, top: int = 0, name: str = "run"
 ) -> JudgedRanks:
     """Compute the ranks of the judged documents in a run.
 
     `top` is the number of first documents to return per query in addition.
     """
     pool = judgments.pool
-    matches = Matches.none()
+    matches = JudgedMatches.none()
     lengths = np.zeros(len(pool.queries), np.int64)
     answered = np.zeros(len(pool.queries), np.bool_)
     firsts: list[Sequence[str]] = [()] * len(pool.queries)
     first_scores: list[Floats] = [np.zeros(0)] * len(pool.queries)
-    for batch in _batches(judgments.nested, run):
+    for batch in _split_batches(judgments.nested, run):
         queries = np.array(batch.queries)
         sizes = np.array(batch.sizes)
         lengths[queries], answered[queries] = sizes, True
         starts = np.concatenate([[0], np.cumsum(sizes)])
-        scores, looked_up = _scores(batch, int(starts[-1]), rules)
-        segment, row, score = _found(batch, looked_up, pool.starts, rules)
-        stands = standing(scores, starts, segment, score)
+        scores, looked_up = _batch_scores(batch, int(starts[-1]), rules)
+        segment, row, score = _returned_judged_documents(batch, looked_up, pool.starts, rules)
+        stands = rank_scores(scores, starts, segment, score)
         place = np.zeros(len(row), np.int64)
         if len(stands.tied):
-            places = _Places(batch, scores, starts, stands, rules)
+            places = _TiePositions(batch, scores, starts, stands, rules)
             place[stands.tied] = places.of_tied(segment, row - pool.starts[queries[segment]], score)
         matches.add(queries[segment], row, place, stands)
         if top:
             for i, query in enumerate(batch.queries):
                 mine = scores[starts[i] : starts[i + 1]]
-                firsts[query], first_scores[query] = leading(
+                firsts[query], first_scores[query] = first_documents(
                     list(batch.docs[i]), mine, None, top, rules, query=batch.names[i], judged=batch.grades[i]
                 )
-    return assemble(
+    return build_judged_ranks(
         judgments,
         rules,
         matches,
@@ -76,7 +84,7 @@ def judged_ranks(
 
 
 @dataclass
-class Batch:
+class QueryBatch:
     """Batch of judged queries that the run contains."""
 
     names: list[str] = field(default_factory=list)
@@ -87,9 +95,9 @@ class Batch:
     grades: list[Mapping[str, float]] = field(default_factory=list)
 
 
-def _batches(judged: Nested, run: Nested) -> Iterator[Batch]:
+def _split_batches(judged: ScoresByQuery, run: ScoresByQuery) -> Iterator[QueryBatch]:
     """Yield the judged queries of the run in batches of about SCORES_PER_BATCH scores."""
-    batch, size = Batch(), 0
+    batch, size = QueryBatch(), 0
     for index, (query, grades) in enumerate(judged.items()):
         docs = run.get(query)
         if docs is None:
@@ -100,14 +108,14 @@ def _batches(judged: Nested, run: Nested) -> Iterator[Batch]:
         batch.grades.append(grades)
         batch.sizes.append(len(docs))
         size += len(docs)
-        if size >= BATCH:
+        if size >= SCORES_PER_BATCH:
             yield batch
-            batch, size = Batch(), 0
+            batch, size = QueryBatch(), 0
     if batch.names:
         yield batch
 
 
-def _scores(batch: Batch, total: int, rules: Convention) -> tuple[Floats, list[float]]:
+def _batch_scores(batch: QueryBatch, total: int, rules: Convention) -> tuple[Floats, list[float]]:
     """Return all scores of a batch, and those of the judged documents.
 
     The latter are NaN if not returned. Judged documents are looked up while the dictionary of their query is in the
@@ -128,9 +136,9 @@ def _scores(batch: Batch, total: int, rules: Convention) -> tuple[Floats, list[f
         for query, docs in zip(batch.names, batch.docs, strict=True):
             for doc, score in docs.items():
                 if not _is_number(score):
-                    shown = repr(score)[:QUOTED]
+                    shown = repr(score)[:MAX_QUOTED_CHARS]
                     raise BadInput(f"the score of document `{doc}` for query `{query}` is {shown}, not a number")
-    return _rounded(scores, rules), looked_up
+    return _round_scores(scores, rules), looked_up
 
 
 def _is_number(score: object) -> bool:
@@ -141,14 +149,16 @@ def _is_number(score: object) -> bool:
         return False
 
 
-def _rounded(scores: Floats, rules: Convention) -> Floats:
+def _round_scores(scores: Floats, rules: Convention) -> Floats:
     if rules.width == "double":
         return scores
     with np.errstate(over="ignore"):
         return scores.astype(np.float32).astype(np.float64)
 
 
-def _found(batch: Batch, looked_up: list[float], pool_starts: Ints, rules: Convention) -> tuple[Ints, Ints, Floats]:
+def _returned_judged_documents(
+    batch: QueryBatch, looked_up: list[float], pool_starts: Ints, rules: Convention
+) -> tuple[Ints, Ints, Floats]:
     """Return the judged documents that were returned.
 
     Returns the position of the query in the batch, the pool row and the score.
@@ -168,19 +178,19 @@ def _found(batch: Batch, looked_up: list[float], pool_starts: Ints, rules: Conve
             [(i, j) not in judged for i, j in zip(segment.tolist(), offset.tolist(), strict=True)], np.bool_
         )
         segment = np.concatenate([segment[keep], np.array([i for i, _ in own], np.int64)])
-        row = np.concatenate([row[keep], np.full(len(own), OWN)])
+        row = np.concatenate([row[keep], np.full(len(own), SELF_RETRIEVED)])
         scores = np.concatenate([scores[keep], np.array([s for _, s in own], np.float64)])
-    return segment, row, _rounded(scores, rules)
+    return segment, row, _round_scores(scores, rules)
 
 
 @dataclass
-class _Places:
+class _TiePositions:
     """Count of the documents with equal scores that precede a judged document."""
 
-    batch: Batch
+    batch: QueryBatch
     scores: Floats
     starts: Ints
-    stands: Standing
+    stands: RankWithTies
     rules: Convention
 
     def of_tied(self, segment: Ints, offset: Ints, score: Floats) -> list[int]:
@@ -193,14 +203,14 @@ class _Places:
         for query, which, low, high, value in zip(*(column.tolist() for column in columns), strict=True):
             if query != at:
                 at, judged, groups = query, list(self.batch.grades[query]), {}
-                keys, part = self._keys(query, int(matches_per_query[query]))
+                keys, part = self._ordered_ids(query, int(matches_per_query[query]))
             doc = judged[which] if which >= 0 else self.batch.names[query]
             if (group := groups.get(low)) is None:
                 equal = keys[low:high] if part is None else [keys[i] for i in (part == value).nonzero()[0].tolist()]
-                group = groups[low] = sorted(equal) if by_id and high - low > SMALL else equal
+                group = groups[low] = sorted(equal) if by_id and high - low > MAX_TIE_GROUP_TO_SCAN else equal
             if not by_id:
                 places.append(group.index(doc))
-            elif high - low > SMALL:
+            elif high - low > MAX_TIE_GROUP_TO_SCAN:
                 places.append(high - low - bisect_right(group, doc))
             else:
                 place = 0
@@ -210,7 +220,7 @@ class _Places:
                 places.append(place)
         return places
 
-    def _keys(self, query: int, matches: int) -> tuple[list[str], Floats | None]:
+    def _ordered_ids(self, query: int, matches: int) -> tuple[list[str], Floats | None]:
         """Return the ids of a query best first.
 
         If few are tied, in input order with their scores.
@@ -219,6 +229,6 @@ class _Places:
         if self.stands.in_order[query]:
             return keys, None
         part = self.scores[self.starts[query] : self.starts[query + 1]]
-        if matches <= FEW_MATCHES:
+        if matches <= MAX_MATCHES_TO_SCAN:
             return keys, part
         return [keys[i] for i in np.argsort(-part, kind="stable").tolist()], None

@@ -15,26 +15,35 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ragauge.core.errors import BadInput
-from ragauge.core.records import Floats, Ints, Judgments, Retrieved, Run
+from ragauge.core.records import Floats, Ints, Judgments, Run, RunFrames
 from ragauge.measures.conventions import Convention
-from ragauge.measures.judged_ranks import OWN, First, JudgedRanks, Standing, Tally, leading, put_together, standing
+from ragauge.measures.judged_ranks import (
+    SELF_RETRIEVED,
+    FirstOfQuery,
+    JudgedRanks,
+    PartialRanks,
+    RankWithTies,
+    first_documents,
+    merge_parts,
+    rank_scores,
+)
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-SHIFTS = (0, 32, 16)
+HASH_BIT_SHIFTS = (0, 32, 16)
 """Number of bits to shift a hash for each bit table."""
-PAIRS = 1 << 21
+TIED_PAIRS_PER_BLOCK = 1 << 21
 """Maximum number of pairs of tied ids compared at a time."""
-GIVEN = 1 << 18
+MIN_ROWS_PER_PART = 1 << 18
 """Minimum number of rows per part that is sent to another process."""
-SOME = 1 << 16
+MIN_ROWS_PER_DUPLICATE_CHECK = 1 << 16
 """Minimum number of rows checked at a time for duplicate documents."""
 
 
 @dataclass(frozen=True)
-class Block:
+class QueryBlock:
     """Whole queries of a run, and the row at which each starts."""
 
     names: list[str]
@@ -47,7 +56,7 @@ class Block:
     ranks: Floats | None
 
 
-class Index:
+class JudgmentIndex:
     """Judged pairs by hash, and three bit tables that filter out nearly all unjudged rows."""
 
     def __init__(self, judgments: Judgments) -> None:
@@ -64,7 +73,7 @@ class Index:
         bits = max(16, (len(hashes) * 4).bit_length())
         self.mask = np.int64((1 << min(bits, 28)) - 1)
         self.tables = np.zeros((3, int(self.mask) + 1), np.bool_)
-        for table, shift in zip(self.tables, SHIFTS, strict=True):
+        for table, shift in zip(self.tables, HASH_BIT_SHIFTS, strict=True):
             table[hashes >> shift & self.mask] = True
 
     def prepared(self, frame: pl.DataFrame) -> pl.DataFrame:
@@ -74,7 +83,7 @@ class Index:
         """
         import polars as pl
 
-        return _with_starts(frame).with_columns(pl.col("doc").hash(self.seed).alias("hash"))
+        return _add_query_starts(frame).with_columns(pl.col("doc").hash(self.seed).alias("hash"))
 
     @staticmethod
     def salted(hashes: pl.Series, queries: Ints, sizes: Ints) -> Ints:
@@ -85,7 +94,7 @@ class Index:
         salts = (queries + 1).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         return (hashes.to_numpy() ^ np.repeat(salts, sizes)).view(np.int64)
 
-    def look_up(self, block: Block) -> tuple[Ints, Ints]:
+    def look_up(self, block: QueryBlock) -> tuple[Ints, Ints]:
         """Find the judged rows of a block.
 
         Returns their rows in the block and in the pool.
@@ -93,7 +102,7 @@ class Index:
         if not len(self.hashes):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         maybe = np.flatnonzero(self.tables[0].take(block.hashes & self.mask))
-        for table, shift in zip(self.tables[1:], SHIFTS[1:], strict=True):
+        for table, shift in zip(self.tables[1:], HASH_BIT_SHIFTS[1:], strict=True):
             maybe = maybe[table.take(block.hashes[maybe] >> shift & self.mask)]
         at = np.minimum(np.searchsorted(self.hashes, block.hashes[maybe]), len(self.hashes) - 1)
         same = self.hashes[at] == block.hashes[maybe]
@@ -105,7 +114,7 @@ class Index:
 
 
 @dataclass(frozen=True, eq=False)
-class Counting:
+class FrameRanker:
     """Judgments and convention, to compute partial ranks of whole queries; can be pickled to other processes."""
 
     judgments: Judgments
@@ -114,12 +123,12 @@ class Counting:
     """Number of first documents to return per query in addition."""
 
     @cached_property
-    def index(self) -> Index:
+    def index(self) -> JudgmentIndex:
         """Judged pairs by hash.
 
         Built in each process, because hashes may differ between machines.
         """
-        return Index(self.judgments)
+        return JudgmentIndex(self.judgments)
 
     def __getstate__(self) -> dict[str, Any]:
         pairs = io.BytesIO()  # compressed, because pickled judgments are seven times as large
@@ -132,31 +141,31 @@ class Counting:
         judgments = Judgments(pl.read_ipc(io.BytesIO(state["pairs"])), source=state["source"])
         self.__dict__.update(judgments=judgments, rules=state["rules"], top=state["top"])
 
-    def __call__(self, part: Retrieved, watch: Callable[[int], None] = lambda _: None) -> Tally:
+    def __call__(self, part: RunFrames, watch: Callable[[int], None] = lambda _: None) -> PartialRanks:
         """Compute the partial ranks of a part of a run.
 
         `watch` receives the number of rows processed.
         """
-        return _count(self, part.name, part.frames(self.index.prepared), watch)
+        return _rank_frames(self, part.name, part.frames(self.index.prepared), watch)
 
-    def whole(self, run: Retrieved, tallies: Iterable[Tally]) -> JudgedRanks:
+    def whole(self, run: RunFrames, tallies: Iterable[PartialRanks]) -> JudgedRanks:
         """Merge the partial ranks of a run.
 
         If parts share a query, the run is computed again as a whole.
         """
-        found = self._together(tallies, run.name)
+        found = self._merge_partial_ranks(tallies, run.name)
         if found is None:
-            gathered = _count(self, run.name, _gathered(run, self.index), lambda _: None)
-            found = cast(JudgedRanks, self._together([gathered], run.name))
+            gathered = _rank_frames(self, run.name, _regroup_by_query(run, self.index), lambda _: None)
+            found = cast(JudgedRanks, self._merge_partial_ranks([gathered], run.name))
         return found
 
-    def _together(self, tallies: Iterable[Tally], name: str) -> JudgedRanks | None:
-        return put_together(self.judgments, self.rules, tallies, name=name, top=bool(self.top))
+    def _merge_partial_ranks(self, tallies: Iterable[PartialRanks], name: str) -> JudgedRanks | None:
+        return merge_parts(self.judgments, self.rules, tallies, name=name, top=bool(self.top))
 
 
-def judged_ranks(
+def compute_ranks_from_frames(
     judgments: Judgments,
-    run: Retrieved,
+    run: RunFrames,
     rules: Convention,
     *,
     top: int = 0,
@@ -167,11 +176,11 @@ def judged_ranks(
     `top` is the number of first documents to return per query in addition. `watch` receives the number of rows
     processed.
     """
-    counting = Counting(judgments, rules, top)
+    counting = FrameRanker(judgments, rules, top)
     return counting.whole(run, [counting(run, watch)])
 
 
-def parts_of(run: Retrieved) -> Iterator[Retrieved]:
+def split_run(run: RunFrames) -> Iterator[RunFrames]:
     """Split a run into parts of whole queries, for distribution to other processes.
 
     A run that knows where its rows are stored yields references to them; any other run yields its rows.
@@ -180,35 +189,35 @@ def parts_of(run: Retrieved) -> Iterator[Retrieved]:
     if own is not None:
         yield from own()
         return
-    for frame, starts in _whole_queries(run.frames(_with_starts)):
+    for frame, starts in _split_whole_queries(run.frames(_add_query_starts)):
         begin = 0
         while begin < frame.height:
-            end = int(starts[min(int(np.searchsorted(starts, begin + GIVEN)), len(starts) - 1)])
+            end = int(starts[min(int(np.searchsorted(starts, begin + MIN_ROWS_PER_PART)), len(starts) - 1)])
             yield Run(frame.slice(begin, end - begin).drop("starts"), run.name)
             begin = end
 
 
-def _gathered(run: Retrieved, index: Index) -> Iterator[pl.DataFrame]:
+def _regroup_by_query(run: RunFrames, index: JudgmentIndex) -> Iterator[pl.DataFrame]:
     """Yield the whole run with the rows of each query together.
 
     This is slow; it is for files that mix their queries.
     """
     import polars as pl
 
-    whole = _concatenated(list(run.frames()))
+    whole = _concatenate_frames(list(run.frames()))
     order = whole.select(pl.col("query").unique(maintain_order=True)).with_row_index("at")
     together = whole.join(order, on="query", how="left", maintain_order="left").sort("at", maintain_order=True)
     yield index.prepared(together.drop("at"))
 
 
-def _with_starts(frame: pl.DataFrame) -> pl.DataFrame:
+def _add_query_starts(frame: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
     changes = (pl.col("query") != pl.col("query").shift()).fill_null(value=True)
     return frame.rechunk().with_columns(changes.alias("starts"))
 
 
-def _whole_queries(frames: Iterator[pl.DataFrame]) -> Iterator[tuple[pl.DataFrame, Ints]]:
+def _split_whole_queries(frames: Iterator[pl.DataFrame]) -> Iterator[tuple[pl.DataFrame, Ints]]:
     """Cut frames between queries; yields frames with the start of each query.
 
     The last query of a frame waits for the next frame. Only a query that spans several frames is copied.
@@ -225,21 +234,21 @@ def _whole_queries(frames: Iterator[pl.DataFrame]) -> Iterator[tuple[pl.DataFram
             if not len(starts):
                 continue
         if waiting:
-            yield _one_query(waiting)
+            yield _merge_query(waiting)
         if len(starts) > 1:
             yield frame.slice(int(starts[0]), int(starts[-1] - starts[0])), starts - starts[0]
         waiting = [frame.slice(int(starts[-1]))]
     if waiting:
-        yield _one_query(waiting)
+        yield _merge_query(waiting)
 
 
-def _one_query(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, Ints]:
+def _merge_query(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, Ints]:
 
-    whole = _concatenated(parts).rechunk()
+    whole = _concatenate_frames(parts).rechunk()
     return whole, np.array([0, whole.height])
 
 
-def _concatenated(parts: list[pl.DataFrame]) -> pl.DataFrame:
+def _concatenate_frames(parts: list[pl.DataFrame]) -> pl.DataFrame:
     """Concatenate frames; the rank column is dropped if one of them lacks it."""
     import polars as pl
 
@@ -247,19 +256,21 @@ def _concatenated(parts: list[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat([part.select(shared) for part in parts])
 
 
-def _count(counting: Counting, name: str, frames: Iterator[pl.DataFrame], watch: Callable[[int], None]) -> Tally:
+def _rank_frames(
+    counting: FrameRanker, name: str, frames: Iterator[pl.DataFrame], watch: Callable[[int], None]
+) -> PartialRanks:
     index, rules = counting.index, counting.rules
-    found = Tally()
+    found = PartialRanks()
     seen: set[str] = set()
-    for frame, starts in _whole_queries(frames):
-        block = _block(frame, starts, index, rules)
+    for frame, starts in _split_whole_queries(frames):
+        block = _build_block(frame, starts, index, rules)
         if not seen.isdisjoint(block.names) or len(set(block.names)) < len(block.names):
-            return Tally(scattered=True)
+            return PartialRanks(scattered=True)
         seen.update(block.names)
         found.rows += frame.height
         watch(found.rows)
         if rules.duplicates == "error":
-            _refuse_duplicates(block, name)
+            _check_duplicates(block, name)
         known = np.flatnonzero(block.judged >= 0)
         found.judged.append(block.judged[known])
         found.lengths.append(np.diff(block.starts)[known])
@@ -267,21 +278,21 @@ def _count(counting: Counting, name: str, frames: Iterator[pl.DataFrame], watch:
             found.others += [block.names[i] for i in np.flatnonzero(block.judged < 0).tolist()]
         rows, pool_rows = index.look_up(block)
         if rules.own == "dropped":
-            rows, pool_rows = _with_own(frame, block, rows, pool_rows)
+            rows, pool_rows = _separate_self_retrieved(frame, block, rows, pool_rows)
         segment = np.searchsorted(block.starts, rows, side="right") - 1
-        stands = standing(block.scores, block.starts, segment, block.scores[rows])
+        stands = rank_scores(block.scores, block.starts, segment, block.scores[rows])
         place = np.zeros(len(rows), np.int64)
         if len(stands.tied):
-            place[stands.tied] = _places(block, rows[stands.tied], segment[stands.tied], stands, rules)
+            place[stands.tied] = _tie_positions(block, rows[stands.tied], segment[stands.tied], stands, rules)
         found.matches.add(block.judged[segment], pool_rows, place, stands)
         if counting.top:
-            found.firsts += [_firsts(counting, block, i) for i in known.tolist()]
+            found.firsts += [_first_documents(counting, block, i) for i in known.tolist()]
     return found
 
 
-def _firsts(counting: Counting, block: Block, i: int) -> First:
+def _first_documents(counting: FrameRanker, block: QueryBlock, i: int) -> FirstOfQuery:
     mine = slice(int(block.starts[i]), int(block.starts[i + 1]))
-    return leading(
+    return first_documents(
         block.docs.slice(mine.start, mine.stop - mine.start).to_list(),
         block.scores[mine],
         None if block.ranks is None else block.ranks[mine],
@@ -292,7 +303,7 @@ def _firsts(counting: Counting, block: Block, i: int) -> First:
     )
 
 
-def _block(frame: pl.DataFrame, starts: Ints, index: Index, rules: Convention) -> Block:
+def _build_block(frame: pl.DataFrame, starts: Ints, index: JudgmentIndex, rules: Convention) -> QueryBlock:
     names = frame["query"][starts[:-1]].to_list()
     judged = np.array([index.numbers.get(name, -1) for name in names], np.int64)
     scores = frame["score"].to_numpy()
@@ -301,13 +312,13 @@ def _block(frame: pl.DataFrame, starts: Ints, index: Index, rules: Convention) -
             scores = scores.astype(np.float32).astype(np.float64)
     hashes = index.salted(frame["hash"], judged, np.diff(starts))
     ranks = frame["rank"].to_numpy() if rules.ties == "ranked" and "rank" in frame.columns else None
-    return Block(names, starts, frame["doc"], scores, hashes, judged, ranks)
+    return QueryBlock(names, starts, frame["doc"], scores, hashes, judged, ranks)
 
 
-def _refuse_duplicates(block: Block, name: str) -> None:
+def _check_duplicates(block: QueryBlock, name: str) -> None:
     """Raise `BadInput` if a judged query has a duplicate document, as trec_eval does."""
     seen: set[tuple[int, str]] = set()
-    for row in _alike(block).tolist():
+    for row in _possible_duplicates(block).tolist():
         segment = int(np.searchsorted(block.starts, row, side="right")) - 1
         pair = (segment, block.docs[row])
         if pair in seen and block.judged[segment] >= 0:
@@ -319,7 +330,7 @@ def _refuse_duplicates(block: Block, name: str) -> None:
         seen.add(pair)
 
 
-def _alike(block: Block) -> Ints:
+def _possible_duplicates(block: QueryBlock) -> Ints:
     """Find rows of judged queries that may be duplicates (equal hashes).
 
     Each row of some queries writes its number into a table that fits the CPU cache, at an index given by its hash.
@@ -330,7 +341,11 @@ def _alike(block: Block) -> Ints:
     scored = np.repeat(block.judged >= 0, np.diff(block.starts)) if (block.judged < 0).any() else None
     begin, total = 0, int(block.starts[-1])
     while begin < total:
-        end = int(block.starts[min(int(np.searchsorted(block.starts, begin + SOME)), len(block.starts) - 1)])
+        end = int(
+            block.starts[
+                min(int(np.searchsorted(block.starts, begin + MIN_ROWS_PER_DUPLICATE_CHECK)), len(block.starts) - 1)
+            ]
+        )
         rows = np.arange(begin, end) if scored is None else begin + np.flatnonzero(scored[begin:end])
         hashes = block.hashes[begin:end] if scored is None else block.hashes[rows]
         places, own = hashes & (len(table) - 1), np.arange(len(hashes), dtype=np.int32)
@@ -346,15 +361,15 @@ def _alike(block: Block) -> Ints:
     return np.concatenate(found)
 
 
-def _with_own(frame: pl.DataFrame, block: Block, rows: Ints, pool_rows: Ints) -> tuple[Ints, Ints]:
+def _separate_self_retrieved(frame: pl.DataFrame, block: QueryBlock, rows: Ints, pool_rows: Ints) -> tuple[Ints, Ints]:
     """Remove matches that are the query itself, and append them as rows to exclude."""
     own = (frame["query"] == frame["doc"]).arg_true().to_numpy().astype(np.int64)
     own = own[block.judged[np.searchsorted(block.starts, own, side="right") - 1] >= 0]
     other = ~np.isin(rows, own)
-    return np.concatenate([rows[other], own]), np.concatenate([pool_rows[other], np.full(len(own), OWN)])
+    return np.concatenate([rows[other], own]), np.concatenate([pool_rows[other], np.full(len(own), SELF_RETRIEVED)])
 
 
-def _places(block: Block, rows: Ints, segment: Ints, stands: Standing, rules: Convention) -> Ints:
+def _tie_positions(block: QueryBlock, rows: Ints, segment: Ints, stands: RankWithTies, rules: Convention) -> Ints:
     """Count the equal scores that precede each tied match, by the tie rule."""
     order = np.arange(len(block.scores))
     for i in np.unique(segment[~stands.in_order[segment]]).tolist():
@@ -367,26 +382,30 @@ def _places(block: Block, rows: Ints, segment: Ints, stands: Standing, rules: Co
     group_sizes = np.zeros(len(groups), np.int64)
     group_sizes[which] = sizes
     if sizes.sum() > 8 * group_sizes.sum():
-        return _places_by_sorting(block, rows, order[_spans(groups, group_sizes)], group_sizes, rules)
-    return _places_by_pairs(block, rows, order, begins, sizes, rules)
+        return _tie_positions_by_sorting(block, rows, order[_expand_spans(groups, group_sizes)], group_sizes, rules)
+    return _tie_positions_by_pairs(block, rows, order, begins, sizes, rules)
 
 
-def _spans(begins: Ints, sizes: Ints) -> Ints:
+def _expand_spans(begins: Ints, sizes: Ints) -> Ints:
     """List the positions begin, begin + 1, … of each span, one span after the other."""
     ends = np.cumsum(sizes)
     spans: Ints = np.arange(int(sizes.sum())) + np.repeat(begins - (ends - sizes), sizes)
     return spans
 
 
-def _places_by_pairs(block: Block, rows: Ints, order: Ints, begins: Ints, sizes: Ints, rules: Convention) -> Ints:
+def _tie_positions_by_pairs(
+    block: QueryBlock, rows: Ints, order: Ints, begins: Ints, sizes: Ints, rules: Convention
+) -> Ints:
     """Compare each match with each document of its group, many pairs at a time."""
     place = np.zeros(len(rows), np.int64)
     ends = np.cumsum(sizes)
     done = 0
     while done < len(rows):
-        part = slice(done, max(done + 1, int(np.searchsorted(ends, (ends[done - 1] if done else 0) + PAIRS))))
+        part = slice(
+            done, max(done + 1, int(np.searchsorted(ends, (ends[done - 1] if done else 0) + TIED_PAIRS_PER_BLOCK)))
+        )
         match = np.repeat(np.arange(done, done + len(rows[part])), sizes[part])
-        other, mine = order[_spans(begins[part], sizes[part])], rows[match]
+        other, mine = order[_expand_spans(begins[part], sizes[part])], rows[match]
         # Remaining ties (a duplicate document, a rank column of zeros) are ordered as in the input.
         if rules.ties != "ranked":
             one, two = block.docs[other], block.docs[mine]
@@ -401,7 +420,7 @@ def _places_by_pairs(block: Block, rows: Ints, order: Ints, begins: Ints, sizes:
     return place
 
 
-def _places_by_sorting(block: Block, rows: Ints, members: Ints, sizes: Ints, rules: Convention) -> Ints:
+def _tie_positions_by_sorting(block: QueryBlock, rows: Ints, members: Ints, sizes: Ints, rules: Convention) -> Ints:
     """Sort each group once; faster if many matches are tied."""
     import polars as pl
 
@@ -410,6 +429,6 @@ def _places_by_sorting(block: Block, rows: Ints, members: Ints, sizes: Ints, rul
     groups = pl.DataFrame({"group": np.repeat(np.arange(len(sizes)), sizes), "key": key, "row": members})
     in_order = groups.sort(["group", "key"], descending=[False, by_id], maintain_order=True)["row"].to_numpy()
     place = np.zeros(len(block.scores), np.int64)
-    place[in_order] = _spans(np.zeros(len(sizes), np.int64), sizes)
+    place[in_order] = _expand_spans(np.zeros(len(sizes), np.int64), sizes)
     places: Ints = place[rows]
     return places

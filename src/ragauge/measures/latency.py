@@ -14,28 +14,28 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-PERCENTILES = (50, 90, 95, 99)
+LATENCY_PERCENTILES = (50, 90, 95, 99)
 
 
-def latency(milliseconds: Floats) -> Latency:
+def summarise_latency(milliseconds: Floats) -> Latency:
     """Summarise the latencies of one stage, in milliseconds.
 
     Formula: the p-th percentile of n sorted values is at position (n - 1) p / 100, interpolated linearly.
 
-    >>> latency(np.array([1.0, 2.0, 3.0, 4.0])).p50
+    >>> summarise_latency(np.array([1.0, 2.0, 3.0, 4.0])).p50
     2.5
     """
     n = len(milliseconds)
     if not n:
         return Latency(0, *[math.nan] * 8)
-    p50, p90, p95, p99 = (float(value) for value in np.percentile(milliseconds, PERCENTILES))
+    p50, p90, p95, p99 = (float(value) for value in np.percentile(milliseconds, LATENCY_PERCENTILES))
     spread = float(milliseconds.std(ddof=1)) if n > 1 else math.nan
     return Latency(
         n, float(milliseconds.mean()), p50, p90, p95, p99, spread, float(milliseconds.min()), float(milliseconds.max())
     )
 
 
-def milliseconds(timings: pl.DataFrame) -> dict[str, Floats]:
+def stage_latencies_ms(timings: pl.DataFrame) -> dict[str, Floats]:
     """Return the latencies of each stage and the total, in milliseconds.
 
     Stages cover successful queries; the total also covers timeouts.
@@ -54,22 +54,22 @@ def milliseconds(timings: pl.DataFrame) -> dict[str, Floats]:
     return stages
 
 
-def speed(timings: pl.DataFrame) -> Speed:
+def summarise_timings(timings: pl.DataFrame) -> Speed:
     """Summarise the timings of a run: latency, throughput, failures, timeouts.
 
     Columns are `status`, `session`, `began_ns`, `total_ns` and `<stage>_ns`.
     """
     status = timings["status"].to_numpy()
     return Speed(
-        {stage: latency(values) for stage, values in milliseconds(timings).items()},
-        throughput=_rate(timings, int((status == "ok").sum())),
+        {stage: summarise_latency(values) for stage, values in stage_latencies_ms(timings).items()},
+        throughput=_throughput(timings, int((status == "ok").sum())),
         asked=len(status),
         failed=int((status == "error").sum()),
         timed_out=int((status == "timeout").sum()),
     )
 
 
-def _rate(timings: pl.DataFrame, answered: int) -> float:
+def _throughput(timings: pl.DataFrame, answered: int) -> float:
     """Return the number of successful queries per second.
 
     Time runs from the first start to the last end of each session. Breaks between sessions are excluded. NaN if no

@@ -17,9 +17,9 @@ from typing import Any
 
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.measures.conventions import PRESETS, Convention
-from ragauge.measures.registry import TABLE, Spec
+from ragauge.measures.registry import MEASURE_REGISTRY, MeasureSpec
 
-NICKNAMES: Mapping[str, tuple[str, ...]] = {
+MEASURE_GROUPS: Mapping[str, tuple[str, ...]] = {
     "official": (
         "num_ret",
         "num_rel",
@@ -43,14 +43,14 @@ NICKNAMES: Mapping[str, tuple[str, ...]] = {
         "set_map",
         "set_F",
     ),
-    "all_trec": (*(spec.trec for spec in TABLE.values() if spec.trec), "ndcg_cut", "map_cut"),
+    "all_trec": (*(spec.trec for spec in MEASURE_REGISTRY.values() if spec.trec), "ndcg_cut", "map_cut"),
 }
 """trec_eval's names for groups of measures."""
 
-USUAL_CUTOFFS: Mapping[str, int] = {"diversity_count": 20}
+DEFAULT_CUTOFFS: Mapping[str, int] = {"diversity_count": 20}
 """Default cutoffs of measures that are defined at one depth, such as the swarm study's Diversity Count."""
-_CUT = {"ndcg_cut": "ndcg", "map_cut": "map"}
-_PHRASES = {
+_CUT_NAMES = {"ndcg_cut": "ndcg", "map_cut": "map"}
+_PHRASE_ALIASES = {
     "ndcg_burges": ("ndcg", {"gain": "exp"}),
     "dcg_burges": ("dcg", {"gain": "exp"}),
     "context_precision": ("map", {"of": "found"}),
@@ -62,14 +62,14 @@ _PHRASES = {
 class Measure:
     """Measure with its cutoff and options; `str()` gives its canonical name."""
 
-    spec: Spec
+    spec: MeasureSpec
     cutoff: float | None
     options: tuple[tuple[str, Any], ...]
 
     def __str__(self) -> str:
-        shown = [f"{k}={_shown(v)}" for k, v in self.options if v != self.spec.options[k]]
+        shown = [f"{k}={_format_value(v)}" for k, v in self.options if v != self.spec.options[k]]
         inside = f"({','.join(shown)})" if shown else ""
-        return f"{self.spec.name}{inside}" + ("" if self.cutoff is None else f"@{_shown(self.cutoff)}")
+        return f"{self.spec.name}{inside}" + ("" if self.cutoff is None else f"@{_format_value(self.cutoff)}")
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -91,108 +91,114 @@ class Measure:
         return spec.trec if self.cutoff is None else f"{spec.trec}_{self.cutoff}"
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, tuple):
-        return "/".join(_shown(v) for v in value)
+        return "/".join(_format_value(v) for v in value)
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-_ALIASES: Mapping[str, str] = {
-    alias: spec.name for spec in TABLE.values() for alias in (spec.name, *spec.aliases, spec.trec.lower()) if alias
+_NAMES_BY_ALIAS: Mapping[str, str] = {
+    alias: spec.name
+    for spec in MEASURE_REGISTRY.values()
+    for alias in (spec.name, *spec.aliases, spec.trec.lower())
+    if alias
 }
-_NUMBER = r"-?(?:\d+\.?\d*|\.\d+)"
-_SHAPE = re.compile(
-    rf"(?P<name>[a-z0-9_ -]+?)\s*(?:\((?P<options>.*)\))?\s*(?:@\s*(?P<cutoff>{_NUMBER}))?(?:-l(?P<level>\d+))?"
+_NUMBER_PATTERN = r"-?(?:\d+\.?\d*|\.\d+)"
+_NAME_PATTERN = re.compile(
+    rf"(?P<name>[a-z0-9_ -]+?)\s*(?:\((?P<options>.*)\))?\s*(?:@\s*(?P<cutoff>{_NUMBER_PATTERN}))?(?:-l(?P<level>\d+))?"
 )
-LONGEST = 1_000
+MAX_NAME_CHARS = 1_000
 """Maximum number of characters of a name; longer ones would take too long to match."""
-_COMMA, _BLANK = (re.compile(rf"{sign}(?![^(]*\))") for sign in (",", r"\s+"))
+_COMMA_PATTERN, _BLANK_PATTERN = (re.compile(rf"{sign}(?![^(]*\))") for sign in (",", r"\s+"))
 """Separators of a list of measures, outside of parentheses."""
-_TREC = re.compile(rf"(?P<name>[a-z0-9_]*[a-z])[_.](?P<cutoff>{_NUMBER})")
+_TREC_NAME_PATTERN = re.compile(rf"(?P<name>[a-z0-9_]*[a-z])[_.](?P<cutoff>{_NUMBER_PATTERN})")
 
 
-def parse(text: str, convention: Convention = PRESETS["default"]) -> Measure:
+def parse_measure(text: str, convention: Convention = PRESETS["default"]) -> Measure:
     """Parse a measure by any of its names.
 
     Options that are not given come from the convention.
 
-    >>> [str(parse(name)) for name in ("nDCG@10", "P_5", "RR", "AP(rel=2)@100", "Hit Rate@3", "rbp.95")]
+    >>> [str(parse_measure(name)) for name in ("nDCG@10", "P_5", "RR", "AP(rel=2)@100", "Hit Rate@3", "rbp.95")]
     ['ndcg@10', 'precision@5', 'mrr', 'map(rel=2)@100', 'hit_rate@3', 'rbp(p=0.95)']
     """
     given = text.strip()
-    if len(given) > LONGEST:
+    if len(given) > MAX_NAME_CHARS:
         raise UnknownName("measure", given, (), hint="`ragauge measures` lists them all")
     lower = given.lower()
     rbp = re.fullmatch(r"rbp(\.\d+)", lower)
     if rbp:
-        return make(TABLE["rbp"], None, {"p": float(rbp[1])}, convention)
-    shape = _SHAPE.fullmatch(lower)
+        return make_measure(MEASURE_REGISTRY["rbp"], None, {"p": float(rbp[1])}, convention)
+    shape = _NAME_PATTERN.fullmatch(lower)
     # `P_10` has the form of a plain name; if that name is unknown, its suffix may be a cutoff.
-    plain = shape is not None and _key(shape["name"]) in (*_ALIASES, *_PHRASES)
-    found = shape if plain else _TREC.fullmatch(lower) or shape
-    key, cutoff = (_key(found["name"]), found["cutoff"]) if found else (lower, None)
-    base, options = _PHRASES.get(key, (key, {}))
-    name = _ALIASES.get(base)
+    plain = shape is not None and _name_key(shape["name"]) in (*_NAMES_BY_ALIAS, *_PHRASE_ALIASES)
+    found = shape if plain else _TREC_NAME_PATTERN.fullmatch(lower) or shape
+    key, cutoff = (_name_key(found["name"]), found["cutoff"]) if found else (lower, None)
+    base, options = _PHRASE_ALIASES.get(key, (key, {}))
+    name = _NAMES_BY_ALIAS.get(base)
     if name is None:
-        _refuse_cutoff(given, lower)
-        _refuse_judged(given)
-        known = [alias + (f"@{cutoff}" if cutoff and TABLE[real].cutoff else "") for alias, real in _ALIASES.items()]
-        meant = _without_at(lower)
+        _check_cutoff_is_number(given, lower)
+        _check_not_answer_measure(given)
+        known = [
+            alias + (f"@{cutoff}" if cutoff and MEASURE_REGISTRY[real].cutoff else "")
+            for alias, real in _NAMES_BY_ALIAS.items()
+        ]
+        meant = _suggest_with_at(lower)
         guess = f"did you mean `{meant}`? " if meant else ""
         hint = f"{guess}`ragauge measures` lists them all"
         raise UnknownName("measure", given, () if meant else known, hint=hint)
-    spec = TABLE[name]
-    chosen = {**options, **(_read_options(spec, shape["options"], given) if shape and shape["options"] else {})}
+    spec = MEASURE_REGISTRY[name]
+    chosen = {**options, **(_parse_options(spec, shape["options"], given) if shape and shape["options"] else {})}
     if shape and shape["level"]:
         chosen["rel"] = float(shape["level"])
-    return make(spec, None if cutoff is None else float(cutoff), chosen, convention)
+    return make_measure(spec, None if cutoff is None else float(cutoff), chosen, convention)
 
 
-def _refuse_cutoff(given: str, lower: str) -> None:
+def _check_cutoff_is_number(given: str, lower: str) -> None:
     """Raise `BadInput` if a cutoff is not a number, as in `mrr@ten`."""
     head, at, cutoff = lower.partition("@")
-    key = _key(re.sub(r"\(.*", "", head))
-    name = _ALIASES.get(_PHRASES[key][0] if key in _PHRASES else key)
+    key = _name_key(re.sub(r"\(.*", "", head))
+    name = _NAMES_BY_ALIAS.get(_PHRASE_ALIASES[key][0] if key in _PHRASE_ALIASES else key)
     if not at or name is None:
         return
-    kind = TABLE[name].cutoff
+    kind = MEASURE_REGISTRY[name].cutoff
     example = f"a cutoff is a number, as in {name}@{'0.5' if kind == 'level' else '10'}"
     raise BadInput(f"`{cutoff}` in `{given}` is no cutoff", hint=example if kind else f"ask for {name}")
 
 
-def _refuse_judged(given: str) -> None:
+def _check_not_answer_measure(given: str) -> None:
     """Raise `BadInput` if the name is an answer measure."""
-    from ragauge.measures.answers import is_known
+    from ragauge.measures.answers import is_answer_measure
 
-    if is_known(given):
+    if is_answer_measure(given):
         raise BadInput(f"`{given}` is a measure of answers, not of rankings", hint="`ragauge judge` counts it")
 
 
-def _without_at(lower: str) -> str | None:
+def _suggest_with_at(lower: str) -> str | None:
     """Return `ndcg@10` for `ndcg10`.
 
     None if the text is not a measure with its cutoff.
     """
     for at in range(len(lower) - 1, 0, -1):
         name, cutoff = lower[:at].rstrip(" _-"), lower[at:]
-        spec = TABLE.get(_ALIASES.get(_key(name), ""))
+        spec = MEASURE_REGISTRY.get(_NAMES_BY_ALIAS.get(_name_key(name), ""))
         if re.fullmatch(r"[1-9]\d*", cutoff) and spec is not None and spec.cutoff not in ("", "level"):
             return f"{name}@{cutoff}"
     return None
 
 
-def _key(name: str) -> str:
+def _name_key(name: str) -> str:
     return re.sub(r"[ \-]+", "_", name.strip())
 
 
-def make(spec: Spec, cutoff: float | None, chosen: Mapping[str, Any], convention: Convention) -> Measure:
+def make_measure(spec: MeasureSpec, cutoff: float | None, chosen: Mapping[str, Any], convention: Convention) -> Measure:
     """Build a measure and check its options.
 
     Options that are not chosen come from the convention.
     """
     options: dict[str, Any] = {}
     for option, default in spec.options.items():
-        value = chosen.get(option, _from_convention(spec.name, option, convention, default))
+        value = chosen.get(option, _convention_option(spec.name, option, convention, default))
         allowed = spec.choices.get(option)
         table = isinstance(value, str) and ":" in value and allowed is not None and "…:…" in allowed
         if allowed is not None and value not in allowed and not table:
@@ -202,7 +208,7 @@ def make(spec: Spec, cutoff: float | None, chosen: Mapping[str, Any], convention
         if option not in spec.options:
             raise UnknownName(f"option of {spec.name}", option, spec.options, hint=_options_hint(spec))
     if cutoff is None:
-        cutoff = convention.mrr_depth if spec.name == "mrr" else USUAL_CUTOFFS.get(spec.name)
+        cutoff = convention.mrr_depth if spec.name == "mrr" else DEFAULT_CUTOFFS.get(spec.name)
     _check_cutoff(spec, cutoff, convention.min_cutoff if spec.name == "precision" else 1)
     if "p" in options and not 0 < options["p"] < 1:
         raise BadInput(f"the p of {spec.name} cannot be {options['p']:g}", hint="it lies between 0 and 1")
@@ -211,11 +217,11 @@ def make(spec: Spec, cutoff: float | None, chosen: Mapping[str, Any], convention
     return Measure(spec, cutoff if cutoff is None or spec.cutoff == "level" else int(cutoff), tuple(options.items()))
 
 
-def _options_hint(spec: Spec) -> str:
+def _options_hint(spec: MeasureSpec) -> str:
     return f"{spec.name} has {', '.join(spec.options) or 'no options'}"
 
 
-def _check_cutoff(spec: Spec, cutoff: float | None, least: int) -> None:
+def _check_cutoff(spec: MeasureSpec, cutoff: float | None, least: int) -> None:
     if cutoff is None:
         if spec.cutoff in ("rank", "level"):
             example = "10" if spec.cutoff == "rank" else "0.5"
@@ -229,7 +235,7 @@ def _check_cutoff(spec: Spec, cutoff: float | None, least: int) -> None:
         )
 
 
-def _from_convention(measure: str, option: str, convention: Convention, default: Any) -> Any:
+def _convention_option(measure: str, option: str, convention: Convention, default: Any) -> Any:
     """Return the convention's value of an option.
 
     It is `recall_of` for the option `of` of recall, and `rel` for `rel` of all measures. A recall without an F1
@@ -240,7 +246,7 @@ def _from_convention(measure: str, option: str, convention: Convention, default:
     return default if option == "recall_of" and value not in ("relevant", "capped") else value
 
 
-def _read_options(spec: Spec, text: str, given: str) -> dict[str, Any]:
+def _parse_options(spec: MeasureSpec, text: str, given: str) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, equals, value = (x.strip() for x in part.partition("="))
@@ -261,7 +267,7 @@ def _read_options(spec: Spec, text: str, given: str) -> dict[str, Any]:
     return options
 
 
-def parse_all(
+def parse_measure_names(
     texts: Iterable[str], convention: Convention = PRESETS["default"], *, trec: bool = False
 ) -> list[Measure]:
     """Parse several measures without duplicates.
@@ -270,61 +276,61 @@ def parse_all(
     further cutoffs of the measure before them. `trec` reads names as trec_eval does: `P` is P at all its default
     cutoffs, `success.1,5` is two measures.
 
-    >>> [str(m) for m in parse_all(["ndcg_cut.5,10", "map"])]
+    >>> [str(m) for m in parse_measure_names(["ndcg_cut.5,10", "map"])]
     ['ndcg@5', 'ndcg@10', 'map']
-    >>> [str(m) for m in parse_all(["ndcg@5,10, Hit Rate@3", "nDCG@10 AP(rel=2)"])]
+    >>> [str(m) for m in parse_measure_names(["ndcg@5,10, Hit Rate@3", "nDCG@10 AP(rel=2)"])]
     ['ndcg@5', 'ndcg@10', 'hit_rate@3', 'map(rel=2)']
     """
     out: list[Measure] = []
-    is_readable = partial(_is_readable, convention=convention)
-    for text in [part for listed in texts for part in split_list(listed, is_readable)]:
-        for name in NICKNAMES.get(text.strip().lower(), (text,)):
-            group = text.strip().lower() in NICKNAMES
-            for measure in _spread(name, convention, trec=trec or group):
+    is_readable = partial(_can_parse, convention=convention)
+    for text in [part for listed in texts for part in split_measure_list(listed, is_readable)]:
+        for name in MEASURE_GROUPS.get(text.strip().lower(), (text,)):
+            group = text.strip().lower() in MEASURE_GROUPS
+            for measure in _expand_parameters(name, convention, trec=trec or group):
                 if measure not in out:
                     out.append(measure)
-    return sorted(out, key=_trec_order) if trec else out
+    return sorted(out, key=_trec_print_order) if trec else out
 
 
-def split_list(text: str, is_readable: Callable[[str], bool]) -> list[str]:
+def split_measure_list(text: str, is_readable: Callable[[str], bool]) -> list[str]:
     """Split a list of measures at commas and blanks outside of parentheses.
 
     A text that is a single measure is not split.
     """
     if is_readable(text):
         return [text]
-    parts = [part.strip() for part in _COMMA.split(text) if part.strip()]
+    parts = [part.strip() for part in _COMMA_PATTERN.split(text) if part.strip()]
     if len(parts) > 1:
         found: list[str] = []
         for part in parts:
             before = found[-1].rpartition("@")[0] if found else ""
-            found += [f"{before}@{part}"] if before and part.isdecimal() else split_list(part, is_readable)
+            found += [f"{before}@{part}"] if before and part.isdecimal() else split_measure_list(part, is_readable)
         return found
-    words = _BLANK.split(text.strip())
+    words = _BLANK_PATTERN.split(text.strip())
     return words if len(words) > 1 and all(is_readable(word) for word in words) else [text]
 
 
-def _is_readable(text: str, convention: Convention) -> bool:
+def _can_parse(text: str, convention: Convention) -> bool:
     """Return whether a text can be parsed.
 
     It may be a measure, a group, or a measure with a trec_eval list of cutoffs.
     """
-    if text.strip().lower() in NICKNAMES:
+    if text.strip().lower() in MEASURE_GROUPS:
         return True
     try:
-        _spread(text, convention, trec=True)
+        _expand_parameters(text, convention, trec=True)
     except (BadInput, UnknownName):
         return False
     return True
 
 
-def _spread(text: str, convention: Convention, *, trec: bool) -> list[Measure]:
+def _expand_parameters(text: str, convention: Convention, *, trec: bool) -> list[Measure]:
     """Parse a name as trec_eval does, with parameters after the first dot."""
     name, dot, parameters = text.strip().partition(".")
-    base = _ALIASES.get(_CUT.get(name.lower(), name.lower()))
+    base = _NAMES_BY_ALIAS.get(_CUT_NAMES.get(name.lower(), name.lower()))
     if base is None or "@" in text or "(" in text or (dot and base == "rbp" and "=" not in parameters):
-        return [parse(text, convention)]
-    spec = TABLE[base]
+        return [parse_measure(text, convention)]
+    spec = MEASURE_REGISTRY[base]
     values = [p for p in parameters.split(",") if p]
     for number in (v.partition("=")[2] or v for v in values):
         try:
@@ -332,27 +338,27 @@ def _spread(text: str, convention: Convention, *, trec: bool) -> list[Measure]:
         except ValueError:
             raise BadInput(f"`{number}` in `{text}` is not a number") from None
     if base == "utility" and values:
-        return [make(spec, None, {"weights": tuple(float(v) for v in values)}, convention)]
+        return [make_measure(spec, None, {"weights": tuple(float(v) for v in values)}, convention)]
     if base == "11pt_avg" and values:
-        return [make(spec, None, {"levels": tuple(float(v) for v in values)}, convention)]
+        return [make_measure(spec, None, {"levels": tuple(float(v) for v in values)}, convention)]
     if base == "set_f" and values:
-        return [make(spec, None, {"beta": float(values[0])}, convention)]
+        return [make_measure(spec, None, {"beta": float(values[0])}, convention)]
     if "=" in parameters:
         pairs = [v.partition("=")[::2] for v in values]
         chosen: dict[str, Any] = {k: float(v) for k, v in pairs if not k.lstrip("-").isdigit()}
         table = "/".join(f"{k}:{v}" for k, v in pairs if k.lstrip("-").isdigit())
-        return [make(spec, None, {**chosen, **({"gain": table} if table else {})}, convention)]
-    if not values and trec and (spec.trec_cutoffs or name.lower() in _CUT):
-        values = [str(c) for c in spec.trec_cutoffs or TABLE["precision"].trec_cutoffs]
+        return [make_measure(spec, None, {**chosen, **({"gain": table} if table else {})}, convention)]
+    if not values and trec and (spec.trec_cutoffs or name.lower() in _CUT_NAMES):
+        values = [str(c) for c in spec.trec_cutoffs or MEASURE_REGISTRY["precision"].trec_cutoffs]
     if not values:
-        return [parse(text, convention)]
+        return [parse_measure(text, convention)]
     cutoffs = sorted({float(v) if spec.cutoff == "level" else int(float(v)) for v in values})
-    return [make(spec, cutoff, {}, convention) for cutoff in cutoffs]
+    return [make_measure(spec, cutoff, {}, convention) for cutoff in cutoffs]
 
 
-def _trec_order(measure: Measure) -> tuple[int, float]:
+def _trec_print_order(measure: Measure) -> tuple[int, float]:
     """Return the position of a measure in the output of trec_eval, as a sort key."""
-    names = list(TABLE)
+    names = list(MEASURE_REGISTRY)
     place = names.index(measure.spec.name) * 10
     if measure.cutoff is not None and measure.spec.name == "ndcg":
         place = names.index("rndcg") * 10 + 1

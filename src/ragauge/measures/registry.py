@@ -16,7 +16,7 @@ from ragauge.measures import binary, diversity, graded, sets_and_pools
 from ragauge.measures.judged_ranks import JudgedRanks
 
 TREC_CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
-LEAST = 0.00001
+GEOMETRIC_FLOOR = 0.00001
 """Minimum value of a query in a geometric mean; trec_eval's MIN_GEO_MEAN."""
 
 
@@ -36,11 +36,11 @@ def geometric_mean(values: Floats) -> float:
     >>> round(geometric_mean(np.array([0.0, 1.0])), 6)
     0.003162
     """
-    return float(np.exp(np.log(np.maximum(values, LEAST)).mean()))
+    return float(np.exp(np.log(np.maximum(values, GEOMETRIC_FLOOR)).mean()))
 
 
 @dataclass(frozen=True, eq=False)
-class Spec:
+class MeasureSpec:
     """Definition of a ranking measure."""
 
     name: str
@@ -86,33 +86,33 @@ class Spec:
         return self.function(judged, cutoff, **options) if self.cutoff else self.function(judged, **options)
 
 
-COUNT, ANY = (0.0, math.inf), (-math.inf, math.inf)
-GAIN = ("linear", "exp", "binary", "…:…")
-OF_RECALL = {"of": ("relevant", "capped", "k", "eps")}
+COUNT_BOUNDS, UNBOUNDED = (0.0, math.inf), (-math.inf, math.inf)
+GAIN_CHOICES = ("linear", "exp", "binary", "…:…")
+RECALL_OF_CHOICES = {"of": ("relevant", "capped", "k", "eps")}
 
-TABLE: Mapping[str, Spec] = {
+MEASURE_REGISTRY: Mapping[str, MeasureSpec] = {
     spec.name: spec
     for spec in (
         # In the order in which trec_eval prints, then the measures that only ragauge has.
-        Spec(
+        MeasureSpec(
             "num_q",
             sets_and_pools.num_q,
             ("numq",),
             aggregate=total,
             needs_relevant=False,
             keeps_missing=True,
-            bounds=COUNT,
+            bounds=COUNT_BOUNDS,
         ),
-        Spec(
+        MeasureSpec(
             "num_ret",
             sets_and_pools.num_ret,
             ("numret",),
             aggregate=total,
             needs_relevant=False,
             trec="num_ret",
-            bounds=COUNT,
+            bounds=COUNT_BOUNDS,
         ),
-        Spec(
+        MeasureSpec(
             "num_rel",
             sets_and_pools.num_rel,
             ("numrel",),
@@ -120,9 +120,9 @@ TABLE: Mapping[str, Spec] = {
             needs_relevant=False,
             keeps_missing=True,
             trec="num_rel",
-            bounds=COUNT,
+            bounds=COUNT_BOUNDS,
         ),
-        Spec(
+        MeasureSpec(
             "num_rel_ret",
             sets_and_pools.num_rel_ret,
             ("numrelret", "hits"),
@@ -130,9 +130,9 @@ TABLE: Mapping[str, Spec] = {
             aggregate=total,
             needs_relevant=False,
             trec="num_rel_ret",
-            bounds=COUNT,
+            bounds=COUNT_BOUNDS,
         ),
-        Spec(
+        MeasureSpec(
             "map",
             binary.average_precision,
             ("ap", "map_cut", "average_precision", "mean_average_precision"),
@@ -141,10 +141,10 @@ TABLE: Mapping[str, Spec] = {
             averages_ties=True,
             trec="map",
         ),
-        Spec("gm_map", binary.average_precision, ("gmap",), "rank?", aggregate=geometric_mean, trec="gm_map"),
-        Spec("r_precision", binary.r_precision, ("rprec", "rp"), trec="Rprec"),
-        Spec("bpref", sets_and_pools.bpref, trec="bpref"),
-        Spec(
+        MeasureSpec("gm_map", binary.average_precision, ("gmap",), "rank?", aggregate=geometric_mean, trec="gm_map"),
+        MeasureSpec("r_precision", binary.r_precision, ("rprec", "rp"), trec="Rprec"),
+        MeasureSpec("bpref", sets_and_pools.bpref, trec="bpref"),
+        MeasureSpec(
             "mrr",
             binary.reciprocal_rank,
             ("rr", "recip_rank", "reciprocal_rank"),
@@ -152,16 +152,16 @@ TABLE: Mapping[str, Spec] = {
             averages_ties=True,
             trec="recip_rank",
         ),
-        Spec(
+        MeasureSpec(
             "iprec_at_recall",
             binary.interpolated_precision,
             ("iprec",),
             "level",
             {"points": ("round", "up")},
             trec="iprec_at_recall",
-            trec_cutoffs=binary.ELEVEN,
+            trec_cutoffs=binary.ELEVEN_RECALL_LEVELS,
         ),
-        Spec(
+        MeasureSpec(
             "precision",
             binary.precision,
             ("p",),
@@ -171,19 +171,19 @@ TABLE: Mapping[str, Spec] = {
             trec="P",
             trec_cutoffs=TREC_CUTOFFS,
         ),
-        Spec(
+        MeasureSpec(
             "recall",
             binary.recall,
             ("r",),
             "rank?",
-            OF_RECALL,
+            RECALL_OF_CHOICES,
             averages_ties=True,
             trec="recall",
             trec_cutoffs=TREC_CUTOFFS,
         ),
-        Spec("infap", sets_and_pools.inferred_ap, ("inf_ap",), trec="infAP", bounds=COUNT),
-        Spec("gm_bpref", sets_and_pools.bpref, aggregate=geometric_mean, trec="gm_bpref"),
-        Spec(
+        MeasureSpec("infap", sets_and_pools.inferred_ap, ("inf_ap",), trec="infAP", bounds=COUNT_BOUNDS),
+        MeasureSpec("gm_bpref", sets_and_pools.bpref, aggregate=geometric_mean, trec="gm_bpref"),
+        MeasureSpec(
             "rprec_mult",
             binary.r_precision_mult,
             (),
@@ -191,28 +191,28 @@ TABLE: Mapping[str, Spec] = {
             trec="Rprec_mult",
             trec_cutoffs=(0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0),
         ),
-        Spec("utility", sets_and_pools.utility, needs_relevant=False, trec="utility", bounds=ANY),
-        Spec(
+        MeasureSpec("utility", sets_and_pools.utility, needs_relevant=False, trec="utility", bounds=UNBOUNDED),
+        MeasureSpec(
             "11pt_avg",
             binary.eleven_point_average,
             ("11_pt_avg",),
             choices={"points": ("round", "up")},
             trec="11pt_avg",
         ),
-        Spec("bing", graded.binary_gain, trec="binG"),
-        Spec("g", graded.normalised_gain, trec="G"),
-        Spec(
+        MeasureSpec("bing", graded.binary_gain, trec="binG"),
+        MeasureSpec("g", graded.normalised_gain, trec="G"),
+        MeasureSpec(
             "ndcg",
             graded.ndcg,
             ("ndcg_cut", "normalized_dcg"),
             "rank?",
-            {"gain": GAIN},
+            {"gain": GAIN_CHOICES},
             averages_ties=True,
             trec="ndcg",
         ),
-        Spec("ndcg_rel", graded.ndcg_at_relevant, choices={"gain": GAIN}, trec="ndcg_rel"),
-        Spec("rndcg", graded.ndcg_at_levels, choices={"gain": GAIN}, trec="Rndcg"),
-        Spec(
+        MeasureSpec("ndcg_rel", graded.ndcg_at_relevant, choices={"gain": GAIN_CHOICES}, trec="ndcg_rel"),
+        MeasureSpec("rndcg", graded.ndcg_at_levels, choices={"gain": GAIN_CHOICES}, trec="Rndcg"),
+        MeasureSpec(
             "relative_precision",
             binary.relative_precision,
             ("relative_p",),
@@ -221,7 +221,7 @@ TABLE: Mapping[str, Spec] = {
             trec="relative_P",
             trec_cutoffs=TREC_CUTOFFS,
         ),
-        Spec(
+        MeasureSpec(
             "hit_rate",
             binary.hit_rate,
             ("hit", "success", "hitrate"),
@@ -230,23 +230,23 @@ TABLE: Mapping[str, Spec] = {
             trec="success",
             trec_cutoffs=(1, 5, 10),
         ),
-        Spec("set_precision", sets_and_pools.set_precision, ("set_p", "setp"), trec="set_P"),
-        Spec(
+        MeasureSpec("set_precision", sets_and_pools.set_precision, ("set_p", "setp"), trec="set_P"),
+        MeasureSpec(
             "set_relative_precision", sets_and_pools.set_relative_precision, ("set_relative_p",), trec="set_relative_P"
         ),
-        Spec("set_recall", sets_and_pools.set_recall, ("set_r", "setr"), trec="set_recall"),
-        Spec("set_map", sets_and_pools.set_map, ("setap",), trec="set_map"),
-        Spec("set_f", sets_and_pools.set_f, ("setf",), trec="set_F"),
-        Spec(
+        MeasureSpec("set_recall", sets_and_pools.set_recall, ("set_r", "setr"), trec="set_recall"),
+        MeasureSpec("set_map", sets_and_pools.set_map, ("setap",), trec="set_map"),
+        MeasureSpec("set_f", sets_and_pools.set_f, ("setf",), trec="set_F"),
+        MeasureSpec(
             "num_nonrel_judged_ret",
             sets_and_pools.judged_nonrelevant_retrieved,
             aggregate=total,
             needs_relevant=False,
             lower_is_better=True,
             trec="num_nonrel_judged_ret",
-            bounds=COUNT,
+            bounds=COUNT_BOUNDS,
         ),
-        Spec(
+        MeasureSpec(
             "rbp",
             graded.rank_biased_precision,
             (),
@@ -255,8 +255,8 @@ TABLE: Mapping[str, Spec] = {
             needs_relevant=False,
             trec="rbp",
         ),
-        Spec("rbp_resid", graded.rbp_residual, needs_relevant=False, lower_is_better=True, trec="rbp_resid"),
-        Spec(
+        MeasureSpec("rbp_resid", graded.rbp_residual, needs_relevant=False, lower_is_better=True, trec="rbp_resid"),
+        MeasureSpec(
             "unjudged",
             sets_and_pools.unjudged_share,
             ("unj",),
@@ -266,8 +266,8 @@ TABLE: Mapping[str, Spec] = {
             trec="unj",
             trec_cutoffs=(5, 10, 20),
         ),
-        Spec("yaap", binary.yaap, needs_relevant=False, bounds=ANY),
-        Spec(
+        MeasureSpec("yaap", binary.yaap, needs_relevant=False, bounds=UNBOUNDED),
+        MeasureSpec(
             "f1",
             binary.f1,
             ("f", "f_1", "f1_score"),
@@ -275,20 +275,29 @@ TABLE: Mapping[str, Spec] = {
             {"of": ("queries", "means"), "precision_of": ("k", "retrieved"), "recall_of": ("relevant", "capped")},
             averages_ties=True,
         ),
-        Spec("dcg", graded.dcg, (), "rank?", {"gain": GAIN}, needs_relevant=False, averages_ties=True, bounds=COUNT),
-        Spec(
+        MeasureSpec(
+            "dcg",
+            graded.dcg,
+            (),
+            "rank?",
+            {"gain": GAIN_CHOICES},
+            needs_relevant=False,
+            averages_ties=True,
+            bounds=COUNT_BOUNDS,
+        ),
+        MeasureSpec(
             "ideal_dcg",
             graded.ideal_dcg,
             ("idcg",),
             "rank?",
-            {"gain": GAIN},
+            {"gain": GAIN_CHOICES},
             needs_relevant=False,
             keeps_missing=True,
-            bounds=COUNT,
+            bounds=COUNT_BOUNDS,
         ),
-        Spec("err", graded.expected_reciprocal_rank, (), "rank?"),
-        Spec("judged", sets_and_pools.judged_share, (), "rank", needs_relevant=False),
-        Spec(
+        MeasureSpec("err", graded.expected_reciprocal_rank, (), "rank?"),
+        MeasureSpec("judged", sets_and_pools.judged_share, (), "rank", needs_relevant=False),
+        MeasureSpec(
             "dr",
             diversity.deduplicated_recall,
             ("deduplicated_recall", "d_r"),
@@ -296,7 +305,7 @@ TABLE: Mapping[str, Spec] = {
             {"targets": ("map", "identity"), "dedupe": ("after", "before")},
             needs_top=True,
         ),
-        Spec(
+        MeasureSpec(
             "diversity_count",
             diversity.diversity_count,
             ("diversity",),
@@ -304,10 +313,10 @@ TABLE: Mapping[str, Spec] = {
             {"targets": ("map", "identity")},
             needs_relevant=False,
             needs_top=True,
-            bounds=COUNT,
+            bounds=COUNT_BOUNDS,
         ),
-        Spec("unique_ratio", diversity.unique_ratio, (), "rank", needs_relevant=False, needs_top=True),
-        Spec(
+        MeasureSpec("unique_ratio", diversity.unique_ratio, (), "rank", needs_relevant=False, needs_top=True),
+        MeasureSpec(
             "subtopic_recall",
             diversity.subtopic_recall,
             ("strec", "strecall", "st_recall"),
@@ -315,9 +324,9 @@ TABLE: Mapping[str, Spec] = {
             needs_top=True,
             needs_subtopics=True,
         ),
-        Spec("alpha_ndcg", diversity.alpha_ndcg, ("andcg",), "rank", needs_top=True, needs_subtopics=True),
-        Spec("err_ia", diversity.err_ia, ("erria",), "rank", needs_top=True, needs_subtopics=True),
-        Spec(
+        MeasureSpec("alpha_ndcg", diversity.alpha_ndcg, ("andcg",), "rank", needs_top=True, needs_subtopics=True),
+        MeasureSpec("err_ia", diversity.err_ia, ("erria",), "rank", needs_top=True, needs_subtopics=True),
+        MeasureSpec(
             "relative_distance_error",
             binary.relative_distance_error,
             ("rde",),
@@ -326,7 +335,7 @@ TABLE: Mapping[str, Spec] = {
             lower_is_better=True,
             needs_top=True,
             keeps_missing=True,
-            bounds=COUNT,
+            bounds=COUNT_BOUNDS,
         ),
     )
 }

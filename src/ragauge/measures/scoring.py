@@ -9,65 +9,67 @@ from functools import partial
 import numpy as np
 
 from ragauge.core.errors import BadInput, describe_failures
-from ragauge.core.records import ByMeasure, Floats, Scores
+from ragauge.core.records import Floats, MeasureDict, Scores
 from ragauge.measures.conventions import Convention
 from ragauge.measures.judged_ranks import JudgedQuery, JudgedRanks
-from ragauge.measures.names import Measure, make, parse
-from ragauge.measures.registry import TABLE, mean
+from ragauge.measures.names import Measure, make_measure, parse_measure
+from ragauge.measures.registry import MEASURE_REGISTRY, mean
 
-OwnMeasure = Callable[[JudgedQuery], float]
+MeasureFunction = Callable[[JudgedQuery], float]
 """User-defined measure: a function from one judged query to a number (NaN for no value)."""
 
-MISSING = "the run does not have the query"
-NONE = "no document is relevant"
+MISSING_QUERY = "the run does not have the query"
+NO_RELEVANT = "no document is relevant"
 NO_VALUE = "the measure gave no number"
-WHOLE_RANKING = frozenset({"map", "gm_map", "11pt_avg", "bpref", "infap", "recall", "ndcg"})
+WHOLE_RANKING_MEASURES = frozenset({"map", "gm_map", "11pt_avg", "bpref", "infap", "recall", "ndcg"})
 """Measures that, without a cutoff, change if a run is truncated."""
 TREC_DEPTH = 1000
 """Depth of a TREC run, at which measures of whole rankings are published."""
 
 
-def score(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], convention: Convention) -> Scores:
+def score_judged_ranks(
+    judged: JudgedRanks, measures: Sequence[Measure | MeasureFunction], convention: Convention
+) -> Scores:
     """Score each query by each measure.
 
     Returns values, means, and reasons for unscored queries.
     """
-    _check_missing(judged, convention)
+    _check_missing_queries(judged, convention)
     values: dict[str, Floats] = {}
     means: dict[str, float] = {}
     unscored: dict[str, Mapping[str, str]] = {}
     for measure in measures:
-        name = _name_of(measure)
+        name = _measure_name(measure)
         if name in values:
             raise BadInput(f"two measures are named `{name}`", hint="a function of your own goes by its __name__")
-        column, without, average = _one(judged, measure, convention)
+        column, without, average = _score_measure(judged, measure, convention)
         values[name], means[name], unscored[name] = column, average, without
-    canonical = partial(_canonical, convention)
+    canonical = partial(_canonical_name, convention)
     return Scores(
         run=judged.name,
         convention=convention.name,
         queries=judged.pool.queries,
-        values=ByMeasure(values, canonical),
-        means=ByMeasure(means, canonical),
-        unscored=ByMeasure(unscored, canonical),
+        values=MeasureDict(values, canonical),
+        means=MeasureDict(means, canonical),
+        unscored=MeasureDict(unscored, canonical),
         notes=[
-            *_notes(judged, convention),
+            *_query_notes(judged, convention),
             *_grade_notes(judged, measures, convention),
             *_depth_notes(judged, measures, convention),
         ],
         rel=convention.rel,
-        lower_is_better=frozenset(_name_of(m) for m in measures if _is_lower_better(m)),
-        direction_unstated=frozenset(_name_of(m) for m in measures if _is_lower_better(m) is None),
+        lower_is_better=frozenset(_measure_name(m) for m in measures if _is_lower_better(m)),
+        direction_unstated=frozenset(_measure_name(m) for m in measures if _is_lower_better(m) is None),
         failures=judged.failures,
         judged=judged,
     )
 
 
-def _name_of(measure: Measure | OwnMeasure) -> str:
+def _measure_name(measure: Measure | MeasureFunction) -> str:
     return str(measure) if isinstance(measure, Measure) else getattr(measure, "__name__", "own_measure")
 
 
-def _is_lower_better(measure: Measure | OwnMeasure) -> bool | None:
+def _is_lower_better(measure: Measure | MeasureFunction) -> bool | None:
     """Return the direction of a measure.
 
     None if a function has no attribute `lower_is_better`.
@@ -78,31 +80,31 @@ def _is_lower_better(measure: Measure | OwnMeasure) -> bool | None:
     return None if stated is None else bool(stated)
 
 
-def _canonical(convention: Convention, name: str) -> str:
+def _canonical_name(convention: Convention, name: str) -> str:
     """Return the canonical name of a measure; other names are returned unchanged."""
     try:
-        return str(parse(name, convention))
+        return str(parse_measure(name, convention))
     except (BadInput, LookupError):
         return name
 
 
-def _one(
-    judged: JudgedRanks, measure: Measure | OwnMeasure, convention: Convention
+def _score_measure(
+    judged: JudgedRanks, measure: Measure | MeasureFunction, convention: Convention
 ) -> tuple[Floats, dict[str, str], float]:
     """Compute the values of a measure, the reasons for missing values, and the mean."""
-    if convention.beyond_depth == "undefined" and judged.depth is not None and is_beyond(measure, judged.depth):
+    if convention.beyond_depth == "undefined" and judged.depth is not None and is_beyond_depth(measure, judged.depth):
         reason = f"{measure} is undefined: the run was made with k={judged.depth:g}"
         return np.full(judged.n, math.nan), dict.fromkeys(judged.pool.queries, reason), math.nan
-    column, no_relevant, keeps, aggregate = _counted(judged, measure, convention)
+    column, no_relevant, keeps, aggregate = _measure_values(judged, measure, convention)
     missing = ~judged.answered
     out: dict[int, str] = {}
     counts_one = convention.none in ("one", "recall-one")
     if counts_one:
         column = np.where(no_relevant, 1.0, column)
     elif convention.none == "skip":
-        out.update(dict.fromkeys(np.flatnonzero(no_relevant).tolist(), NONE))
+        out.update(dict.fromkeys(np.flatnonzero(no_relevant).tolist(), NO_RELEVANT))
     if convention.missing == "skip":
-        out.update(dict.fromkeys(np.flatnonzero(missing).tolist(), MISSING))
+        out.update(dict.fromkeys(np.flatnonzero(missing).tolist(), MISSING_QUERY))
     elif not keeps:
         column = np.where(missing & ~(no_relevant & counts_one), 0.0, column)
     for at in np.flatnonzero(np.isnan(column)).tolist():
@@ -120,7 +122,7 @@ def _one(
     return column, {queries[at]: reason for at, reason in sorted(out.items())}, average
 
 
-def is_beyond(measure: Measure | OwnMeasure, depth: float) -> bool:
+def is_beyond_depth(measure: Measure | MeasureFunction, depth: float) -> bool:
     """Return whether a measure needs documents below a depth."""
     if not isinstance(measure, Measure) or measure.spec.cutoff == "level":
         return False
@@ -128,7 +130,9 @@ def is_beyond(measure: Measure | OwnMeasure, depth: float) -> bool:
     return not judgments_only and (measure.cutoff or 0) > depth
 
 
-def _grade_notes(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], convention: Convention) -> list[str]:
+def _grade_notes(
+    judged: JudgedRanks, measures: Sequence[Measure | MeasureFunction], convention: Convention
+) -> list[str]:
     """Return a note on measures that count every relevant grade equally.
 
     There is none if the user set `rel`.
@@ -146,7 +150,9 @@ def _grade_notes(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], 
     ]
 
 
-def _depth_notes(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], convention: Convention) -> list[str]:
+def _depth_notes(
+    judged: JudgedRanks, measures: Sequence[Measure | MeasureFunction], convention: Convention
+) -> list[str]:
     """Return notes on measures that the depth of the run limits."""
     if judged.depth == math.inf:
         return []
@@ -155,7 +161,7 @@ def _depth_notes(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], 
     if not depth or (convention.depth is not None and convention.depth <= depth):
         return []
     own = [one for one in measures if isinstance(one, Measure)]
-    beyond = [one for one in own if is_beyond(one, depth)]
+    beyond = [one for one in own if is_beyond_depth(one, depth)]
     notes = []
     if undefined and beyond:
         needed = max(int(one.cutoff or 0) for one in beyond)
@@ -163,7 +169,7 @@ def _depth_notes(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], 
         notes.append(
             f"{_list_names(beyond)} {verb} undefined for runs made with k={depth}; run again with `-k {needed}`"
         )
-    limited = [*([] if undefined else beyond), *(one for one in own if _is_cut(judged, one, depth))]
+    limited = [*([] if undefined else beyond), *(one for one in own if _is_limited_by_depth(judged, one, depth))]
     if limited:
         documents = "1 document" if depth == 1 else f"{depth:,} documents"
         verb = "is" if len(limited) == 1 else "are"
@@ -177,23 +183,25 @@ def _list_names(measures: Sequence[Measure]) -> str:
     return ", ".join(map(str, measures))
 
 
-def _is_cut(judged: JudgedRanks, measure: Measure, depth: int) -> bool:
+def _is_limited_by_depth(judged: JudgedRanks, measure: Measure, depth: int) -> bool:
     """Return whether the run's depth limits a measure of whole rankings.
 
     True only if most rankings end at that depth.
     """
-    if measure.spec.name not in WHOLE_RANKING or measure.cutoff is not None or depth >= TREC_DEPTH:
+    if measure.spec.name not in WHOLE_RANKING_MEASURES or measure.cutoff is not None or depth >= TREC_DEPTH:
         return False
     full = judged.retrieved == depth
     if full.sum() * 2 <= judged.answered.sum():
         return False
     rel = dict(measure.options).get("rel", 1)
-    missing = TABLE["num_rel"].function(judged, rel=rel) > TABLE["num_rel_ret"].function(judged, None, rel=rel)
+    missing = MEASURE_REGISTRY["num_rel"].function(judged, rel=rel) > MEASURE_REGISTRY["num_rel_ret"].function(
+        judged, None, rel=rel
+    )
     return bool((missing & full).any())
 
 
-def _counted(
-    judged: JudgedRanks, measure: Measure | OwnMeasure, convention: Convention
+def _measure_values(
+    judged: JudgedRanks, measure: Measure | MeasureFunction, convention: Convention
 ) -> tuple[Floats, np.ndarray[tuple[int], np.dtype[np.bool_]], bool, Callable[[Floats], float]]:
     """Compute raw values and how to treat them.
 
@@ -212,7 +220,7 @@ def _counted(
         )
     options = dict(measure.options)
     column = spec(judged, measure.cutoff, options)
-    zeros = {"one": ("precision", "set_precision"), "recall-one": set(TABLE) - {"recall", "set_recall"}}
+    zeros = {"one": ("precision", "set_precision"), "recall-one": set(MEASURE_REGISTRY) - {"recall", "set_recall"}}
     kept = convention.none == "zero" or spec.name in zeros.get(convention.none, ())
     if spec.needs_relevant and not kept:
         # Gain measures have no minimum relevant grade: any grade above 0 has gain.
@@ -226,13 +234,17 @@ def _f1_of_means(judged: JudgedRanks, measure: Measure, convention: Convention) 
     options = dict(measure.options)
     parts = [("precision", options["precision_of"]), ("recall", options["recall_of"])]
     means = [
-        _one(judged, make(TABLE[name], measure.cutoff, {"of": of, "rel": options["rel"]}, convention), convention)[2]
+        _score_measure(
+            judged,
+            make_measure(MEASURE_REGISTRY[name], measure.cutoff, {"of": of, "rel": options["rel"]}, convention),
+            convention,
+        )[2]
         for name, of in parts
     ]
     return 2 * means[0] * means[1] / sum(means) if sum(means) else 0.0
 
 
-def _check_missing(judged: JudgedRanks, convention: Convention) -> None:
+def _check_missing_queries(judged: JudgedRanks, convention: Convention) -> None:
     if convention.missing == "error" and not judged.answered.all():
         absent = np.flatnonzero(~judged.answered)
         first = ", ".join(f"`{judged.pool.queries[i]}`" for i in absent[:3].tolist())
@@ -243,7 +255,7 @@ def _check_missing(judged: JudgedRanks, convention: Convention) -> None:
         )
 
 
-def _notes(judged: JudgedRanks, convention: Convention) -> list[str]:
+def _query_notes(judged: JudgedRanks, convention: Convention) -> list[str]:
     notes = [f"{judged.name}: {describe_failures(judged.failures, judged.n)}"] if judged.failures else []
     absent = int((~judged.answered).sum())
     if absent:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ragauge.core.records import Floats, Ints
-from ragauge.measures.binary import hits, ratio
+from ragauge.measures.binary import relevant_retrieved, safe_divide
 from ragauge.measures.judged_ranks import JudgedRanks
 
 
-def _running(judged: JudgedRanks, chosen: Floats) -> Floats:
+def _count_above(judged: JudgedRanks, chosen: Floats) -> Floats:
     """Count for each judged document the chosen ones above it in its query."""
     before = np.cumsum(chosen) - chosen
     return before - before[np.searchsorted(judged.query, judged.query)] if len(chosen) else before
@@ -28,17 +28,17 @@ def bpref(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     """
     relevant = judged.relevant(rel)
     wrong = (judged.grade >= 0) & (judged.grade < rel)
-    above = _running(judged, wrong.astype(np.float64))
+    above = _count_above(judged, wrong.astype(np.float64))
     good = judged.grade >= rel
     query = judged.query[good]
     pool = judged.pool
     nonrelevant = np.bincount(pool.owner[(pool.grades >= 0) & (pool.grades < rel)], minlength=judged.n)
     worst = np.minimum(nonrelevant, relevant.total)[query]
-    each = 1 - ratio(np.minimum(above[good], relevant.total[query]), worst)
-    return ratio(judged.count(query, each), relevant.total)
+    each = 1 - safe_divide(np.minimum(above[good], relevant.total[query]), worst)
+    return safe_divide(judged.count(query, each), relevant.total)
 
 
-EPSILON = 0.00001
+INFAP_EPSILON = 0.00001
 
 
 def inferred_ap(judged: JudgedRanks, *, rel: float = 1) -> Floats:
@@ -55,13 +55,13 @@ def inferred_ap(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     """
     good = judged.grade >= rel
     wrong = (judged.grade >= 0) & (judged.grade < rel)
-    right_above = _running(judged, good.astype(np.float64))[good]
-    wrong_above = _running(judged, wrong.astype(np.float64))[good]
-    pooled_above = _running(judged, np.ones(len(good)))[good]
+    right_above = _count_above(judged, good.astype(np.float64))[good]
+    wrong_above = _count_above(judged, wrong.astype(np.float64))[good]
+    pooled_above = _count_above(judged, np.ones(len(good)))[good]
     rank = judged.rank[good].astype(np.float64)
-    share = (right_above + EPSILON) / (right_above + wrong_above + 2 * EPSILON)
+    share = (right_above + INFAP_EPSILON) / (right_above + wrong_above + 2 * INFAP_EPSILON)
     each = np.where(rank == 1, 1.0, 1 / rank + pooled_above / rank * share)
-    return ratio(judged.count(judged.query[good], each), judged.relevant(rel).total)
+    return safe_divide(judged.count(judged.query[good], each), judged.relevant(rel).total)
 
 
 def judged_share(judged: JudgedRanks, k: int) -> Floats:
@@ -75,7 +75,7 @@ def judged_share(judged: JudgedRanks, k: int) -> Floats:
     >>> evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["judged@10"]).means
     {'judged@10': 0.5}
     """
-    return ratio(_judged_in(judged, k), np.minimum(judged.retrieved, k))
+    return safe_divide(_count_judged(judged, k), np.minimum(judged.retrieved, k))
 
 
 def unjudged_share(judged: JudgedRanks, k: int) -> Floats:
@@ -89,10 +89,10 @@ def unjudged_share(judged: JudgedRanks, k: int) -> Floats:
     >>> evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["unjudged@10"]).means
     {'unjudged@10': 0.1}
     """
-    return (np.minimum(judged.retrieved, k) - _judged_in(judged, k)) / k
+    return (np.minimum(judged.retrieved, k) - _count_judged(judged, k)) / k
 
 
-def _judged_in(judged: JudgedRanks, k: int) -> Floats:
+def _count_judged(judged: JudgedRanks, k: int) -> Floats:
     return judged.count(judged.query[(judged.grade >= 0) & (judged.rank <= k)])
 
 
@@ -164,7 +164,7 @@ def num_rel_ret(judged: JudgedRanks, k: int | None = None, *, rel: float = 1) ->
     >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 1.0}}, ["num_rel_ret"]).means
     {'num_rel_ret': 1.0}
     """
-    return hits(judged, k, rel)
+    return relevant_retrieved(judged, k, rel)
 
 
 def set_precision(judged: JudgedRanks, *, rel: float = 1) -> Floats:
@@ -178,7 +178,7 @@ def set_precision(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     >>> evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["set_precision"]).means
     {'set_precision': 0.5}
     """
-    return ratio(judged.relevant(rel).found, judged.retrieved)
+    return safe_divide(judged.relevant(rel).found, judged.retrieved)
 
 
 def set_recall(judged: JudgedRanks, *, rel: float = 1) -> Floats:
@@ -192,7 +192,7 @@ def set_recall(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 1.0}}, ["set_recall"]).means
     {'set_recall': 0.5}
     """
-    return ratio(judged.relevant(rel).found, judged.relevant(rel).total)
+    return safe_divide(judged.relevant(rel).found, judged.relevant(rel).total)
 
 
 def set_relative_precision(judged: JudgedRanks, *, rel: float = 1) -> Floats:
@@ -207,7 +207,7 @@ def set_relative_precision(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     {'set_relative_precision': 1.0}
     """
     relevant = judged.relevant(rel)
-    return ratio(relevant.found, np.minimum(judged.retrieved, relevant.total))
+    return safe_divide(relevant.found, np.minimum(judged.retrieved, relevant.total))
 
 
 def set_map(judged: JudgedRanks, *, rel: float = 1) -> Floats:
@@ -236,7 +236,7 @@ def set_f(judged: JudgedRanks, *, rel: float = 1, beta: float = 1) -> Floats:
     0.666667
     """
     p, r = set_precision(judged, rel=rel), set_recall(judged, rel=rel)
-    return ratio((beta + 1) * p * r, r + beta * p)
+    return safe_divide((beta + 1) * p * r, r + beta * p)
 
 
 def utility(judged: JudgedRanks, *, rel: float = 1, weights: tuple[float, ...] = (1.0, -1.0, 0.0, 0.0)) -> Floats:

@@ -15,7 +15,7 @@ from ragauge.core.records import Floats, Ints
 from ragauge.measures.judged_ranks import JudgedRanks
 
 
-def bounds(judged: JudgedRanks) -> tuple[Ints, Ints]:
+def rank_bounds(judged: JudgedRanks) -> tuple[Ints, Ints]:
     """Return the first and the last rank that each document can have."""
     if judged.tie_first is None or judged.tie_last is None:
         return judged.rank, judged.rank
@@ -27,19 +27,19 @@ def mean_discount(judged: JudgedRanks, discount: Floats) -> Floats:
 
     0 beyond the array.
     """
-    first, last = bounds(judged)
+    first, last = rank_bounds(judged)
     upto = np.concatenate([[0.0], np.cumsum(discount[1:])])
     end = len(upto) - 1
     total: Floats = upto[np.minimum(last, end)] - upto[np.minimum(first - 1, end)]
     return total / (last - first + 1)
 
 
-def _groups(judged: JudgedRanks, rel: float) -> Iterator[tuple[int, int, int, int, int]]:
+def _tie_groups(judged: JudgedRanks, rel: float) -> Iterator[tuple[int, int, int, int, int]]:
     """Yield the tie groups with relevant documents.
 
     Each is a tuple of query, first rank, size, number of relevant documents in it, and number above it.
     """
-    first, last = bounds(judged)
+    first, last = rank_bounds(judged)
     good = judged.grade >= rel
     table = np.stack([judged.query[good], first[good], last[good] - first[good] + 1], axis=1)
     groups, counts = np.unique(table, axis=0, return_counts=True)
@@ -54,7 +54,7 @@ def _groups(judged: JudgedRanks, rel: float) -> Iterator[tuple[int, int, int, in
 def hit_rate(judged: JudgedRanks, k: int, rel: float) -> Floats:
     """Compute the probability that a relevant document is in the first k."""
     values = np.zeros(judged.n)
-    for query, first, size, inside, above in _groups(judged, rel):
+    for query, first, size, inside, above in _tie_groups(judged, rel):
         taken = min(size, k - first + 1)
         if above == 0 and taken > 0:
             values[query] = 1 - comb(size - inside, taken) / comb(size, taken)
@@ -64,7 +64,7 @@ def hit_rate(judged: JudgedRanks, k: int, rel: float) -> Floats:
 def reciprocal_rank(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
     """Compute the expected reciprocal rank of the first relevant document."""
     values = np.zeros(judged.n)
-    for query, first, size, inside, above in _groups(judged, rel):
+    for query, first, size, inside, above in _tie_groups(judged, rel):
         if above == 0:
             # Probability that the first of `inside` relevant documents among `size` positions is at position i.
             ways = comb(size, inside)
@@ -78,7 +78,7 @@ def reciprocal_rank(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
 def precision_sum(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
     """Compute the expected sum of the precisions at the relevant ranks up to k."""
     values = np.zeros(judged.n)
-    for query, first, size, inside, above in _groups(judged, rel):
+    for query, first, size, inside, above in _tie_groups(judged, rel):
         ranks = np.arange(first, first + size)
         others = np.arange(size) * (inside - 1) / max(size - 1, 1)
         each = inside / size * (above + others + 1) / ranks
@@ -90,7 +90,7 @@ def precision_of_found(judged: JudgedRanks, k: int, rel: float) -> Floats:
     """Compute the expected mean precision at the relevant ranks found up to k."""
     values = np.zeros(judged.n)
     complete = np.zeros(judged.n)
-    for query, first, size, inside, above in _groups(judged, rel):
+    for query, first, size, inside, above in _tie_groups(judged, rel):
         taken = min(size, k - first + 1)
         if taken <= 0:
             continue

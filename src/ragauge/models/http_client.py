@@ -13,13 +13,13 @@ from types import ModuleType
 from typing import Any
 
 from ragauge.core.errors import BackendFailed
-from ragauge.core.limits import MB, REPLY
+from ragauge.core.limits import BYTES_PER_MB, REPLY_LIMIT
 from ragauge.core.secrets import redact_bytes, redact_data
 
 MAX_REDIRECTS = 5
-ENCODINGS = "gzip, deflate"
+ACCEPTED_ENCODINGS = "gzip, deflate"
 """Accepted compressions: those whose decompressed size can be limited."""
-_DROPPED = ("content-encoding", "content-length", "transfer-encoding")
+_DROPPED_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
 
 
 def open_async_client(library: ModuleType, **settings: Any) -> Any:
@@ -47,13 +47,14 @@ class ReplyBody:
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
             raise BackendFailed(
-                f"{self._host}: the reply has an unknown compression; expected {ENCODINGS}, got {encoding[:80]}"
+                f"{self._host}: the reply has an unknown compression; expected {ACCEPTED_ENCODINGS}, got "
+                f"{encoding[:80]}"
             )
         # 32: the header says whether it is gzip or zlib.
         self._decompressor = None if encoding in ("", "identity") else zlib.decompressobj(32 + zlib.MAX_WBITS)
         self._parts: list[bytes] = []
         self._size = 0
-        self._limit = REPLY.n_bytes
+        self._limit = REPLY_LIMIT.n_bytes
 
     def add(self, data: bytes) -> None:
         """Add bytes as they came over the network."""
@@ -64,7 +65,9 @@ class ReplyBody:
                 raise BackendFailed(f"{self._host}: the reply cannot be decompressed ({error})", passing=True) from None
         self._size += len(data)
         if self._size > self._limit:
-            raise BackendFailed(f"{self._host}: the reply is larger than {self._limit // MB} MB", hint=REPLY.hint)
+            raise BackendFailed(
+                f"{self._host}: the reply is larger than {self._limit // BYTES_PER_MB} MB", hint=REPLY_LIMIT.hint
+            )
         self._parts.append(data)
 
     def read(self) -> bytes:
@@ -97,19 +100,19 @@ def _client_classes(library: Any) -> tuple[Any, Any]:
         async def send(self, request: Any, **settings: Any) -> Any:
             settings |= {"stream": True, "follow_redirects": False}
             for _ in range(MAX_REDIRECTS):
-                request.headers["accept-encoding"] = ENCODINGS
+                request.headers["accept-encoding"] = ACCEPTED_ENCODINGS
                 response = await super().send(request, **settings)
                 try:
                     if response.next_request is None:
                         body = ReplyBody(response)
                         async for data in response.aiter_raw():
                             body.add(data)
-                        return _guarded(library, response, body)
+                        return _buffer_response(library, response, body)
                     check_redirect(request, response.next_request)
                     request = response.next_request
                 finally:
                     await response.aclose()
-            raise _too_many_redirects(request)
+            raise _redirect_limit_error(request)
 
     class GuardedClient(library.Client):  # type: ignore[misc]
         """A client with guards."""
@@ -117,19 +120,19 @@ def _client_classes(library: Any) -> tuple[Any, Any]:
         def send(self, request: Any, **settings: Any) -> Any:
             settings |= {"stream": True, "follow_redirects": False}
             for _ in range(MAX_REDIRECTS):
-                request.headers["accept-encoding"] = ENCODINGS
+                request.headers["accept-encoding"] = ACCEPTED_ENCODINGS
                 response = super().send(request, **settings)
                 try:
                     if response.next_request is None:
                         body = ReplyBody(response)
                         for data in response.iter_raw():
                             body.add(data)
-                        return _guarded(library, response, body)
+                        return _buffer_response(library, response, body)
                     check_redirect(request, response.next_request)
                     request = response.next_request
                 finally:
                     response.close()
-            raise _too_many_redirects(request)
+            raise _redirect_limit_error(request)
 
         def __del__(self) -> None:
             # Embedders and rerankers have no close(); the SDK's own client does the same.
@@ -139,9 +142,11 @@ def _client_classes(library: Any) -> tuple[Any, Any]:
     return GuardedAsyncClient, GuardedClient
 
 
-def _guarded(library: Any, response: Any, body: ReplyBody) -> Any:
+def _buffer_response(library: Any, response: Any, body: ReplyBody) -> Any:
     """Return the response with its whole body in memory, decompressed and redacted."""
-    headers = [(name, redact_data(value)) for name, value in response.headers.items() if name.lower() not in _DROPPED]
+    headers = [
+        (name, redact_data(value)) for name, value in response.headers.items() if name.lower() not in _DROPPED_HEADERS
+    ]
     return library.Response(
         response.status_code,
         headers=headers,
@@ -151,7 +156,7 @@ def _guarded(library: Any, response: Any, body: ReplyBody) -> Any:
     )
 
 
-def _too_many_redirects(request: Any) -> BackendFailed:
+def _redirect_limit_error(request: Any) -> BackendFailed:
     return BackendFailed(f"{_host(request.url)} redirects more than {MAX_REDIRECTS} times", final=True)
 
 

@@ -14,13 +14,13 @@ from typing import Any
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.core.structured_text import parse_json
 
-UNUSED = "pooler"
+UNUSED_HEAD = "pooler"
 """Name of the head over the first token that some models are saved with; it is not used here."""
-PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-SAFE = ("model.safetensors", "model.safetensors.index.json")
+PICKLE_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+SAFETENSORS_FILES = ("model.safetensors", "model.safetensors.index.json")
 
 
-def load(kind: str, model: str, *, what: str, device: str | None, download: bool) -> Any:
+def load_model(kind: str, model: str, *, what: str, device: str | None, download: bool) -> Any:
     """Load a sentence-transformers model.
 
     `kind` is `SentenceTransformer` or `CrossEncoder`.
@@ -29,9 +29,9 @@ def load(kind: str, model: str, *, what: str, device: str | None, download: bool
         import sentence_transformers
     except ImportError:
         raise MissingExtra(what, "transformers") from None
-    _refuse_code(Path(model))
+    _check_no_code(Path(model))
     try:
-        with loading(download=download):
+        with quiet_loading(download=download):
             return getattr(sentence_transformers, kind)(
                 model,
                 device=device,
@@ -40,30 +40,30 @@ def load(kind: str, model: str, *, what: str, device: str | None, download: bool
                 model_kwargs={"use_safetensors": True},
             )
     except (OSError, ValueError) as error:
-        raise not_loaded(model, error, download=download) from error
+        raise model_load_error(model, error, download=download) from error
 
 
-WHERE = "give a folder with the model, or its name on the hub with download=true"
-OFFLINE = (
+MODEL_HINT = "give a folder with the model, or its name on the hub with download=true"
+OFFLINE_HINT = (
     "check the network and the name, or download the model on another machine with "
     "`hf download NAME --local-dir FOLDER` and give the folder: model=FOLDER"
 )
 
 
-def not_loaded(
-    model: str, error: Exception, *, of: str = "model", download: bool = False, hint: str = WHERE
+def model_load_error(
+    model: str, error: Exception, *, of: str = "model", download: bool = False, hint: str = MODEL_HINT
 ) -> BackendFailed:
     """Return the error for a model, or a part of it, that could not be loaded."""
     local = Path(model).expanduser().is_dir()
     if isinstance(error, OSError) and not download and not local:
         message = f"the model `{model}` was not found: it is not a local folder, and not in the hub cache"
         return BackendFailed(message, hint=hint)
-    hint = OFFLINE if download and not local else hint
-    return BackendFailed(f"the {of} `{model}` cannot be loaded: {first_line(error)}", hint=hint)
+    hint = OFFLINE_HINT if download and not local else hint
+    return BackendFailed(f"the {of} `{model}` cannot be loaded: {error_first_line(error)}", hint=hint)
 
 
 @contextmanager
-def loading(*, download: bool) -> Iterator[None]:
+def quiet_loading(*, download: bool) -> Iterator[None]:
     """Silence the libraries and, unless allowed, prevent downloads.
 
     The settings are restored afterwards. `local_files_only` is not enough: the hub's client contacts the hub before it
@@ -85,7 +85,7 @@ def loading(*, download: bool) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def inside(package: str, name: str) -> Path:
+def find_package_file(package: str, name: str) -> Path:
     """Find a file in an installed package without running its code."""
     found = importlib.util.find_spec(package)
     for folder in (found.submodule_search_locations or ()) if found else ():
@@ -94,7 +94,7 @@ def inside(package: str, name: str) -> Path:
     raise ImportError(package)
 
 
-def digest(model: Any, *said: str) -> str:
+def model_hash(model: Any, *said: str) -> str:
     """Hash the weights of a model and further texts; ten hexadecimal characters."""
     import torch
 
@@ -102,19 +102,19 @@ def digest(model: Any, *said: str) -> str:
     for one in said:
         whole.update(one.encode("utf-8", "replace") + b"\0")
     for name, numbers in sorted([*model.named_parameters(), *model.named_buffers()]):
-        if UNUSED not in name:
+        if UNUSED_HEAD not in name:
             whole.update(f"{name} {numbers.dtype} {tuple(numbers.shape)}\0".encode())
             flat = numbers.detach().cpu().contiguous().reshape(-1)
             whole.update(flat.view(torch.uint8).numpy().data)  # As bytes, because NumPy does not support every type.
     return whole.hexdigest()
 
 
-def parameters(model: Any) -> int:
+def count_parameters(model: Any) -> int:
     """Count the parameters used for vectors; shared ones count once."""
-    return sum(one.numel() for name, one in model.named_parameters() if UNUSED not in name)
+    return sum(one.numel() for name, one in model.named_parameters() if UNUSED_HEAD not in name)
 
 
-def spelled(tokenizer: Any) -> str:
+def tokenizer_fingerprint_text(tokenizer: Any) -> str:
     """Return everything that determines the tokens of a tokenizer, as text.
 
     The tokenizer is one of transformers.
@@ -130,10 +130,10 @@ def spelled(tokenizer: Any) -> str:
     return json.dumps([type(tokenizer).__name__, known, tokenizer.all_special_tokens])
 
 
-def label(model: str) -> str:
+def model_label(model: str) -> str:
     """Return the label of a model: its folder name, or its name on the hub.
 
-    >>> label("models/byt5-small/"), label("google/byt5-small")
+    >>> model_label("models/byt5-small/"), model_label("google/byt5-small")
     ('byt5-small', 'google/byt5-small')
     """
     folder = Path(model).expanduser()
@@ -143,16 +143,16 @@ def label(model: str) -> str:
     return f"{whole.parent.name}/{whole.name}" if whole.name == "model" else whole.name
 
 
-def first_line(error: BaseException) -> str:
+def error_first_line(error: BaseException) -> str:
     """Return the first line of an error message."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-def refuse_pickles(folder: Path, kind: str) -> None:
+def check_no_pickles(folder: Path, kind: str) -> None:
     """Refuse a folder that has weights only as a pickle, which can run code."""
-    if any((folder / name).exists() for name in SAFE):
+    if any((folder / name).exists() for name in SAFETENSORS_FILES):
         return
-    found = next((name for name in PICKLES if (folder / name).exists()), None)
+    found = next((name for name in PICKLE_FILES if (folder / name).exists()), None)
     if found is not None:
         raise BadInput(
             f"the weights are a pickle ({found}), which may hold code and is not loaded",
@@ -162,7 +162,7 @@ def refuse_pickles(folder: Path, kind: str) -> None:
         )
 
 
-def _refuse_code(folder: Path) -> None:
+def _check_no_code(folder: Path) -> None:
     """Refuse a folder whose files name classes outside the library.
 
     Some versions of the library import them without asking.
@@ -170,16 +170,16 @@ def _refuse_code(folder: Path) -> None:
     try:
         modules = parse_json((folder / "modules.json").read_text(encoding="utf-8"), file=str(folder / "modules.json"))
     except OSError:  # A name on the hub, or a plain encoder.
-        return refuse_pickles(folder, "AutoModel")
+        return check_no_pickles(folder, "AutoModel")
     except ValueError:
         raise BadInput("modules.json cannot be read", file=str(folder)) from None
     named = [one for one in modules if isinstance(one, dict)]
-    strange = next((name for one in named if not (name := str(one.get("type", ""))).startswith(LIBRARY)), None)
+    strange = next((name for one in named if not (name := str(one.get("type", ""))).startswith(LIBRARY_PREFIX)), None)
     if strange is not None:
         raise BadInput(f"the model brings code of its own (`{strange}`), which is not run", file=str(folder))
     for one in named:
-        refuse_pickles(folder / str(one.get("path", "")), "AutoModel")
+        check_no_pickles(folder / str(one.get("path", "")), "AutoModel")
     return None
 
 
-LIBRARY = "sentence_transformers."
+LIBRARY_PREFIX = "sentence_transformers."

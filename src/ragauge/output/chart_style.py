@@ -20,20 +20,20 @@ PALETTE = (
     "#3492d6",
 )
 """Okabe-Ito colours, darkened to a contrast of 3:1 with white and with near-black."""
-NEUTRAL = "#7f858f"
+NEUTRAL_COLOUR = "#7f858f"
 """Colour of the baseline, and of anything that is not a system."""
-WON, TIED, LOST = "#0072b2", "#6e737b", "#b84700"
+WIN_COLOUR, TIE_COLOUR, LOSS_COLOUR = "#0072b2", "#6e737b", "#b84700"
 """Background colours that are dark enough for white text."""
-STAGES = {"embed": "#a87c00", "retrieve": "#0072b2", "walk": "#009e73", "rerank": "#c0569b", "other": "#7f858f"}
-INK = "#757a82"
+STAGE_COLOURS = {"embed": "#a87c00", "retrieve": "#0072b2", "walk": "#009e73", "rerank": "#c0569b", "other": "#7f858f"}
+TEXT_COLOUR = "#757a82"
 """Default colour of text and lines, readable on white and on near-black."""
 SHAPES = ("circle", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
 DASHES = ((1, 0), (6, 2), (2, 2), (8, 2, 2, 2))
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
-FEW = 6
+MAX_DIRECT_LABELS = 6
 """Maximum number of systems that are labelled at their lines; more are listed in a legend."""
 
-CONFIG: Mapping[str, Any] = {
+VEGA_CONFIG: Mapping[str, Any] = {
     "aria": False,  # a chart is one image with one description, not hundreds of unnamed marks
     "background": "transparent",
     "font": FONT,
@@ -42,20 +42,20 @@ CONFIG: Mapping[str, Any] = {
     "axis": {
         "domain": False,
         "ticks": False,
-        "gridColor": NEUTRAL,
+        "gridColor": NEUTRAL_COLOUR,
         "gridOpacity": 0.22,
-        "labelColor": INK,
+        "labelColor": TEXT_COLOUR,
         "labelFlush": False,  # flush labels at both ends would not be aligned with their ticks
         "labelFontSize": 11,
         "labelLimit": 110,
         "labelPadding": 5,
-        "titleColor": INK,
+        "titleColor": TEXT_COLOUR,
         "titleFontSize": 11,
         "titleFontWeight": "normal",
         "titlePadding": 6,
     },
     "legend": {
-        "labelColor": INK,
+        "labelColor": TEXT_COLOUR,
         "labelFontSize": 11,
         "labelLimit": 130,
         "orient": "bottom",
@@ -63,10 +63,10 @@ CONFIG: Mapping[str, Any] = {
         "symbolOpacity": 1,
         "title": None,
     },
-    "title": {"anchor": "start", "color": INK, "fontSize": 12, "fontWeight": 600},
+    "title": {"anchor": "start", "color": TEXT_COLOUR, "fontSize": 12, "fontWeight": 600},
     "style": {
-        "words": {"color": INK, "fontSize": 11},
-        "guide": {"color": INK},
+        "words": {"color": TEXT_COLOUR, "fontSize": 11},
+        "guide": {"color": TEXT_COLOUR},
         "halo": {
             "color": "transparent",
             "fontSize": 11,
@@ -78,10 +78,10 @@ CONFIG: Mapping[str, Any] = {
 }
 """Vega-Lite settings. The greys are fallbacks if a page does not style the classes of Vega."""
 
-ON_PAPER = {"text": "#3b3f46", "background": "#ffffff", "font": "Liberation Sans, Arial, Helvetica, sans-serif"}
+PRINT_STYLE = {"text": "#3b3f46", "background": "#ffffff", "font": "Liberation Sans, Arial, Helvetica, sans-serif"}
 """Colours and font of chart files."""
 
-STYLE = """
+PAGE_STYLESHEET = """
 .role-axis-label text, .role-axis-title text, .role-legend-label text, .role-legend-title text,
 .role-title-text text, [class*="words_"] text { fill: var(--chart-text, #757a82); }
 .role-axis-grid line { stroke: var(--chart-grid, #7f858f); }
@@ -93,7 +93,7 @@ STYLE = """
 
 
 @dataclass(frozen=True)
-class Cast:
+class SystemStyles:
     """Systems of a comparison, and the colour, shape and dash of each in all charts."""
 
     names: Sequence[str]
@@ -104,7 +104,7 @@ class Cast:
     @property
     def few(self) -> bool:
         """Whether systems can be labelled at their lines."""
-        return len(self.names) <= FEW
+        return len(self.names) <= MAX_DIRECT_LABELS
 
     @property
     def colours(self) -> list[str]:
@@ -112,20 +112,20 @@ class Cast:
 
         Colours repeat after eleven systems.
         """
-        return [NEUTRAL if i is None else PALETTE[i % len(PALETTE)] for i in self._places()]
+        return [NEUTRAL_COLOUR if i is None else PALETTE[i % len(PALETTE)] for i in self._palette_indices()]
 
     @property
     def shapes(self) -> list[str]:
         """Shape of each system: a square for the baseline."""
-        return ["square" if i is None else SHAPES[i % len(SHAPES)] for i in self._places()]
+        return ["square" if i is None else SHAPES[i % len(SHAPES)] for i in self._palette_indices()]
 
     @property
     def dashes(self) -> dict[str, int]:
         """Index in `DASHES` of each system's line, for the field `dash`."""
-        places = zip(self.names, self._places(), strict=True)
+        places = zip(self.names, self._palette_indices(), strict=True)
         return {name: 2 if i is None else i % len(DASHES) for name, i in places}
 
-    def _places(self) -> list[int | None]:
+    def _palette_indices(self) -> list[int | None]:
         others = [name for name in self.names if name != self.baseline]
         return [None if name == self.baseline else others.index(name) for name in self.names]
 
@@ -138,11 +138,11 @@ class Cast:
 
         All layers of a panel need the same legend: a layer without one takes it from the others.
         """
-        return alt.Color("system:N", scale=self._scale(alt, self.colours), legend=self._legend(alt, key))
+        return alt.Color("system:N", scale=self._system_scale(alt, self.colours), legend=self._system_legend(alt, key))
 
     def shape(self, alt: Any, key: Sequence[str] = ()) -> Any:
         """Build the shape encoding, with a legend of the names in `key`."""
-        return alt.Shape("system:N", scale=self._scale(alt, self.shapes), legend=self._legend(alt, key))
+        return alt.Shape("system:N", scale=self._system_scale(alt, self.shapes), legend=self._system_legend(alt, key))
 
     @staticmethod
     def dash(alt: Any) -> Any:
@@ -157,20 +157,20 @@ class Cast:
         """Build the y encoding with one row per system, in this order."""
         return alt.Y("system:N", title=None, sort=None, scale=alt.Scale(domain=list(names)), axis=alt.Axis(grid=False))
 
-    def _scale(self, alt: Any, values: Sequence[Any]) -> Any:
+    def _system_scale(self, alt: Any, values: Sequence[Any]) -> Any:
         return alt.Scale(domain=list(self.names), range=list(values))
 
-    def _legend(self, alt: Any, key: Sequence[str]) -> Any:
-        across = columns(key, 320 - self.margin)
+    def _system_legend(self, alt: Any, key: Sequence[str]) -> Any:
+        across = legend_columns(key, 320 - self.margin)
         return alt.Legend(title=None, orient="bottom", columns=across, values=list(key)) if key else None
 
 
-def columns(names: Sequence[str], width: int = 320) -> int:
+def legend_columns(names: Sequence[str], width: int = 320) -> int:
     """Return how many names of a legend fit into one row of the given width in pixels.
 
     The default is the width of a narrow phone.
 
-    >>> columns(["bm25", "dense"]), columns(["a-rather-long-name-of-a-system"] * 3)
+    >>> legend_columns(["bm25", "dense"]), legend_columns(["a-rather-long-name-of-a-system"] * 3)
     (2, 2)
     """
     longest = max(map(len, names), default=1)

@@ -9,17 +9,31 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ragauge.core.errors import MissingExtra
-from ragauge.output.chart_style import CONFIG
+from ragauge.output.chart_style import VEGA_CONFIG
 
 ChartRows = list[dict[str, Any]]
-NATIVE = {"constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString"}
-NATIVE |= {"valueOf", "__proto__", "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__"}
+JS_OBJECT_PROPERTIES = {
+    "constructor",
+    "hasOwnProperty",
+    "isPrototypeOf",
+    "propertyIsEnumerable",
+    "toLocaleString",
+    "toString",
+}
+JS_OBJECT_PROPERTIES |= {
+    "valueOf",
+    "__proto__",
+    "__defineGetter__",
+    "__defineSetter__",
+    "__lookupGetter__",
+    "__lookupSetter__",
+}
 """Properties that every JavaScript object has."""
-NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+INVALID_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 @dataclass(frozen=True)
-class Panel:
+class ChartPanel:
     """One plot without a frame, as wide as its container."""
 
     title: str
@@ -30,10 +44,10 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Sketch:
+class ChartDraft:
     """Panels of one chart with their texts."""
 
-    panels: Sequence[Panel]
+    panels: Sequence[ChartPanel]
     alt: str
     """Text alternative that describes the panels in words and numbers."""
     caption: str
@@ -42,7 +56,7 @@ class Sketch:
     """Total width in pixels as a file."""
 
 
-def altair() -> Any:
+def import_altair() -> Any:
     """Import altair, which builds Vega-Lite specifications."""
     try:
         import altair as library
@@ -51,68 +65,68 @@ def altair() -> Any:
     return library
 
 
-def panel(title: str, layers: Sequence[Any], height: int, *, wide: bool = True) -> Panel:
+def make_panel(title: str, layers: Sequence[Any], height: int, *, wide: bool = True) -> ChartPanel:
     """Build a panel of layered charts with the common style.
 
     Each layer has a name, which Vega uses as a class, so that a page can set its colours.
     """
-    alt = altair()
-    named = [layer.properties(name=f"{_kind(layer)}_{i}") for i, layer in enumerate(layers)]
+    alt = import_altair()
+    named = [layer.properties(name=f"{_layer_style(layer)}_{i}") for i, layer in enumerate(layers)]
     # The layers were validated when they were made; validating the whole takes three times as long as writing it.
     spec = alt.layer(*named).properties(width="container", height=height).to_dict(validate=False)
-    return Panel(title, {**_harmless(spec), "config": CONFIG}, wide)
+    return ChartPanel(title, {**_sanitise_spec(spec), "config": VEGA_CONFIG}, wide)
 
 
-def _harmless(value: Any) -> Any:
+def _sanitise_spec(value: Any) -> Any:
     """Replace texts on which Vega fails.
 
     Names that every JavaScript object has get a zero-width space. Characters that are invalid in XML, on which
     vl-convert aborts the process, are replaced.
     """
     if isinstance(value, dict):
-        return {key: _harmless(one) for key, one in value.items()}
+        return {key: _sanitise_spec(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [_harmless(one) for one in value]
+        return [_sanitise_spec(one) for one in value]
     if isinstance(value, str):
-        return f"{value}\u200b" if value in NATIVE else clean(value)
+        return f"{value}\u200b" if value in JS_OBJECT_PROPERTIES else replace_invalid_xml(value)
     return value
 
 
-def clean(text: str) -> str:
+def replace_invalid_xml(text: str) -> str:
     r"""Replace characters that are invalid in XML.
 
-    >>> clean("a\x01b")
+    >>> replace_invalid_xml("a\x01b")
     'a�b'
     """
-    return NOT_XML.sub("\ufffd", text)
+    return INVALID_XML.sub("\ufffd", text)
 
 
-def _kind(layer: Any) -> str:
+def _layer_style(layer: Any) -> str:
     style = layer.mark.style if hasattr(layer.mark, "style") else None
     return style if isinstance(style, str) else "figures"
 
 
-def interval_tips(alt: Any, title: str = "mean", *, sign: str = "") -> list[Any]:
+def interval_tooltips(alt: Any, title: str = "mean", *, sign: str = "") -> list[Any]:
     """Build the tooltips of a point with an interval: its value and both ends."""
     told = {"value": title, "low": "from", "high": "to"}
     return [alt.Tooltip(f"{name}:Q", title=word, format=f"{sign}.4f") for name, word in told.items()]
 
 
-def figure(value: float, digits: int = 5) -> float | None:
+def round_digits(value: float, digits: int = 5) -> float | None:
     """Round a number to significant digits.
 
     Return None if it is not finite, since JSON lacks NaN.
 
-    >>> figure(0.123456789), figure(1234567.0), figure(math.nan), figure(0.0)
+    >>> round_digits(0.123456789), round_digits(1234567.0), round_digits(math.nan), round_digits(0.0)
     (0.12346, 1234600.0, None, 0.0)
     """
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
-def format_bar_label(value: float) -> str:
+def format_bar_value(value: float) -> str:
     """Format a number next to a bar.
 
-    >>> [format_bar_label(v) for v in (0.61234, 3.14159, 43.21, 1234.5, math.nan)]
+    >>> [format_bar_value(v) for v in (0.61234, 3.14159, 43.21, 1234.5, math.nan)]
     ['0.612', '3.14', '43.2', '1,234', 'none']
     """
     if not math.isfinite(value):
@@ -122,29 +136,29 @@ def format_bar_label(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def listed(parts: Sequence[str]) -> str:
+def join_with_and(parts: Sequence[str]) -> str:
     """Join words with commas and "and".
 
-    >>> listed(["a"]), listed(["a", "b", "c"])
+    >>> join_with_and(["a"]), join_with_and(["a", "b", "c"])
     ('a', 'a, b and c')
     """
     return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
 
 
-def sentence(*parts: str) -> str:
+def join_sentence(*parts: str) -> str:
     """Join the non-empty parts of a caption to one sentence.
 
-    >>> sentence("bars are means", "", "stars are tests")
+    >>> join_sentence("bars are means", "", "stars are tests")
     'Bars are means; stars are tests.'
     """
     whole = "; ".join(part for part in parts if part)
     return f"{whole[:1].upper()}{whole[1:]}."
 
 
-def span(values: Sequence[float], pad: float = 0.08) -> tuple[float, float]:
+def padded_range(values: Sequence[float], pad: float = 0.08) -> tuple[float, float]:
     """Return minimum and maximum of the finite values, with padding at both ends.
 
-    >>> span([2.0, 3.0, math.nan], pad=0.5), span([2.0])
+    >>> padded_range([2.0, 3.0, math.nan], pad=0.5), padded_range([2.0])
     ((1.5, 3.5), (1.8, 2.2))
     """
     known = [value for value in values if math.isfinite(value)]
@@ -153,12 +167,12 @@ def span(values: Sequence[float], pad: float = 0.08) -> tuple[float, float]:
     return round(low - more, 12), round(high + more, 12)
 
 
-def powers(low: float, high: float) -> list[float]:
+def log_ticks(low: float, high: float) -> list[float]:
     """Return ticks of a logarithmic axis: 1, 2, 5, 10, ….
 
     Wide ranges have 1, 10, 100.
 
-    >>> powers(0.8, 30), powers(0.5, 2000)
+    >>> log_ticks(0.8, 30), log_ticks(0.5, 2000)
     ([1.0, 2.0, 5.0, 10.0, 20.0], [1.0, 10.0, 100.0, 1000.0])
     """
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -166,32 +180,32 @@ def powers(low: float, high: float) -> list[float]:
     return [tick for place in decades for step in steps if low <= (tick := float(f"{step}e{place}")) <= high]
 
 
-def steps(low: float, high: float) -> tuple[float, float]:
+def round_outwards(low: float, high: float) -> tuple[float, float]:
     """Round a range outwards to the next of 1, 2, 5, 10, ….
 
-    >>> steps(0.367, 95), steps(2.0, 300)
+    >>> round_outwards(0.367, 95), round_outwards(2.0, 300)
     ((0.2, 100.0), (1.0, 500.0))
     """
-    below = [tick for tick in powers(low / 11, low) if tick < low]
-    above = [tick for tick in powers(high, high * 11) if tick > high]
+    below = [tick for tick in log_ticks(low / 11, low) if tick < low]
+    above = [tick for tick in log_ticks(high, high * 11) if tick > high]
     return max(below), min(above)
 
 
-def ticked(low: float, high: float) -> tuple[float, float]:
+def log_range(low: float, high: float) -> tuple[float, float]:
     """Return the range of a logarithmic axis, widened if it has fewer than two ticks.
 
-    >>> ticked(0.8, 30), ticked(3, 4)
+    >>> log_range(0.8, 30), log_range(3, 4)
     ((0.8, 30), (2.0, 5.0))
     """
-    return (low, high) if len(powers(low, high)) > 1 else steps(low, high)
+    return (low, high) if len(log_ticks(low, high)) > 1 else round_outwards(low, high)
 
 
-def apart(values: Sequence[float], gap: float) -> list[float]:
+def spread_labels(values: Sequence[float], gap: float) -> list[float]:
     """Move label positions apart to at least `gap`.
 
     They stay in order and close to their values.
 
-    >>> apart([1.0, 5.0, 1.0], 0.5), apart([1.0, 5.0], 0.5)
+    >>> spread_labels([1.0, 5.0, 1.0], 0.5), spread_labels([1.0, 5.0], 0.5)
     ([0.75, 5.0, 1.25], [1.0, 5.0])
     """
     order = sorted(range(len(values)), key=values.__getitem__)
@@ -209,16 +223,16 @@ def apart(values: Sequence[float], gap: float) -> list[float]:
     return places
 
 
-LETTER = 6.0
+LETTER_WIDTH_PX = 6.0
 """Approximate width of a letter in pixels."""
-WIDEST = 150
+MAX_LABEL_WIDTH_PX = 150
 """Maximum width of a label in pixels; longer names are cut."""
-TALL = 13.0
-NEAR = 9
+LABEL_HEIGHT_PX = 13.0
+LABEL_DISTANCE_PX = 9
 """Distance from the centre of a mark to its label in pixels."""
 
 
-class Box(NamedTuple):
+class PlotBox(NamedTuple):
     """A rectangle in a plot, in pixels; y grows downwards."""
 
     left: float
@@ -226,13 +240,13 @@ class Box(NamedTuple):
     right: float
     bottom: float
 
-    def meets(self, other: Box) -> bool:
+    def meets(self, other: PlotBox) -> bool:
         """Return whether two boxes overlap."""
         across = self.left < other.right and other.left < self.right
         return across and self.top < other.bottom and other.top < self.bottom
 
 
-class Mark(NamedTuple):
+class LabelledMark(NamedTuple):
     """A point with its name and its vertical interval."""
 
     name: str
@@ -242,71 +256,82 @@ class Mark(NamedTuple):
     bottom: float
 
     @property
-    def boxes(self) -> list[tuple[Box, float]]:
+    def boxes(self) -> list[tuple[PlotBox, float]]:
         """Boxes that other labels should avoid, and the cost of an overlap.
 
         The box of the point is wider than the point, since a label next to it would seem to be its own.
         """
-        point = Box(self.x - 13, self.y - 7, self.x + 13, self.y + 7)
-        return [(point, 6.0), (Box(self.x - 2, self.top, self.x + 2, self.bottom), 3.0)]
+        point = PlotBox(self.x - 13, self.y - 7, self.x + 13, self.y + 7)
+        return [(point, 6.0), (PlotBox(self.x - 2, self.top, self.x + 2, self.bottom), 3.0)]
 
 
-class Spot(NamedTuple):
+class LabelPosition(NamedTuple):
     """Position of a label relative to its mark."""
 
     align: str
     dx: float
     dy: float
 
-    def box(self, mark: Mark) -> Box:
+    def box(self, mark: LabelledMark) -> PlotBox:
         """Return the box that the label covers."""
-        wide = min(float(WIDEST), LETTER * len(mark.name))
+        wide = min(float(MAX_LABEL_WIDTH_PX), LETTER_WIDTH_PX * len(mark.name))
         left = mark.x + self.dx - {"left": 0.0, "center": wide / 2, "right": wide}[self.align]
-        return Box(left, mark.y + self.dy - TALL / 2, left + wide, mark.y + self.dy + TALL / 2)
+        return PlotBox(
+            left, mark.y + self.dy - LABEL_HEIGHT_PX / 2, left + wide, mark.y + self.dy + LABEL_HEIGHT_PX / 2
+        )
 
 
-def spots(marks: Sequence[Mark], lines: Sequence[Box], width: float, height: float) -> list[Spot]:
+def place_labels(
+    marks: Sequence[LabelledMark], lines: Sequence[PlotBox], width: float, height: float
+) -> list[LabelPosition]:
     """Choose a position for each label with the fewest overlaps, then the nearest.
 
     Positions are those of the narrowest plot; in a wider one marks are further apart.
     """
-    chosen: list[Spot | None] = [None] * len(marks)
+    chosen: list[LabelPosition | None] = [None] * len(marks)
     for _ in range(3):  # repeat, because later labels may overlap earlier ones
         for i, mark in enumerate(marks):
             taken = [(line, 2.0) for line in lines]
             for other, spot in (pair for j, pair in enumerate(zip(marks, chosen, strict=True)) if j != i):
                 taken += [*other.boxes, *([(spot.box(other), 10.0)] if spot is not None else [])]
-            costs = {spot: far + _cost(spot.box(mark), taken, width, height) for spot, far in _tried(mark).items()}
+            costs = {
+                spot: far + _overlap_cost(spot.box(mark), taken, width, height)
+                for spot, far in _candidate_positions(mark).items()
+            }
             chosen[i] = min(costs, key=costs.__getitem__)
     return [spot for spot in chosen if spot is not None]
 
 
-def _tried(mark: Mark) -> dict[Spot, float]:
+def _candidate_positions(mark: LabelledMark) -> dict[LabelPosition, float]:
     """Return the candidate positions of a label and the cost of their distance.
 
     They are left and right of the mark at several heights, and at the ends of its interval.
     """
     found = {
-        Spot(align, dx, dy): far
+        LabelPosition(align, dx, dy): far
         for dy, far in ((-9, 0.0), (9, 0.1), (0, 0.2), (-17, 0.6), (17, 0.7))
-        for align, dx in (("left", NEAR), ("right", -NEAR))
+        for align, dx in (("left", LABEL_DISTANCE_PX), ("right", -LABEL_DISTANCE_PX))
     }
-    for dy, far in ((mark.top - mark.y - NEAR, 0.9), (mark.bottom - mark.y + NEAR, 1.0)):
-        found |= {Spot("center", 0, dy): far, Spot("left", -5, dy): far + 0.2, Spot("right", 5, dy): far + 0.3}
+    for dy, far in ((mark.top - mark.y - LABEL_DISTANCE_PX, 0.9), (mark.bottom - mark.y + LABEL_DISTANCE_PX, 1.0)):
+        found |= {
+            LabelPosition("center", 0, dy): far,
+            LabelPosition("left", -5, dy): far + 0.2,
+            LabelPosition("right", 5, dy): far + 0.3,
+        }
     return found
 
 
-def _cost(box: Box, taken: Sequence[tuple[Box, float]], width: float, height: float) -> float:
+def _overlap_cost(box: PlotBox, taken: Sequence[tuple[PlotBox, float]], width: float, height: float) -> float:
     # The axis labels are on the left; on the right and above, the plot can grow.
     outside = 20.0 * (box.left < 0) + 8.0 * (box.right > width or box.top < 0 or box.bottom > height)
     return outside + sum(cost for other, cost in taken if box.meets(other))
 
 
-def named(alt: Any, rows: ChartRows, limit: int = WIDEST) -> list[Any]:
+def label_layer(alt: Any, rows: ChartRows, limit: int = MAX_LABEL_WIDTH_PX) -> list[Any]:
     """Build text layers for labels: a halo in the background colour, then the text.
 
     Each row has its position in the fields of a `LabelPosition`.
     """
     chart = alt.Chart(alt.Data(values=rows))
-    stands = {field: alt.ExprRef(f"datum.{field}") for field in Spot._fields}
+    stands = {field: alt.ExprRef(f"datum.{field}") for field in LabelPosition._fields}
     return [chart.mark_text(style=style, limit=limit, **stands) for style in ("halo", "words")]

@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.files.workspace import whole_file
-from ragauge.output.report import Drawing, as_png, as_svg
+from ragauge.files.workspace import atomic_write
+from ragauge.output.report import Chart, render_png, render_svg
 
-Noun = TypeVar("Noun")
+ResultT = TypeVar("ResultT")
 
 
-class Kind(NamedTuple, Generic[Noun]):
+class OutputFormat(NamedTuple, Generic[ResultT]):
     """A format in which a result can be written."""
 
     ending: str
     about: str
-    write: Callable[[Noun], str]
+    write: Callable[[ResultT], str]
 
 
-def kind_of(path: str | Path, form: str | None, kinds: Mapping[str, Kind[Noun]]) -> str:
+def format_for_path(path: str | Path, form: str | None, kinds: Mapping[str, OutputFormat[ResultT]]) -> str:
     """Choose the format of a file: the named one, or the first with its ending.
 
     Raise BadInput if the file has the ending of another format.
@@ -43,19 +43,19 @@ def kind_of(path: str | Path, form: str | None, kinds: Mapping[str, Kind[Noun]])
     raise BadInput(f"what is to be written is not clear from `{ending}`", file=str(path), hint=f"{endings}, or --as")
 
 
-def written(noun: Noun, kind: Kind[Noun], path: str | Path) -> None:
+def write_format(noun: ResultT, kind: OutputFormat[ResultT], path: str | Path) -> None:
     """Write a result in one format, atomically."""
     text = kind.write(noun)
-    with whole_file(str(path)) as file:
+    with atomic_write(str(path)) as file:
         file.write(text.encode("utf-8", "replace"))
 
 
-def write_charts(drawings: Mapping[str, Drawing], folder: Path, watch: Callable[[str], None] | None = None) -> None:
+def write_charts(drawings: Mapping[str, Chart], folder: Path, watch: Callable[[str], None] | None = None) -> None:
     """Write every chart as SVG and as PNG."""
     for name, drawing in drawings.items():
         if watch is not None:
             watch(f"drawing {name}")
         spec = drawing.sheet()
-        for ending, data in ((".svg", as_svg(spec).encode("utf-8", "replace")), (".png", as_png(spec))):
-            with whole_file(str(folder / f"{name}{ending}")) as file:
+        for ending, data in ((".svg", render_svg(spec).encode("utf-8", "replace")), (".png", render_png(spec))):
+            with atomic_write(str(folder / f"{name}{ending}")) as file:
                 file.write(data)

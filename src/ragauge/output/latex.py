@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ragauge.core.text import one_line
 
-SPECIAL = {
+LATEX_ESCAPES = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
@@ -19,11 +19,11 @@ SPECIAL = {
 """LaTeX code for characters that LaTeX would interpret or typeset differently."""
 
 
-def escaped(text: str) -> str:
+def escape_latex(text: str) -> str:
     r"""Escape a text for LaTeX, as one line.
 
-    >>> escaped("50% of a_b & {c}\nüber")
+    >>> escape_latex("50% of a_b & {c}\nüber")
     '50\\% of a\\_b \\& \\{c\\} über'
     """
-    plain = "".join(SPECIAL.get(mark, mark) for mark in one_line(text))
+    plain = "".join(LATEX_ESCAPES.get(mark, mark) for mark in one_line(text))
     return plain.replace("--", "-{}-").replace("''", "'{}'")  # LaTeX would join pairs into a dash or a quotation mark.

@@ -8,23 +8,23 @@ from collections.abc import Collection, Sequence
 
 from ragauge.core.text import one_line
 
-ACTING = re.compile(r"<(?!\s|=\s|\d+(?:\.\d+)?(?:\s|$))")
+TAG_START = re.compile(r"<(?!\s|=\s|\d+(?:\.\d+)?(?:\s|$))")
 """A bracket that may open a tag or a link; before a blank or a number it cannot."""
 
 
-def safe(text: str) -> str:
+def escape_markdown(text: str) -> str:
     r"""Escape a text for Markdown and HTML.
 
     Line breaks and control characters are removed.
 
-    >>> print(safe("p < 0.001 for <b>, *a* & b|c"))
+    >>> print(escape_markdown("p < 0.001 for <b>, *a* & b|c"))
     p < 0.001 for &lt;b>, \*a\* &amp; b\|c
     """
-    plain = ACTING.sub("&lt;", one_line(text).replace("&", "&amp;"))
+    plain = TAG_START.sub("&lt;", one_line(text).replace("&", "&amp;"))
     return re.sub(r"([\\`*\[\]|#!$~])", r"\\\1", plain)
 
 
-def grid(
+def render_markdown_table(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
     *,
@@ -38,7 +38,7 @@ def grid(
     """
 
     def line(cells: Sequence[str], row: int) -> str:
-        texts = [safe(cell) for cell in cells]
+        texts = [escape_markdown(cell) for cell in cells]
         marked = [f"**{text}**" if text and (row, i) in strong else text for i, text in enumerate(texts)]
         return "| " + " | ".join(marked) + " |"
 
@@ -46,7 +46,7 @@ def grid(
     return [line(header, -1), rule, *(line(cells, i) for i, cells in enumerate(rows))]
 
 
-def folded(title: str, lines: Sequence[str]) -> list[str]:
+def details_block(title: str, lines: Sequence[str]) -> list[str]:
     """Render lines as a collapsed block with a title.
 
     Blank lines around them enable tables.

@@ -16,12 +16,12 @@ def pluralise(n: int, noun: str) -> str:
     return f"{n:,} {many}"
 
 
-def change(measure: str, before: float, after: float) -> str:
+def format_change(measure: str, before: float, after: float) -> str:
     """Format a score before and after a change.
 
     Return an empty string if the two are equal to four decimals, or if one of them is NaN.
 
-    >>> change("ndcg@10", 0.7384, 0.7439), change("map", 0.5, 0.50001)
+    >>> format_change("ndcg@10", 0.7384, 0.7439), format_change("map", 0.5, 0.50001)
     ('ndcg@10 0.7384 to 0.7439', '')
     """
     if math.isnan(before) or math.isnan(after) or f"{before:.4f}" == f"{after:.4f}":
@@ -29,20 +29,20 @@ def change(measure: str, before: float, after: float) -> str:
     return f"{measure} {before:.4f} to {after:.4f}"
 
 
-def changes(names: Iterable[str], before: Iterable[float], after: Iterable[float]) -> str:
+def format_changes(names: Iterable[str], before: Iterable[float], after: Iterable[float]) -> str:
     """Format all scores that change as one comma-separated text."""
-    return ", ".join(filter(None, (change(*one) for one in zip(names, before, after, strict=True))))
+    return ", ".join(filter(None, (format_change(*one) for one in zip(names, before, after, strict=True))))
 
 
-def some(names: Sequence[str], most: int = 5) -> tuple[str, ...]:
+def first_few(names: Sequence[str], most: int = 5) -> tuple[str, ...]:
     """Return the first `most` names."""
     return tuple(names[:most])
 
 
-def listed(names: Sequence[str], most: int = 5) -> str:
+def join_names(names: Sequence[str], most: int = 5) -> str:
     """Join the first `most` names with commas and add how many more there are.
 
-    >>> listed(["a", "b", "c"], 2)
+    >>> join_names(["a", "b", "c"], 2)
     'a, b and 1 more'
     """
     more = len(names) - most
@@ -58,10 +58,10 @@ def format_percent(share: float) -> str:
     return f"{share:.1%}" if 0 < share < 0.1 else f"{share:.0%}"
 
 
-def shown(value: float, measure: str = "") -> str:
+def format_score(value: float, measure: str = "") -> str:
     """Format a score: four decimals, integers for counts, and a dash for NaN.
 
-    >>> shown(0.5), shown(3.0, "num_ret"), shown(math.nan)
+    >>> format_score(0.5), format_score(3.0, "num_ret"), format_score(math.nan)
     ('0.5000', '3', '-')
     """
     if math.isnan(value):
@@ -78,37 +78,37 @@ def count_noun(number: int, one: str, several: str = "") -> str:
     return f"{number:,} {one if number == 1 else several or f'{one}s'}"
 
 
-def number(value: float | None) -> str:
+def format_exact(value: float | None) -> str:
     """Format a number with all its digits, for machines; empty for None and NaN."""
     return "" if value is None or math.isnan(value) else repr(value)
 
 
-def p_value(p: float) -> str:
+def format_p_value(p: float) -> str:
     """Format a p-value with three decimals, small ones as `<0.001`.
 
-    >>> p_value(0.0004), p_value(0.03)
+    >>> format_p_value(0.0004), format_p_value(0.03)
     ('<0.001', '0.030')
     """
     return "-" if math.isnan(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def rate(qps: float) -> str:
+def format_qps(qps: float) -> str:
     """Format queries per second.
 
     Numbers below 10 have one decimal, and NaN is a dash.
 
-    >>> rate(4133.2), rate(2.51), rate(math.nan)
+    >>> format_qps(4133.2), format_qps(2.51), format_qps(math.nan)
     ('4,133', '2.5', '-')
     """
     return "-" if math.isnan(qps) else f"{qps:,.0f}" if qps >= 10 else f"{qps:.1f}"
 
 
-def milliseconds(value: float | None) -> str:
+def format_milliseconds(value: float | None) -> str:
     """Format milliseconds with about three significant digits.
 
     None and NaN are a dash.
 
-    >>> milliseconds(0.0123), milliseconds(1.5), milliseconds(250.0), milliseconds(None)
+    >>> format_milliseconds(0.0123), format_milliseconds(1.5), format_milliseconds(250.0), format_milliseconds(None)
     ('0.012', '1.50', '250', '-')
     """
     if value is None or math.isnan(value):

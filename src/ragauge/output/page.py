@@ -18,14 +18,21 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ragauge.core.errors import BadInput, MissingExtra
-from ragauge.files.workspace import cache_folder, whole_file
-from ragauge.output.chart_style import STYLE
+from ragauge.files.workspace import atomic_write, cache_folder
+from ragauge.output.chart_style import PAGE_STYLESHEET
 from ragauge.output.numbers import count_noun
-from ragauge.output.report import Account, Drawing, apart, shared, titles, told_facts
-from ragauge.output.tables import Rows
+from ragauge.output.report import (
+    Chart,
+    Report,
+    provenance_lines,
+    split_shared_provenance,
+    unique_titles,
+    with_unique_ids,
+)
+from ragauge.output.tables import TextTable
 
 
-def as_json(thing: Any) -> str:
+def to_script_json(thing: Any) -> str:
     """Return JSON for a script element, without characters that HTML would interpret."""
     text = json.dumps(thing, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
@@ -33,7 +40,7 @@ def as_json(thing: Any) -> str:
     return text
 
 
-def packed(thing: Any) -> str:
+def compress_json(thing: Any) -> str:
     """Return JSON compressed with gzip and encoded in Base64."""
     raw = json.dumps(thing, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     data = gzip.compress(raw.encode("utf-8", "replace"), compresslevel=6, mtime=0)
@@ -55,7 +62,7 @@ class Cell(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sheet:
+class PageTable:
     """Table of a page."""
 
     header: Sequence[str]
@@ -68,25 +75,25 @@ class Sheet:
     """Whether the table is initially collapsed."""
 
 
-TEMPLATES = files("ragauge.output") / "templates"
+PAGE_TEMPLATES = files("ragauge.output") / "templates"
 
 
-class Section(NamedTuple):
+class PageSection(NamedTuple):
     """Section of a page with charts and tables."""
 
     id: str
     title: str
     short: str
-    charts: Mapping[str, Drawing] = MappingProxyType({})
-    grids: Sequence[Sheet] = ()
+    charts: Mapping[str, Chart] = MappingProxyType({})
+    grids: Sequence[PageTable] = ()
     text: str = ""
     layout: str = ""
 
 
-def document(
+def render_page(
     template: str,
     parts: Mapping[str, Any],
-    drawings: Mapping[str, Drawing],
+    drawings: Mapping[str, Chart],
     data: Mapping[str, Any] | None = None,
     packed: Mapping[str, str] | None = None,
     *,
@@ -100,12 +107,12 @@ def document(
     """
     from markupsafe import Markup
 
-    scripts = [vega or bundle(), _file("page.js"), *([_file(f"{own}.js")] if own else [])]
-    style = _file("page.css") + STYLE + (_file(f"{own}.css") if own else "")
+    scripts = [vega or vega_script(), _read_template("page.js"), *([_read_template(f"{own}.js")] if own else [])]
+    style = _read_template("page.css") + PAGE_STYLESHEET + (_read_template(f"{own}.css") if own else "")
     specs = {f"{name}-{i}": one.spec for name, chart in drawings.items() for i, one in enumerate(chart.panels)}
     blocks = {**(data or {}), "charts": specs}
     text: str = (
-        _environment()
+        _jinja_environment()
         .get_template(template)
         .render(
             **parts,
@@ -113,7 +120,7 @@ def document(
             style=Markup(style),  # noqa: S704 - written here, not data
             scripts=[Markup(script) for script in scripts],  # noqa: S704 - likewise
             script_hashes=Markup(" ".join(map(_csp_hash, scripts))),  # noqa: S704 - letters and digits
-            data={name: Markup(as_json(one)) for name, one in blocks.items()},  # noqa: S704 - escaped for scripts
+            data={name: Markup(to_script_json(one)) for name, one in blocks.items()},  # noqa: S704 - escaped for scripts
             packed=packed or {},
         )
     )
@@ -124,12 +131,12 @@ def _csp_hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
-def _file(name: str) -> str:
-    return (TEMPLATES / name).read_text(encoding="utf-8")
+def _read_template(name: str) -> str:
+    return (PAGE_TEMPLATES / name).read_text(encoding="utf-8")
 
 
 @cache
-def bundle() -> str:
+def vega_script() -> str:
     """Return the JavaScript of Vega, Vega-Lite and vega-embed.
 
     It is taken from vl-convert.
@@ -143,7 +150,7 @@ def bundle() -> str:
 
 
 @cache
-def _environment() -> Any:
+def _jinja_environment() -> Any:
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
@@ -170,19 +177,19 @@ def _mark_code(text: str) -> Any:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped before
 
 
-def page(accounts: Sequence[Account], vega: str | None = None) -> str:
+def render_report_page(accounts: Sequence[Report], vega: str | None = None) -> str:
     """Render reports as one HTML page.
 
     `vega` is the result of `vega_script`, if available.
     """
-    accounts = apart(accounts)
+    accounts = with_unique_ids(accounts)
     one = accounts[0]
     alone = len(accounts) == 1
-    middle = [section for account in accounts for section in sections(account, headed=not alone)]
-    again = Section(f"{one.kind}-again", "Circumstances", "Circumstances")
+    middle = [section for account in accounts for section in page_sections(account, headed=not alone)]
+    again = PageSection(f"{one.kind}-again", "Circumstances", "Circumstances")
     # One navigation entry per report, or the bar would be wider than the page.
-    entries = middle if alone else _entries(accounts)
-    return document(
+    entries = middle if alone else _navigation_entries(accounts)
+    return render_page(
         "account.html",
         {
             "title": one.title if alone else "Knowledge base",
@@ -195,16 +202,18 @@ def page(accounts: Sequence[Account], vega: str | None = None) -> str:
             "chart_sections": middle,
             "again": again.id,
             "circumstances": [
-                Sheet(["", ""], told_facts(facts), title, numbers=False) for title, facts in shared(accounts) if facts
+                PageTable(["", ""], provenance_lines(facts), title, numbers=False)
+                for title, facts in split_shared_provenance(accounts)
+                if facts
             ],
             "notes": list(dict.fromkeys(note for account in accounts for note in account.notes)),
         },
-        charts(accounts),
+        collect_charts(accounts),
         vega=vega,
     )
 
 
-def sections(account: Account, *, headed: bool) -> Iterator[Section]:
+def page_sections(account: Report, *, headed: bool) -> Iterator[PageSection]:
     """Yield the sections of a report.
 
     With `headed`, for a page of several reports, titles are prefixed and the first section has the summary.
@@ -214,20 +223,20 @@ def sections(account: Account, *, headed: bool) -> Iterator[Section]:
         text = part.text
         if headed and not place:
             text = " ".join(filter(None, [account.headline, *account.more, text]))
-        sheets = [_sheet(rows, part.title, long=part.long) for rows in part.rows]
+        sheets = [_page_table(rows, part.title, long=part.long) for rows in part.rows]
         title = f"{account.title}: {part.title}" if headed else part.title
         mine = {f"{account.kind}-{name}": one for name, one in part.charts.items()}
-        yield Section(f"{account.kind}-{part.id}", title, part.short, mine, sheets, text)
+        yield PageSection(f"{account.kind}-{part.id}", title, part.short, mine, sheets, text)
 
 
-def _entries(accounts: Sequence[Account]) -> list[Section]:
+def _navigation_entries(accounts: Sequence[Report]) -> list[PageSection]:
     """Return the first section of each report, titled for the navigation."""
-    firsts = (next(sections(account, headed=True), None) for account in accounts)
-    named = zip(firsts, titles(accounts), strict=True)
+    firsts = (next(page_sections(account, headed=True), None) for account in accounts)
+    named = zip(firsts, unique_titles(accounts), strict=True)
     return [first._replace(short=title) for first, title in named if first is not None]
 
 
-def charts(accounts: Sequence[Account]) -> dict[str, Drawing]:
+def collect_charts(accounts: Sequence[Report]) -> dict[str, Chart]:
     """Collect the charts of all reports by their name on the page."""
     return {
         f"{account.kind}-{name}": one
@@ -237,40 +246,40 @@ def charts(accounts: Sequence[Account]) -> dict[str, Drawing]:
     }
 
 
-def _sheet(rows: Rows, title: str, *, long: bool) -> Sheet:
+def _page_table(rows: TextTable, title: str, *, long: bool) -> PageTable:
     called = "" if rows.title == title else rows.title
     if long and not called:
         called = f"Show {count_noun(len(rows.rows), 'row')}"
-    cells: Sequence[Sequence[str | Cell]] = _ordered(rows) if rows.numbers else rows.rows
+    cells: Sequence[Sequence[str | Cell]] = _with_sort_keys(rows) if rows.numbers else rows.rows
     if rows.links:
         named = zip(cells, rows.rows, rows.links, strict=True)
         cells = [[Cell(texts[0], link=link), *row[1:]] for row, texts, link in named]
-    return Sheet(rows.header, cells, called, numbers=rows.numbers, sortable=len(rows.rows) > 1, folded=long)
+    return PageTable(rows.header, cells, called, numbers=rows.numbers, sortable=len(rows.rows) > 1, folded=long)
 
 
-NUMBER = re.compile(r"[•<>]?([+-]?[\d,]*\.?\d+)([kMG%]?)(?: .*)?")
-LARGE = {"k": 1e3, "M": 1e6, "G": 1e9}
+NUMBER_PATTERN = re.compile(r"[•<>]?([+-]?[\d,]*\.?\d+)([kMG%]?)(?: .*)?")
+UNIT_FACTORS = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 
-def _ordered(rows: Rows) -> list[list[str | Cell]]:
+def _with_sort_keys(rows: TextTable) -> list[list[str | Cell]]:
     """Add sort keys to columns that have only numbers: 9 before 1,472 before 22.7M."""
     found = []
     for row in rows.rows:
         cells: list[str | Cell] = list(row)
         found.append(cells)
     for column in range(1, len(rows.header)):
-        read = [NUMBER.fullmatch(row[column]) for row in rows.rows]
+        read = [NUMBER_PATTERN.fullmatch(row[column]) for row in rows.rows]
         if any(one is None and row[column] not in ("-", "") for one, row in zip(read, rows.rows, strict=True)):
             continue
         for cells, row, one in zip(found, rows.rows, read, strict=True):
             if one is not None:
-                value = float(one[1].replace(",", "")) * LARGE.get(one[2], 1.0)
+                value = float(one[1].replace(",", "")) * UNIT_FACTORS.get(one[2], 1.0)
                 cells[column] = Cell(row[column], best=row[column].startswith("•"), order=value)
     return found
 
 
 @cache
-def vega() -> str:
+def load_vega_script() -> str:
     """Load the Vega script from the cache, or bundle and cache it.
 
     A cached script is used if it is complete and of the installed version.
@@ -278,23 +287,23 @@ def vega() -> str:
     try:
         path = cache_folder() / f"vega-{version('vl-convert-python')}.js"
     except PackageNotFoundError:
-        return bundle()
-    kept = _kept(path)
+        return vega_script()
+    kept = _read_cached_script(path)
     if kept is not None:
         return kept
-    script = bundle()
-    with suppress(OSError, BadInput), whole_file(str(path)) as file:  # the cache is optional
-        file.write(f"{_script_digest(script)}\n{script}".encode())
+    script = vega_script()
+    with suppress(OSError, BadInput), atomic_write(str(path)) as file:  # the cache is optional
+        file.write(f"{_script_hash(script)}\n{script}".encode())
     return script
 
 
-def _kept(path: Path) -> str | None:
+def _read_cached_script(path: Path) -> str | None:
     try:
         told, _, script = path.read_bytes().decode().partition("\n")
     except (OSError, UnicodeDecodeError):
         return None
-    return script if told == _script_digest(script) else None
+    return script if told == _script_hash(script) else None
 
 
-def _script_digest(script: str) -> str:
+def _script_hash(script: str) -> str:
     return hashlib.sha256(script.encode()).hexdigest()

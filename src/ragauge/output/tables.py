@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ragauge.core.findings import Grid
+from ragauge.core.findings import FindingTable
 from ragauge.core.text import one_line
 
 
-class Rows(NamedTuple):
+class TextTable(NamedTuple):
     """A table before it is rendered; `goes` are the columns that a narrow terminal drops, in this order."""
 
     title: str
@@ -23,15 +23,17 @@ class Rows(NamedTuple):
     """Link of each row's name on an HTML page; empty for none."""
 
 
-def cells(grid: Grid) -> list[list[str]]:
+def format_grid_cells(grid: FindingTable) -> list[list[str]]:
     """Format the cells of a grid as texts.
 
     Floats have four decimals, counts none; a missing value is a dash.
     """
-    return [[_cell(value, title) for value, title in zip(row, grid.header, strict=True)] for row in grid.rows]
+    return [
+        [_format_grid_cell(value, title) for value, title in zip(row, grid.header, strict=True)] for row in grid.rows
+    ]
 
 
-def _cell(value: str | float | None, title: str) -> str:
+def _format_grid_cell(value: str | float | None, title: str) -> str:
     if isinstance(value, str):
         return one_line(value)
     if value is None or math.isnan(value):

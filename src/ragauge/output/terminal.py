@@ -12,30 +12,37 @@ from rich.text import Text
 from ragauge.core.csv_cells import neutralise_cell
 from ragauge.core.records import Scores
 from ragauge.core.text import one_line
-from ragauge.output.tables import Rows
+from ragauge.output.tables import TextTable
 
-BLOCKS = "▁▂▃▄▅▆▇█"
-PLAIN = "_.-:=+*#"
+SPARKLINE_BLOCKS = "▁▂▃▄▅▆▇█"
+ASCII_SPARKLINE_MARKS = "_.-:=+*#"
 """Marks from lowest to highest for outputs that cannot show blocks."""
 
 
 def sparkline(
-    values: Sequence[float | None], low: float | None = None, high: float | None = None, *, marks: str = BLOCKS
+    values: Sequence[float | None],
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    marks: str = SPARKLINE_BLOCKS,
 ) -> str:
     """Render values as one mark each, scaled between `low` and `high`.
 
     None and NaN are a blank. The default range is that of the values.
 
-    >>> sparkline([0, 1, 2, 3, None, 7]), sparkline([2, 2]), sparkline([0.5], 0, 1), sparkline([0, 7], marks=PLAIN)
+    >>> (sparkline([0, 1, 2, 3, None, 7]), sparkline([2, 2]), sparkline([0.5], 0, 1), sparkline([0, 7],
+    ...  marks=ASCII_SPARKLINE_MARKS))
     ('▁▂▃▄ █', '▄▄', '▅', '_#')
     """
     known = [value for value in values if value is not None and math.isfinite(value)]
     bottom = min(known, default=0.0) if low is None else low
     top = max(known, default=0.0) if high is None else high
-    return "".join(" " if value is None or math.isnan(value) else _mark(value, bottom, top, marks) for value in values)
+    return "".join(
+        " " if value is None or math.isnan(value) else _choose_mark(value, bottom, top, marks) for value in values
+    )
 
 
-def _mark(value: float, bottom: float, top: float, marks: str) -> str:
+def _choose_mark(value: float, bottom: float, top: float, marks: str) -> str:
     """Choose the mark of a value, clipped to the range.
 
     If the range is empty, it is the middle mark.
@@ -47,23 +54,24 @@ def _mark(value: float, bottom: float, top: float, marks: str) -> str:
     return marks[min(len(marks) - 1, int(place))]
 
 
-def marks_for(encoding: str | None) -> str:
+def sparkline_characters(encoding: str | None) -> str:
     """Return the marks that an output of this encoding can show.
 
-    >>> marks_for("utf-8") == BLOCKS, marks_for("ascii"), marks_for(None) == PLAIN
+    >>> (sparkline_characters("utf-8") == SPARKLINE_BLOCKS, sparkline_characters("ascii"),
+    ...  sparkline_characters(None) == ASCII_SPARKLINE_MARKS)
     (True, '_.-:=+*#', True)
     """
     try:
-        BLOCKS.encode(encoding or "ascii")
+        SPARKLINE_BLOCKS.encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
-        return PLAIN
-    return BLOCKS
+        return ASCII_SPARKLINE_MARKS
+    return SPARKLINE_BLOCKS
 
 
-def thinned(values: Sequence[float], width: int) -> list[float]:
+def downsample(values: Sequence[float], width: int) -> list[float]:
     """Reduce values to at most `width` means of consecutive values.
 
-    >>> thinned([1, 2, 3, 4, 5, 6], 3), thinned([1, 2], 3)
+    >>> downsample([1, 2, 3, 4, 5, 6], 3), downsample([1, 2], 3)
     ([1.5, 3.5, 5.5], [1, 2])
     """
     if len(values) <= width:
@@ -72,28 +80,30 @@ def thinned(values: Sequence[float], width: int) -> list[float]:
     return [math.fsum(values[a:b]) / (b - a) for a, b in pairwise(ends)]
 
 
-def best_of(values: Sequence[float], *, lower: bool) -> float:
+def best_mean(values: Sequence[float], *, lower: bool) -> float:
     """Return the best of several means; NaN values are ignored.
 
-    >>> best_of([0.2, math.nan, 0.1], lower=True), best_of([0.2, 0.1], lower=False)
+    >>> best_mean([0.2, math.nan, 0.1], lower=True), best_mean([0.2, 0.1], lower=False)
     (0.1, 0.2)
     """
     known = [value for value in values if not math.isnan(value)]
     return math.nan if not known else min(known) if lower else max(known)
 
 
-def plain_table(headers: Sequence[str], *, numbers: bool = True) -> Table:
+def borderless_table(headers: Sequence[str], *, numbers: bool = True) -> Table:
     """Build an empty table without borders.
 
     The first column is for names. With `numbers`, the others are right-aligned.
     """
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headers))
     for i, header in enumerate(headers):
-        table.add_column(cell(header), justify="right" if i and numbers else "left", no_wrap=i == 0, overflow="fold")
+        table.add_column(
+            terminal_cell(header), justify="right" if i and numbers else "left", no_wrap=i == 0, overflow="fold"
+        )
     return table
 
 
-def direction(scores: Scores, measure: str) -> str:
+def format_direction(scores: Scores, measure: str) -> str:
     """Format the direction of a measure as in a column `lower_is_better`.
 
     Return an empty string if it is not stated.
@@ -102,12 +112,12 @@ def direction(scores: Scores, measure: str) -> str:
     return "" if lower is None else str(lower).lower()
 
 
-def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def render_csv_rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Render rows as CSV with quotes if necessary.
 
     A cell that a spreadsheet would run as a formula gets an apostrophe.
 
-    >>> csv_text(["query", "text"], [["1", "a, b"]]).splitlines()
+    >>> render_csv_rows(["query", "text"], [["1", "a, b"]]).splitlines()
     ['query,text', '1,"a, b"']
     """
 
@@ -132,7 +142,7 @@ def format_share(share: float) -> str:
     return ">99.9%" if 0.9995 <= share < 1 else f"{100 * share:.3g}%"
 
 
-def fitting(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, goes: Sequence[int]) -> list[int]:
+def fit_columns(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, goes: Sequence[int]) -> list[int]:
     """Return the columns that fit the width; those in `goes` are dropped one by one."""
     wide = {i: max(len(title), *(len(row[i]) for row in rows)) + 2 for i, title in enumerate(header)}
     for column in goes:
@@ -142,12 +152,12 @@ def fitting(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, go
     return list(wide)
 
 
-def cell(text: str, style: str = "") -> Text:
+def terminal_cell(text: str, style: str = "") -> Text:
     """Build a one-line cell of a terminal table, without control characters."""
     return Text(one_line(text) if not text.isprintable() else text, style=style)
 
 
-def shortened(header: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int], width: int) -> list[str]:
+def shorten_names(header: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int], width: int) -> list[str]:
     """Shorten the names of the first column so that the other columns fit.
 
     They are cut in the middle.
@@ -160,23 +170,23 @@ def shortened(header: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequen
     ]
 
 
-def plain(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
+def build_text_table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
     """Build a terminal table from header and rows."""
     kept = list(range(len(header)))
-    table = plain_table(header)
-    for name, row in zip(shortened(header, rows, kept, width), rows, strict=True):
-        table.add_row(cell(name), *map(cell, row[1:]))
+    table = borderless_table(header)
+    for name, row in zip(shorten_names(header, rows, kept, width), rows, strict=True):
+        table.add_row(terminal_cell(name), *map(terminal_cell, row[1:]))
     return table
 
 
-def drawn(part: Rows, width: int) -> tuple[Table, list[str]]:
+def render_table(part: TextTable, width: int) -> tuple[Table, list[str]]:
     """Render a table for a terminal width; also return the columns that did not fit."""
-    kept = fitting(part.header, part.rows, width, part.goes)
-    table = plain_table([part.header[i] for i in kept], numbers=part.numbers)
-    names = shortened(part.header, part.rows, kept, width) if part.numbers else [row[0] for row in part.rows]
+    kept = fit_columns(part.header, part.rows, width, part.goes)
+    table = borderless_table([part.header[i] for i in kept], numbers=part.numbers)
+    names = shorten_names(part.header, part.rows, kept, width) if part.numbers else [row[0] for row in part.rows]
     if not part.numbers:
         for column in table.columns:
             column.no_wrap = False
     for name, row in zip(names, part.rows, strict=True):
-        table.add_row(cell(name), *(cell(row[i]) for i in kept if i))
+        table.add_row(terminal_cell(name), *(terminal_cell(row[i]) for i in kept if i))
     return table, [name for i, name in enumerate(part.header) if i not in kept]

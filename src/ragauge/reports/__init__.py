@@ -11,117 +11,142 @@ from typing import Any, overload
 
 from ragauge.audits import audit
 from ragauge.comparison import compare
-from ragauge.comparison.alignment import named_sides, refuse_other_circumstances, shared_queries
-from ragauge.comparison.charts import drawn
-from ragauge.comparison.latex import overview_table
-from ragauge.comparison.results import Entry, Overview, ranked
+from ragauge.comparison.alignment import check_comparable, find_shared_queries, read_system_scores
+from ragauge.comparison.charts import draw_charts
+from ragauge.comparison.latex import render_overview_latex
+from ragauge.comparison.results import Overview, SystemSummary, rank_systems
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Judgments, Run, Scores
 from ragauge.core.summaries import Speed
 from ragauge.evaluation.directions import assign_directions, given_directions, resolve_directions
-from ragauge.files.serialization import as_record
+from ragauge.files.serialization import settings_from
 from ragauge.judging import results_folder
-from ragauge.judging.results import Judged
-from ragauge.measures.conventions import Convention
-from ragauge.measures.conventions import convention as find_convention
-from ragauge.measures.latency import latency
-from ragauge.output.formats import Kind, kind_of, write_charts, written
-from ragauge.output.page import vega
+from ragauge.judging.results import JudgedSamples
+from ragauge.measures.conventions import Convention, find_convention
+from ragauge.measures.latency import summarise_latency
+from ragauge.output.formats import OutputFormat, format_for_path, write_charts, write_format
+from ragauge.output.page import load_vega_script
 from ragauge.reports import benchmark_files, layouts, registry
-from ragauge.reports.data_export import as_data, queries_csv, queries_wide_csv, summary_csv, wide_csv
-from ragauge.reports.markdown import markdown
-from ragauge.reports.page import page
-from ragauge.reports.registry import Told
-from ragauge.reports.report_inputs import Gathered, for_layout, from_experiment, from_files, from_layouts
-from ragauge.reports.survey import Tags, audited_by, curves, entries, restricted, strata, tagged
-from ragauge.runs.folder import judgments_hash, now
-from ragauge.runs.inputs import named
+from ragauge.reports.data_export import (
+    overview_to_data,
+    overview_to_long_csv,
+    overview_to_wide_csv,
+    queries_to_long_csv,
+    queries_to_wide_csv,
+)
+from ragauge.reports.markdown import render_overview_markdown
+from ragauge.reports.page import render_overview_page
+from ragauge.reports.registry import ReportableResult
+from ragauge.reports.report_inputs import (
+    ReportInputs,
+    find_layout_settings,
+    inputs_from_experiment,
+    inputs_from_files,
+    inputs_from_layouts,
+)
+from ragauge.reports.survey import (
+    TagsByQuery,
+    add_tags,
+    build_curves,
+    build_strata,
+    find_auditable_measures,
+    restrict_to,
+    summarise_systems,
+)
+from ragauge.runs.folder import judgments_hash, utc_now
+from ragauge.runs.inputs import split_name
 from ragauge.runs.results import Experiment
-from ragauge.stats.comparisons import Comparison, Comparisons, Method
-from ragauge.store_benchmarks.results import Sweep
+from ragauge.stats.comparisons import Comparison, Comparisons, ComparisonSettings
+from ragauge.store_benchmarks.results import StoreBenchmark
 
-Watch = Callable[[str], None]
+ReportProgressCallback = Callable[[str], None]
 """Progress callback with a description of the current step."""
-Files = str | Path | Sequence[str | Path]
+OutputFiles = str | Path | Sequence[str | Path]
 """Path of an output file, or several."""
 
 
-def _json(overview: Overview) -> str:
-    data = as_data(overview, per_query=True)
+def _overview_json(overview: Overview) -> str:
+    data = overview_to_data(overview, per_query=True)
     if overview.beside:
-        data["beside"] = [registry.as_data(one) for one in overview.beside]
+        data["beside"] = [registry.result_to_data(one) for one in overview.beside]
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-KINDS: Mapping[str, Kind[Overview]] = {
-    "html": Kind(".html", "one self-contained page", lambda found: page(found, vega())),
-    "json": Kind(".json", "everything but the rankings, by a published schema", _json),
-    "csv": Kind(".csv", "a row for each system and figure, with its interval", summary_csv),
-    "wide": Kind(".csv", "a row for each system, a column for each figure", wide_csv),
-    "queries": Kind(".csv", "a row for each system, query and measure", queries_csv),
-    "queries-wide": Kind(".csv", "a row for each system and query, a column for each measure", queries_wide_csv),
-    "markdown": Kind(".md", "tables for a wiki or a pull request", markdown),
-    "latex": Kind(".tex", "a table for a paper: booktabs, best in bold, significance marked", overview_table),
-    **{name: Kind(one.ending, one.about, one.write) for name, one in layouts.LAYOUTS.items()},
+OUTPUT_FORMATS: Mapping[str, OutputFormat[Overview]] = {
+    "html": OutputFormat(
+        ".html", "one self-contained page", lambda found: render_overview_page(found, load_vega_script())
+    ),
+    "json": OutputFormat(".json", "everything but the rankings, by a published schema", _overview_json),
+    "csv": OutputFormat(".csv", "a row for each system and figure, with its interval", overview_to_long_csv),
+    "wide": OutputFormat(".csv", "a row for each system, a column for each figure", overview_to_wide_csv),
+    "queries": OutputFormat(".csv", "a row for each system, query and measure", queries_to_long_csv),
+    "queries-wide": OutputFormat(
+        ".csv", "a row for each system and query, a column for each measure", queries_to_wide_csv
+    ),
+    "markdown": OutputFormat(".md", "tables for a wiki or a pull request", render_overview_markdown),
+    "latex": OutputFormat(
+        ".tex", "a table for a paper: booktabs, best in bold, significance marked", render_overview_latex
+    ),
+    **{name: OutputFormat(one.ending, one.about, one.write) for name, one in layouts.LAYOUTS.items()},
 }
 """Output formats by name. If several share a file ending, the ending selects the first."""
 
 
 @overload
 def report(
-    given: Sweep,
-    out: Files = ...,
+    given: StoreBenchmark,
+    out: OutputFiles = ...,
     *,
     form: str | None = ...,
     charts: str | Path | None = ...,
-    watch: Watch | None = ...,
-) -> Sweep: ...
+    watch: ReportProgressCallback | None = ...,
+) -> StoreBenchmark: ...
 
 
 @overload
 def report(
-    given: Judged,
-    out: Files = ...,
+    given: JudgedSamples,
+    out: OutputFiles = ...,
     *,
     form: str | None = ...,
     charts: str | Path | None = ...,
-    watch: Watch | None = ...,
-) -> Judged: ...
+    watch: ReportProgressCallback | None = ...,
+) -> JudgedSamples: ...
 
 
 @overload
 def report(
-    given: Told | Sequence[Told],
-    out: Files = ...,
+    given: ReportableResult | Sequence[ReportableResult],
+    out: OutputFiles = ...,
     *,
     form: str | None = ...,
     charts: str | Path | None = ...,
-    watch: Watch | None = ...,
-) -> Told | Sequence[Told]: ...
+    watch: ReportProgressCallback | None = ...,
+) -> ReportableResult | Sequence[ReportableResult]: ...
 
 
 @overload
 def report(
     given: Any,
-    out: Files = ...,
+    out: OutputFiles = ...,
     *,
     form: str | None = ...,
     charts: str | Path | None = ...,
-    watch: Watch | None = ...,
+    watch: ReportProgressCallback | None = ...,
     **options: Any,
 ) -> Overview: ...
 
 
 def report(
     given: Any,
-    out: Files = (),
+    out: OutputFiles = (),
     *,
     form: str | None = None,
     charts: str | Path | None = None,
-    watch: Watch | None = None,
+    watch: ReportProgressCallback | None = None,
     **options: Any,
-) -> Overview | Sweep | Judged | Told | Sequence[Told]:
+) -> Overview | StoreBenchmark | JudgedSamples | ReportableResult | Sequence[ReportableResult]:
     """Build a report on systems, and write it as a page, tables or charts.
 
     `out` is a file or several. The format is given by the file ending (.html, .json, .csv, .md, .tex) or by `form`,
@@ -131,41 +156,41 @@ def report(
     own formats.
     """
     files = [str(one) for one in ([out] if isinstance(out, str | Path) else out)]
-    if isinstance(given, Sweep):
+    if isinstance(given, StoreBenchmark):
         convention = options.pop("convention", None)
-        _refuse_settings(options, "a benchmark")
-        benchmark_files.write(given, files, form, charts, convention=convention)
+        _check_no_settings(options, "a benchmark")
+        benchmark_files.write_benchmark(given, files, form, charts, convention=convention)
         return given
-    if isinstance(given, Judged):
-        _refuse_settings(options, "judged answers")
-        results_folder.write(given, files, form, charts)
+    if isinstance(given, JudgedSamples):
+        _check_no_settings(options, "judged answers")
+        results_folder.write_judged_files(given, files, form, charts)
         return given
-    if isinstance(given, Told) or (
-        isinstance(given, Sequence) and given and all(isinstance(one, Told) for one in given)
+    if isinstance(given, ReportableResult) or (
+        isinstance(given, Sequence) and given and all(isinstance(one, ReportableResult) for one in given)
     ):
-        _refuse_settings(options, "a result of lint, novelty, gain, …")
-        registry.write(given, files, form, charts)
+        _check_no_settings(options, "a result of lint, novelty, gain, …")
+        registry.write_results(given, files, form, charts)
         return given
-    kinds = {file: kind_of(file, form, KINDS) for file in files}
-    _refuse_to_overwrite(given, files)
+    kinds = {file: format_for_path(file, form, OUTPUT_FORMATS) for file in files}
+    _check_output_files(given, files)
     notes: list[str] = []
     own = options
     for kind in {form, *kinds.values()} & set(layouts.LAYOUTS):
-        usual, notes = for_layout(given, layouts.find(str(kind)), options.get("convention"))
+        usual, notes = find_layout_settings(given, layouts.find_layout(str(kind)), options.get("convention"))
         options = {**usual, **options}
     found = overview(given, watch=watch, **options)
     found = replace(found, notes=[*found.notes, *notes])
-    look = watch or _unwatched
+    look = watch or _ignore_progress
     for file, kind in kinds.items():
         look(f"writing {file}")
-        written(found, KINDS[kind], file)
+        write_format(found, OUTPUT_FORMATS[kind], file)
     if charts is not None:  # A layout selects its own measures, but charts show those of the runs.
         seen = found if options == own else overview(given, watch=watch, **{**own, "audited": False})
-        write_charts(drawn(seen), Path(charts), look)
+        write_charts(draw_charts(seen), Path(charts), look)
     return found
 
 
-def _refuse_settings(settings: Mapping[str, Any], what: str) -> None:
+def _check_no_settings(settings: Mapping[str, Any], what: str) -> None:
     """Raise BadInput if a setting was given that has no effect."""
     wrong = [name for name, value in settings.items() if value not in (None, False, (), [], "")]
     if wrong:
@@ -174,10 +199,10 @@ def _refuse_settings(settings: Mapping[str, Any], what: str) -> None:
         raise BadInput(message, hint=f"remove {names}")
 
 
-def _refuse_to_overwrite(given: Any, files: Sequence[str]) -> None:
+def _check_output_files(given: Any, files: Sequence[str]) -> None:
     """Raise BadInput if an output file is also an input, or is given more than once."""
     read = [given] if isinstance(given, str | Path) else given if isinstance(given, Sequence) else []
-    taken = {Path(named(str(one))[1]).resolve() for one in read if isinstance(one, str | Path) and str(one) != "-"}
+    taken = {Path(split_name(str(one))[1]).resolve() for one in read if isinstance(one, str | Path) and str(one) != "-"}
     for file in files:
         place = Path(file).resolve()
         if place in taken:
@@ -185,7 +210,7 @@ def _refuse_to_overwrite(given: Any, files: Sequence[str]) -> None:
         taken.add(place)
 
 
-def _unwatched(what: str) -> None:
+def _ignore_progress(what: str) -> None:
     del what
 
 
@@ -198,12 +223,12 @@ def overview(  # noqa: PLR0913 - each is an option of the command
     by: str | Sequence[str] = (),
     dataset: str | Path | None = None,
     title: str | None = None,
-    beside: Sequence[Told | str | Path] = (),
+    beside: Sequence[ReportableResult | str | Path] = (),
     audited: bool = True,
     overlap: bool = False,
     count_missing: bool = False,
     split: str | None = None,
-    watch: Watch | None = None,
+    watch: ReportProgressCallback | None = None,
     **how: Any,
 ) -> Overview:
     """Build an overview of systems: scores, differences, latency and findings.
@@ -213,33 +238,33 @@ def overview(  # noqa: PLR0913 - each is an option of the command
     texts, if not at the dataset of the runs. `beside` are further results, from lint to graph, or JSON files of
     them. `how` is test, correction, confidence and the other settings of `compare`.
     """
-    method = as_record(Method, how)
+    method = settings_from(ComparisonSettings, how)
     if overlap and count_missing:
         raise BadInput("overlap and count_missing are mutually exclusive", hint="remove --overlap or --count-missing")
-    others: list[Told] = []
+    others: list[ReportableResult] = []
     for one in beside:
-        others += registry.read(one) if isinstance(one, str | Path) else [one]
-    look = watch or _unwatched
+        others += registry.read_results(one) if isinstance(one, str | Path) else [one]
+    look = watch or _ignore_progress
     look("scoring")
     rules = None if convention is None else find_convention(convention)
     names = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
     if isinstance(given, Experiment):
-        found = from_experiment(given, baseline, names, rules)
+        found = inputs_from_experiment(given, baseline, names, rules)
     else:
         files = [str(one) for one in ([given] if isinstance(given, str | Path) else given)]
-        told = from_layouts(files, baseline, names)
+        told = inputs_from_layouts(files, baseline, names)
         if told is not None:
             settings: dict[str, Any] = {"convention": convention, "dataset": dataset, "split": split}
             if isinstance(told, Overview):  # Means only: nothing to compare, split or intersect.
-                unusual = {name: value for name, value in how.items() if value != getattr(Method(), name)}
+                unusual = {name: value for name, value in how.items() if value != getattr(ComparisonSettings(), name)}
                 settings |= {"by": by, "overlap": overlap, "count_missing": count_missing, **unusual}
-            _refuse_settings(settings, "results in the layout of another system")
+            _check_no_settings(settings, "results in the layout of another system")
         if isinstance(told, Overview):
             means = [entry.means for entry in told.entries.values()]
             given = given_directions(method.lower_is_better, method.higher_is_better, means)
             lower, _ = assign_directions(told.measures, told.lower_is_better, frozenset(told.measures), given)
-            return replace(told, title=title or told.title, made=now(), beside=others, lower_is_better=lower)
-        found = told or from_files(files, baseline, names, rules or find_convention("default"), dataset, split)
+            return replace(told, title=title or told.title, made=utc_now(), beside=others, lower_is_better=lower)
+        found = told or inputs_from_files(files, baseline, names, rules or find_convention("default"), dataset, split)
     look("comparing")
     count_missing = (count_missing or found.count_missing) and not overlap
     values = [one.values for scores in found.trials.values() for one in scores]
@@ -248,20 +273,20 @@ def overview(  # noqa: PLR0913 - each is an option of the command
         found,
         trials={name: [resolve_directions(one, given) for one in scores] for name, scores in found.trials.items()},
     )
-    found, trials = _on_the_same(found, overlap=overlap, count_missing=count_missing)
+    found, trials = _restrict_to_shared_queries(found, overlap=overlap, count_missing=count_missing)
     first = next(iter(trials.values()))[0]
     lower = frozenset(m for scores in trials.values() for m in scores[0].lower_is_better)
-    systems = _timed(entries(trials, found.measures, found.runs, method.confidence), found.known)
+    systems = _add_known_timings(summarise_systems(trials, found.measures, found.runs, method.confidence), found.known)
     how = {**how, "count_missing": count_missing}
-    best = ranked(systems, found.measures[0], lower)[:2]
-    compared, rival = _compared(found, trials, best, how)
+    best = rank_systems(systems, found.measures[0], lower)[:2]
+    compared, rival = _compare_systems(found, trials, best, how)
     judgments = found.judgments
-    tags = tagged(found.tags, next(iter(found.trials.values()))[0])
-    kinds = strata(trials, found.measures[0], tags, [by] if isinstance(by, str) else by, method.confidence)
+    tags = add_tags(found.tags, next(iter(found.trials.values()))[0])
+    kinds = build_strata(trials, found.measures[0], tags, [by] if isinstance(by, str) else by, method.confidence)
     if compared is not None and len(best) == 2:
         other = found.baseline if found.baseline not in (None, best[0]) else best[1]
-        pair = {name: _sides(trials)[name] for name in (str(other), best[0])}
-        compared = replace(compared, strata=_within(pair, found.measures[0], tags, kinds, how))
+        pair = {name: _scores_by_system(trials)[name] for name in (str(other), best[0])}
+        compared = replace(compared, strata=_compare_in_strata(pair, found.measures[0], tags, kinds, how))
     looked = None
     defined = any(mean.n for entry in systems.values() for mean in entry.means.values())
     if audited and defined and judgments is not None and found.runs and found.rules is not None:
@@ -271,7 +296,7 @@ def overview(  # noqa: PLR0913 - each is an option of the command
             dict(found.runs),
             documents=found.texts.documents,
             queries=found.texts.queries,
-            measures=audited_by(found.measures, found.rules),
+            measures=find_auditable_measures(found.measures, found.rules),
             convention=found.rules,
             repeats=found.again,
         )
@@ -285,24 +310,26 @@ def overview(  # noqa: PLR0913 - each is an option of the command
         baseline=found.baseline,
         compared=compared,
         rival=rival,
-        curves=curves(found.trials, found.rules, first.queries, found.runs),
+        curves=build_curves(found.trials, found.rules, first.queries, found.runs),
         strata=kinds,
         dataset=found.dataset,
-        documents_known=_size(found),
+        documents_known=_corpus_size(found),
         queries=dict(found.texts.queries or {}),
         tags=tags,
         judgments=judgments,
         judgments_hash="" if judgments is None else judgments_hash(judgments),
-        documents=_shown(found.texts.documents or (), found.runs, judgments),
+        documents=_displayed_documents(found.texts.documents or (), found.runs, judgments),
         audit=looked,
         failures=found.failures,
-        notes=_notes(found, compared, overlap=overlap),
-        made=now(),
+        notes=_overview_notes(found, compared, overlap=overlap),
+        made=utc_now(),
         beside=others,
     )
 
 
-def _on_the_same(found: Gathered, *, overlap: bool, count_missing: bool) -> tuple[Gathered, dict[str, list[Scores]]]:
+def _restrict_to_shared_queries(
+    found: ReportInputs, *, overlap: bool, count_missing: bool
+) -> tuple[ReportInputs, dict[str, list[Scores]]]:
     """Restrict scores to the compared queries.
 
     Raises Incomparable if the scores cannot be compared.
@@ -310,9 +337,9 @@ def _on_the_same(found: Gathered, *, overlap: bool, count_missing: bool) -> tupl
     trials = found.trials
     if len(trials) < 2:
         return found, trials
-    sides = [side for seeds in named_sides(_sides(trials)).values() for side in seeds.values()]
-    refuse_other_circumstances(sides)
-    queries, notes = shared_queries(sides, overlap=overlap, count_missing=count_missing)
+    sides = [side for seeds in read_system_scores(_scores_by_system(trials)).values() for side in seeds.values()]
+    check_comparable(sides)
+    queries, notes = find_shared_queries(sides, overlap=overlap, count_missing=count_missing)
     if count_missing:
         notes += [
             f"{side.name} does not have {lacks} of {len(queries)} queries: they count 0"
@@ -321,16 +348,16 @@ def _on_the_same(found: Gathered, *, overlap: bool, count_missing: bool) -> tupl
         ]
     if all(list(one.queries) == queries for scores in trials.values() for one in scores):
         return found, trials
-    same = {name: [restricted(one, queries) for one in scores] for name, scores in trials.items()}
+    same = {name: [restrict_to(one, queries) for one in scores] for name, scores in trials.items()}
     return replace(found, notes=[*found.notes, *notes]), same
 
 
-def _sides(trials: Mapping[str, Sequence[Scores]]) -> dict[str, Scores | Sequence[Scores]]:
+def _scores_by_system(trials: Mapping[str, Sequence[Scores]]) -> dict[str, Scores | Sequence[Scores]]:
     return {name: scores if len(scores) > 1 else scores[0] for name, scores in trials.items()}
 
 
-def _compared(
-    found: Gathered, trials: Mapping[str, Sequence[Scores]], best: Sequence[str], how: Mapping[str, Any]
+def _compare_systems(
+    found: ReportInputs, trials: Mapping[str, Sequence[Scores]], best: Sequence[str], how: Mapping[str, Any]
 ) -> tuple[Comparisons | None, Comparison | None]:
     """Compare each system with the baseline, or every pair.
 
@@ -338,7 +365,7 @@ def _compared(
     """
     if len(trials) < 2:
         return None, None
-    sides = _sides(trials)
+    sides = _scores_by_system(trials)
     rows = compare(sides, found.baseline, measures=found.measures, **how)
     rows = replace(rows, texts=dict(found.texts.queries or {}), dataset=found.dataset)
     if len(best) < 2:
@@ -347,10 +374,10 @@ def _compared(
     return rows, compare(pair, best[1], measures=found.measures[:1], **how).rows[0]
 
 
-def _within(
+def _compare_in_strata(
     pair: Mapping[str, Scores | Sequence[Scores]],
     measure: str,
-    tags: Tags,
+    tags: TagsByQuery,
     kinds: Iterable[str],
     how: Mapping[str, Any],
 ) -> list[Comparison]:
@@ -367,7 +394,7 @@ def _within(
     ]
 
 
-def _notes(found: Gathered, compared: Comparisons | None, *, overlap: bool) -> list[str]:
+def _overview_notes(found: ReportInputs, compared: Comparisons | None, *, overlap: bool) -> list[str]:
     told = [note for run in found.runs.values() for note in run.manifest.get("notes", ())]
     not_asked = max((int(run.manifest.get("judged_not_asked") or 0) for run in found.runs.values()), default=0)
     if not_asked:
@@ -380,20 +407,20 @@ def _notes(found: Gathered, compared: Comparisons | None, *, overlap: bool) -> l
     return list(dict.fromkeys([*found.notes, *told, *(() if compared is None else compared.notes)]))
 
 
-def _timed(found: Mapping[str, Entry], known: Overview | None) -> dict[str, Entry]:
+def _add_known_timings(found: Mapping[str, SystemSummary], known: Overview | None) -> dict[str, SystemSummary]:
     """Add the timings and costs that another tool's result file contains."""
     if known is None:
         return dict(found)
     timed = {}
     for name, one in found.items():
         told = known.entries[name]
-        spent = {stage: latency(values) for stage, values in told.times.items()}
+        spent = {stage: summarise_latency(values) for stage, values in told.times.items()}
         speed = told.speed or (Speed(spent, math.nan, spent["total"].n, 0, 0) if "total" in spent else None)
         timed[name] = replace(one, speed=speed, times=told.times, costs=told.costs, told=told.told)
     return timed
 
 
-def _size(found: Gathered) -> int | None:
+def _corpus_size(found: ReportInputs) -> int | None:
     """Return the number of documents in the corpus, or None if unknown."""
     if found.texts.documents is not None:
         return len(found.texts.documents) or None
@@ -401,7 +428,9 @@ def _size(found: Gathered) -> int | None:
     return next((int(one) for one in told if one), None)
 
 
-def _shown(documents: Sequence[Document], runs: Mapping[str, Run], judgments: Judgments | None) -> dict[str, Document]:
+def _displayed_documents(
+    documents: Sequence[Document], runs: Mapping[str, Run], judgments: Judgments | None
+) -> dict[str, Document]:
     """Return the documents that were returned or judged."""
     if not documents:
         return {}

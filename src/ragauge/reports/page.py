@@ -9,43 +9,43 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.comparison.charts import drawn
-from ragauge.comparison.results import Entry, Overview
+from ragauge.comparison.charts import draw_charts
+from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.documents import Document
 from ragauge.core.records import Floats
 from ragauge.output import page as output_page
-from ragauge.output.page import Section, document
-from ragauge.output.report import Drawing, apart
+from ragauge.output.page import PageSection, render_page
+from ragauge.output.report import Chart, with_unique_ids
 from ragauge.reports import page_sections
-from ragauge.reports.registry import accounts_of
-from ragauge.reports.summary import answers, verdict
-from ragauge.reports.systems_tables import TITLE
+from ragauge.reports.registry import build_reports
+from ragauge.reports.summary import build_cards, summarise_overview
+from ragauge.reports.systems_tables import TRIALS_TITLE
 
-MOST_ROWS = 600_000
+MAX_RANKING_ROWS = 600_000
 """Maximum number of returned documents in a page. The queries that differ least are left out first."""
-MOST_CHARACTERS = 8_000_000
+MAX_TEXT_CHARS = 8_000_000
 """Maximum number of characters of document texts in a page. The queries that differ least are left out first."""
-SNIPPET = 300
-DEPTH = 10
+SNIPPET_CHARS = 300
+DEFAULT_RANKING_DEPTH = 10
 
 
-def browsable(overview: Overview) -> list[str]:
+def find_browsable_systems(overview: Overview) -> list[str]:
     """Return the systems with the same queries as the first scored one."""
     known = [entry for entry in overview.entries.values() if entry.scores]
     return [entry.name for entry in known if entry.scores[0].queries == known[0].scores[0].queries]
 
 
-def values(overview: Overview) -> dict[str, Any]:
+def build_values_payload(overview: Overview) -> dict[str, Any]:
     """Return ids, texts, values, tags and errors of the queries."""
-    systems = browsable(overview)
+    systems = find_browsable_systems(overview)
     entries = [overview.entries[name] for name in systems]
     ids = entries[0].scores[0].queries
     place = {query: i for i, query in enumerate(ids)}
     return {
         "ids": ids,
         "texts": [overview.queries.get(query, "") for query in ids],
-        "values": [[_column(entry, measure, len(ids)) for entry in entries] for measure in overview.measures],
-        "tags": _tags(overview, ids),
+        "values": [[_rounded_values(entry, measure, len(ids)) for entry in entries] for measure in overview.measures],
+        "tags": _tag_columns(overview, ids),
         "failed": {
             str(i): {str(place[query]): why for query, why in entry.failed.items() if query in place}
             for i, entry in enumerate(entries)
@@ -54,13 +54,13 @@ def values(overview: Overview) -> dict[str, Any]:
     }
 
 
-def _column(entry: Entry, measure: str, n: int) -> list[float | None]:
+def _rounded_values(entry: SystemSummary, measure: str, n: int) -> list[float | None]:
     if measure not in entry.scores[0].values:
         return [None] * n
     return [None if math.isnan(value) else round(value, 6) for value in entry.values(measure).tolist()]
 
 
-def _tags(overview: Overview, ids: Sequence[str]) -> list[dict[str, Any]]:
+def _tag_columns(overview: Overview, ids: Sequence[str]) -> list[dict[str, Any]]:
     found = []
     for tag, parts in overview.strata.items():
         names = [part.value for part in parts]
@@ -70,19 +70,19 @@ def _tags(overview: Overview, ids: Sequence[str]) -> list[dict[str, Any]]:
     return found
 
 
-def ranking_data(overview: Overview) -> dict[str, Any] | None:
+def build_rankings_payload(overview: Overview) -> dict[str, Any] | None:
     """Return the rankings of the queries that differ most, with grades and texts.
 
     Returns None if runs or judgments are unknown.
     """
-    systems = browsable(overview)
+    systems = find_browsable_systems(overview)
     runs = {name: overview.entries[name].run for name in systems}
     judgments = overview.judgments
     if judgments is None or None in runs.values() or not any(run and run.table.height for run in runs.values()):
         return None
     ids = overview.entries[systems[0]].scores[0].queries
-    depth = shown_depth(overview)
-    kept = _most_moved(overview, systems, max(1, MOST_ROWS // (depth * len(systems))))
+    depth = find_ranking_depth(overview)
+    kept = _most_changed_queries(overview, systems, max(1, MAX_RANKING_ROWS // (depth * len(systems))))
     places: list[int | None] = [None] * len(ids)
     for place, query in enumerate(kept):
         places[query] = place
@@ -90,7 +90,7 @@ def ranking_data(overview: Overview) -> dict[str, Any] | None:
     numbers: dict[str, int] = {}
     first = overview.entries[systems[0]].scores[0]
     ties = "trec" if first.judged is None else first.judged.ties
-    lists = [_list(run.table, wanted, depth, numbers, ties) for run in runs.values() if run is not None]
+    lists = [_ranking_arrays(run.table, wanted, depth, numbers, ties) for run in runs.values() if run is not None]
     rel = first.rel
     grades = [judgments.nested.get(query, {}) for query in wanted]
     judged = {
@@ -103,22 +103,24 @@ def ranking_data(overview: Overview) -> dict[str, Any] | None:
         "rel": 1 if rel is None else rel,
         "places": places,
         "docs": list(numbers),
-        "texts": _texts(list(numbers), _first_places([*lists, judged], len(numbers)), overview.documents),
+        "texts": _document_snippets(
+            list(numbers), _first_query_positions([*lists, judged], len(numbers)), overview.documents
+        ),
         "lists": lists,
         "judged": judged,
     }
 
 
-def shown_depth(overview: Overview) -> int:
+def find_ranking_depth(overview: Overview) -> int:
     """Return the number of documents per ranking in the page.
 
     It is the cutoff of the first measure, limited to 5 to 20.
     """
     cutoff = re.search(r"@(\d+)$", overview.first)
-    return DEPTH if cutoff is None else min(max(int(cutoff[1]), 5), 20)
+    return DEFAULT_RANKING_DEPTH if cutoff is None else min(max(int(cutoff[1]), 5), 20)
 
 
-def _most_moved(overview: Overview, systems: Sequence[str], most: int) -> list[int]:
+def _most_changed_queries(overview: Overview, systems: Sequence[str], most: int) -> list[int]:
     """Return positions of the `most` queries that differ most between systems."""
     table: Floats = np.array([overview.entries[name].values(overview.first) for name in systems])
     filled = np.where(np.isnan(table), 0.0, table)
@@ -126,7 +128,9 @@ def _most_moved(overview: Overview, systems: Sequence[str], most: int) -> list[i
     return [int(i) for i in np.argsort(-spread, kind="stable")[:most]]
 
 
-def _list(table: Any, wanted: Sequence[str], depth: int, numbers: dict[str, int], ties: str) -> dict[str, list[Any]]:
+def _ranking_arrays(
+    table: Any, wanted: Sequence[str], depth: int, numbers: dict[str, int], ties: str
+) -> dict[str, list[Any]]:
     """Return the top documents of the wanted queries as flat arrays.
 
     They are in the order that was scored: by score, and ties by the rule `ties`.
@@ -147,18 +151,18 @@ def _list(table: Any, wanted: Sequence[str], depth: int, numbers: dict[str, int]
     return {
         "starts": np.concatenate([[0], np.cumsum(sizes)]).tolist(),
         "docs": [numbers.setdefault(doc, len(numbers)) for doc in found["doc"].to_list()],
-        "scores": [_short(score) for score in found["score"].to_list()],
+        "scores": [_round_score(score) for score in found["score"].to_list()],
     }
 
 
-def _short(score: float | None) -> float | None:
+def _round_score(score: float | None) -> float | None:
     """Round a score to five significant digits; None if it is not finite."""
     if score is None or not math.isfinite(score):
         return None
     return float(f"{score:.5g}")
 
 
-def _first_places(lists: Sequence[Mapping[str, Any]], n: int) -> Floats:
+def _first_query_positions(lists: Sequence[Mapping[str, Any]], n: int) -> Floats:
     """Return for each document the first query that contains it, by position."""
     first = np.full(n, np.inf)
     for one in lists:
@@ -167,72 +171,75 @@ def _first_places(lists: Sequence[Mapping[str, Any]], n: int) -> Floats:
     return first
 
 
-def _texts(ids: Sequence[str], order: Floats, documents: Mapping[str, Document]) -> list[list[str] | None]:
+def _document_snippets(ids: Sequence[str], order: Floats, documents: Mapping[str, Document]) -> list[list[str] | None]:
     """Return title and snippet of each document, up to the text limit.
 
     `order` decides which documents come first; None marks those left out.
     """
     found: list[list[str] | None] = [None] * len(ids)
-    left = MOST_CHARACTERS
+    left = MAX_TEXT_CHARS
     for i in np.argsort(order, kind="stable").tolist():
         known = documents.get(ids[i])
         if left <= 0:
             break
         if known is None:
             continue
-        text = " ".join(known.text[: 2 * SNIPPET].split())
-        text = text if len(text) <= SNIPPET else text[: SNIPPET - 1] + "…"
+        text = " ".join(known.text[: 2 * SNIPPET_CHARS].split())
+        text = text if len(text) <= SNIPPET_CHARS else text[: SNIPPET_CHARS - 1] + "…"
         left -= len(text) + len(known.title)
         found[i] = [known.title, text]
     return found
 
 
-def page(overview: Overview, vega: str | None = None) -> str:
+def render_overview_page(overview: Overview, vega: str | None = None) -> str:
     """Render the page of an overview.
 
     `vega` is the result of `vega_script`, if already loaded.
     """
     from ragauge.output import page as beside  # Imported here because it imports this module.
 
-    others = apart(accounts_of(overview.beside))
-    charts = drawn(overview)
-    middle = [*_middle(overview, charts), *(part for one in others for part in beside.sections(one, headed=True))]
-    charts.update(beside.charts(others))
-    systems = browsable(overview)
+    others = with_unique_ids(build_reports(overview.beside))
+    charts = draw_charts(overview)
+    middle = [
+        *_chart_sections(overview, charts),
+        *(part for one in others for part in beside.page_sections(one, headed=True)),
+    ]
+    charts.update(beside.collect_charts(others))
+    systems = find_browsable_systems(overview)
     packed: dict[str, str] = {}
     data: dict[str, Any] = {}
     told = ""
     if systems:
-        rankings = ranking_data(overview)
-        packed["values"] = output_page.packed(values(overview))
+        rankings = build_rankings_payload(overview)
+        packed["values"] = output_page.compress_json(build_values_payload(overview))
         if rankings is not None:
-            packed["rankings"] = output_page.packed(rankings)
-        data["about"] = _browser(overview, systems)
-        told = _told(overview, rankings)
-    first = Section("systems", "Systems", "Systems")
+            packed["rankings"] = output_page.compress_json(rankings)
+        data["about"] = _browser_settings(overview, systems)
+        told = _browser_text(overview, rankings)
+    first = PageSection("systems", "Systems", "Systems")
     many = overview.asked[1].capitalize()
     ends = [
-        *([Section("queries", many, many)] if systems else []),
+        *([PageSection("queries", many, many)] if systems else []),
         # Judged answers are not rankings: there is nothing to audit, and no query could fail.
         *(
             []
             if overview.judge
-            else [Section("findings", "Audit", "Audit"), Section("failures", "Failures", "Failures")]
+            else [PageSection("findings", "Audit", "Audit"), PageSection("failures", "Failures", "Failures")]
         ),
-        Section("again", "Do it again", "Do it again"),
+        PageSection("again", "Do it again", "Do it again"),
     ]
-    return document(
+    return render_page(
         "report.html",
         {
             "title": overview.title,
             "kind": "report",
             "made": overview.made,
             "sections": [first, *middle, *ends],
-            "about": page_sections.about(overview),
-            "verdict": verdict(overview).replace("p < ", "p\u00a0<\u00a0").replace("p = ", "p\u00a0=\u00a0"),
-            "answers": answers(overview),
-            "systems": page_sections.systems(overview),
-            "others": page_sections.others(overview),
+            "about": page_sections.describe_overview(overview),
+            "verdict": summarise_overview(overview).replace("p < ", "p\u00a0<\u00a0").replace("p = ", "p\u00a0=\u00a0"),
+            "answers": build_cards(overview),
+            "systems": page_sections.build_systems_table(overview),
+            "others": page_sections.build_other_measures_tables(overview),
             "beside": charts.get("quality_latency"),
             "chart_sections": middle,
             "browsable": told,
@@ -241,12 +248,12 @@ def page(overview: Overview, vega: str | None = None) -> str:
             "places": {
                 one.id: "queries?show=zero" if one.id == "queries" else one.id for one in (*middle, *ends, first)
             },
-            "unaudited": _unaudited(overview),
-            "findings": page_sections.findings(overview),
-            "failures": page_sections.failures(overview),
-            "again": page_sections.again(overview),
+            "unaudited": _unaudited_text(overview),
+            "findings": page_sections.build_findings(overview),
+            "failures": page_sections.build_failures(overview),
+            "again": page_sections.build_provenance_tables(overview),
             "notes": overview.notes,
-            "manifests": page_sections.manifests(overview),
+            "manifests": page_sections.format_manifests(overview),
         },
         charts,
         data,
@@ -255,22 +262,26 @@ def page(overview: Overview, vega: str | None = None) -> str:
     )
 
 
-def _middle(overview: Overview, charts: Mapping[str, Drawing]) -> list[Section]:
+def _chart_sections(overview: Overview, charts: Mapping[str, Chart]) -> list[PageSection]:
     """Return the sections with charts, in reading order."""
 
-    def of(*names: str) -> dict[str, Drawing]:
+    def of(*names: str) -> dict[str, Chart]:
         return {name: charts[name] for name in names if name in charts}
 
-    sheets = [one for one in (page_sections.costs(overview), page_sections.speeds(overview)) if one is not None]
-    parts = [one for one in (page_sections.kinds(overview),) if one is not None]
+    sheets = [
+        one
+        for one in (page_sections.build_costs_table(overview), page_sections.build_stages_table(overview))
+        if one is not None
+    ]
+    parts = [one for one in (page_sections.build_strata_table(overview),) if one is not None]
     base = overview.baseline
     one = overview.asked[0]
     against = f"Each {one}'s {overview.first} minus that of {base}." if base else ""
     found = [
-        Section("panels", "Six panels", "Panels", of("panels")),
-        Section("measures", "Measure by measure", "Measures", of("measures")),
-        Section("over-k", "How many documents are enough", "Over k", of("curves")),
-        Section(
+        PageSection("panels", "Six panels", "Panels", of("panels")),
+        PageSection("measures", "Measure by measure", "Measures", of("measures")),
+        PageSection("over-k", "How many documents are enough", "Over k", of("curves")),
+        PageSection(
             "differences",
             f"{one.capitalize()} by {one}",
             "Differences",
@@ -279,14 +290,14 @@ def _middle(overview: Overview, charts: Mapping[str, Drawing]) -> list[Section]:
             against,
             "pairs",
         ),
-        Section("trials", TITLE, "Chance", grids=page_sections.trials(overview)),
-        Section("strata", f"By kind of {one}", f"Kinds of {one}", of("strata"), parts),
-        Section("latency", "How fast", "Latency", of("latency", "stages"), sheets),
+        PageSection("trials", TRIALS_TITLE, "Chance", grids=page_sections.build_trials_tables(overview)),
+        PageSection("strata", f"By kind of {one}", f"Kinds of {one}", of("strata"), parts),
+        PageSection("latency", "How fast", "Latency", of("latency", "stages"), sheets),
     ]
     return [one for one in found if one.charts or one.grids]
 
 
-def _unaudited(overview: Overview) -> str:
+def _unaudited_text(overview: Overview) -> str:
     if not any(entry.run is not None for entry in overview.entries.values()):
         return "Not audited: that needs judgments and runs."
     return (
@@ -294,7 +305,7 @@ def _unaudited(overview: Overview) -> str:
     )
 
 
-def _browser(overview: Overview, systems: Sequence[str]) -> dict[str, Any]:
+def _browser_settings(overview: Overview, systems: Sequence[str]) -> dict[str, Any]:
     """Return the initial settings of the query browser.
 
     They select the best system and the system it is compared with.
@@ -313,8 +324,8 @@ def _browser(overview: Overview, systems: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _told(overview: Overview, rankings: Mapping[str, Any] | None) -> str:
-    several = len(browsable(overview)) > 1
+def _browser_text(overview: Overview, rankings: Mapping[str, Any] | None) -> str:
+    several = len(find_browsable_systems(overview)) > 1
     told = f"Those that {'moved most' if several else 'score least'} come first. "
     if overview.judge:
         return told + "The page of each folder has their claims, and what the judge said of them."

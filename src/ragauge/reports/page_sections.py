@@ -7,25 +7,32 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragauge.comparison.report import CORRECTIONS, TESTS
-from ragauge.comparison.results import Entry, Overview
+from ragauge.comparison.report import CORRECTION_NAMES, TEST_NAMES
+from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.stages import STAGES
 from ragauge.core.summaries import Mean
-from ragauge.files.serialization import without_nan
-from ragauge.output.numbers import count_noun, milliseconds, p_value, rate, shown
-from ragauge.output.page import Cell, Sheet
-from ragauge.output.terminal import best_of
-from ragauge.reports.systems_tables import CACHED, doubted, is_cached_build, trials_rows, wavered_by, wavers
+from ragauge.files.serialization import replace_nan
+from ragauge.output.numbers import count_noun, format_milliseconds, format_p_value, format_qps, format_score
+from ragauge.output.page import Cell, PageTable
+from ragauge.output.terminal import best_mean
+from ragauge.reports.systems_tables import (
+    CACHED_BUILD_TEXT,
+    build_trials_rows,
+    describe_trials,
+    describe_unreliable_timings,
+    has_varying_trials,
+    is_cached_build,
+)
 from ragauge.stats.comparisons import Comparison
-from ragauge.store_benchmarks.report_text import DOUBT
+from ragauge.store_benchmarks.report_text import DOUBT_MARK
 
-MOST_FAILURES = 200
-ROOM = 4
+MAX_FAILURES_LISTED = 200
+MAX_SYSTEMS_TABLE_MEASURES = 4
 """Number of measures in the table of systems. The others have a separate table."""
-OTHERS = "Other measures"
+OTHER_MEASURES_TITLE = "Other measures"
 
 
-def about(overview: Overview) -> list[str]:
+def describe_overview(overview: Overview) -> list[str]:
     """Describe the overview in a line: sizes, convention, judge and dates."""
     n = max((mean.n for entry in overview.entries.values() for mean in entry.means.values()), default=0)
     queries = len(next((e.scores[0].queries for e in overview.entries.values() if e.scores), ())) or n
@@ -38,7 +45,7 @@ def about(overview: Overview) -> list[str]:
         parts.append(f"convention {overview.convention}")
     if overview.judge:
         parts.append(f"judged by {overview.judge}")
-    if _bracketed(overview):
+    if _has_mean_interval(overview):
         parts.append(f"{100 * overview.confidence:g}% intervals")
     dates = overview.answers.values()
     days = sorted({date.made[:10] for date in dates})
@@ -49,39 +56,43 @@ def about(overview: Overview) -> list[str]:
     return [*parts, f"reused: {', '.join(reused)}"] if reused else parts
 
 
-def _bracketed(overview: Overview) -> bool:
+def _has_mean_interval(overview: Overview) -> bool:
     return any(not math.isnan(mean.low) for entry in overview.entries.values() for mean in entry.means.values())
 
 
-def systems(overview: Overview) -> Sheet:
+def build_systems_table(overview: Overview) -> PageTable:
     """Build the table of systems with means, differences and latency."""
-    timed = _timed(overview)
+    timed = _known_latency_statistic(overview)
     base = overview.baseline
     gaps = base is not None and overview.compared is not None
-    measures = overview.measures[:ROOM]
+    measures = overview.measures[:MAX_SYSTEMS_TABLE_MEASURES]
     header = ["system", *measures]
     header += [f"vs {base}", "p"] if gaps else []
     header += [f"{timed} ms"] if timed else []
-    rows = _means(overview, measures)
+    rows = _system_mean_rows(overview, measures)
     for row, (name, entry) in zip(rows, overview.entries.items(), strict=True):
         if gaps:
-            row.extend(_gap(overview.difference(name)))
+            row.extend(_difference_cells(overview.difference(name)))
         if timed:
-            row.append(_milliseconds(entry, timed))
-    return Sheet(header, rows, sortable=len(rows) > 1, legend=_legend(overview))
+            row.append(_latency_cell(entry, timed))
+    return PageTable(header, rows, sortable=len(rows) > 1, legend=_systems_legend(overview))
 
 
-def others(overview: Overview) -> list[Sheet]:
+def build_other_measures_tables(overview: Overview) -> list[PageTable]:
     """Build the table of the measures that the table of systems leaves out."""
-    measures = overview.measures[ROOM:]
-    rows = _means(overview, measures)
-    return [Sheet(["system", *measures], rows, OTHERS, sortable=len(rows) > 1, folded=True)] if measures else []
+    measures = overview.measures[MAX_SYSTEMS_TABLE_MEASURES:]
+    rows = _system_mean_rows(overview, measures)
+    return (
+        [PageTable(["system", *measures], rows, OTHER_MEASURES_TITLE, sortable=len(rows) > 1, folded=True)]
+        if measures
+        else []
+    )
 
 
-def _means(overview: Overview, measures: Sequence[str]) -> list[list[str | Cell]]:
+def _system_mean_rows(overview: Overview, measures: Sequence[str]) -> list[list[str | Cell]]:
     """Return a row per system with its name and means."""
     best = {
-        m: best_of(
+        m: best_mean(
             [e.means[m].value for e in overview.entries.values() if m in e.means], lower=m in overview.lower_is_better
         )
         for m in measures
@@ -91,83 +102,89 @@ def _means(overview: Overview, measures: Sequence[str]) -> list[list[str | Cell]
     for name, entry in overview.entries.items():
         row: list[str | Cell] = [Cell(name, "baseline" if name == overview.baseline else "")]
         row += [
-            _mean(entry.means.get(m), m, best[m] if many else math.nan, overview.difference(name, m)) for m in measures
+            _mean_cell(entry.means.get(m), m, best[m] if many else math.nan, overview.difference(name, m))
+            for m in measures
         ]
         rows.append(row)
     return rows
 
 
-def _mean(mean: Mean | None, measure: str, best: float, gap: Comparison | None) -> Cell:
+def _mean_cell(mean: Mean | None, measure: str, best: float, gap: Comparison | None) -> Cell:
     if mean is None:
         return Cell("-")
     stars = "" if gap is None else gap.stars.replace("ns", "")
-    about = "" if gap is None else f"{gap.difference:+.4f} against {gap.baseline}, p {p_value(gap.p_corrected)}"
+    about = "" if gap is None else f"{gap.difference:+.4f} against {gap.baseline}, p {format_p_value(gap.p_corrected)}"
     interval = "" if math.isnan(mean.low) else f"[{mean.low:.3f}, {mean.high:.3f}]"
     order = None if math.isnan(mean.value) else mean.value
-    return Cell(shown(mean.value, measure), interval, mean.value == best, stars, about, order)
+    return Cell(format_score(mean.value, measure), interval, mean.value == best, stars, about, order)
 
 
-def _gap(row: Comparison | None) -> list[Cell]:
+def _difference_cells(row: Comparison | None) -> list[Cell]:
     if row is None:
         return [Cell(""), Cell("")]
     return [
         Cell(f"{row.difference:+.4f}", f"[{row.ci[0]:+.3f}, {row.ci[1]:+.3f}]", order=row.difference),
-        Cell(p_value(row.p_corrected), f"{row.wins}/{row.losses}/{row.ties}", order=row.p_corrected),
+        Cell(format_p_value(row.p_corrected), f"{row.wins}/{row.losses}/{row.ties}", order=row.p_corrected),
     ]
 
 
-def _timed(overview: Overview) -> str:
+def _known_latency_statistic(overview: Overview) -> str:
     """Return the known statistic of the total latency: p95, else the mean, else ""."""
     totals = [entry.speed.stages["total"] for entry in overview.entries.values() if entry.speed is not None]
     known = [name for name in ("p95", "mean") if any(not math.isnan(getattr(one, name)) for one in totals)]
     return known[0] if known else ""
 
 
-def _milliseconds(entry: Entry, figure: str) -> Cell:
+def _latency_cell(entry: SystemSummary, figure: str) -> Cell:
     value = math.nan if entry.speed is None else float(getattr(entry.speed.stages["total"], figure))
-    mark = DOUBT if entry.doubts else ""
-    return Cell("-") if math.isnan(value) else Cell(f"{milliseconds(value)}{mark}", order=value)
+    mark = DOUBT_MARK if entry.doubts else ""
+    return Cell("-") if math.isnan(value) else Cell(f"{format_milliseconds(value)}{mark}", order=value)
 
 
-def _legend(overview: Overview) -> str:
+def _systems_legend(overview: Overview) -> str:
     parts = []
-    if _bracketed(overview):
-        both = f"; hierarchical, over {overview.asked[1]} and trials, where trials differ" if wavers(overview) else ""
+    if _has_mean_interval(overview):
+        both = (
+            f"; hierarchical, over {overview.asked[1]} and trials, where trials differ"
+            if has_varying_trials(overview)
+            else ""
+        )
         level = f"{100 * overview.confidence:g}%"
         parts.append(f"In brackets: {level} intervals, BCa bootstrap over {overview.asked[1]}{both}.")
     if len(overview.entries) > 1:
         parts.append("Bold: the best.")
     if overview.compared is not None and overview.baseline is not None:
         method = overview.compared.method
-        correction = CORRECTIONS.get(method.correction, "not corrected")
+        correction = CORRECTION_NAMES.get(method.correction, "not corrected")
         rows = [row for row in overview.compared.rows if method.family == "all" or row.measure == overview.first]
         family = f" for {count_noun(len(rows), 'comparison')}" if method.correction != "none" else ""
         parts.append(
-            f"vs {overview.baseline}: difference in {overview.first}. p: {TESTS[method.test]}, {correction}{family}; "
+            f"vs {overview.baseline}: difference in {overview.first}. p: {TEST_NAMES[method.test]}, "
+            f"{correction}{family}; "
             f"below it {overview.asked[1]} won/lost/tied; intervals are each for itself, and not corrected. Stars: "
             "that p-value, by each measure (*** p < 0.001, ** p < 0.01, * p < 0.05)."
         )
-    if left := overview.measures[ROOM:]:
-        parts.append(f"Not in this table: {', '.join(left)}; they are below, under {OTHERS}.")
+    if left := overview.measures[MAX_SYSTEMS_TABLE_MEASURES:]:
+        parts.append(f"Not in this table: {', '.join(left)}; they are below, under {OTHER_MEASURES_TITLE}.")
     return " ".join(parts)
 
 
-def trials(overview: Overview) -> list[Sheet]:
+def build_trials_tables(overview: Overview) -> list[PageTable]:
     """Build a table of the variation over trials per measure, the first one open.
 
     Empty if no trials differ.
     """
-    if not wavers(overview):
+    if not has_varying_trials(overview):
         return []
-    sheets: list[Sheet] = []
+    sheets: list[PageTable] = []
     for measure in overview.measures:
-        _, (_, *header), rows, *_ = trials_rows(overview, measure)
-        told = " ".join(f"{line[:1].upper()}{line[1:]}." for line in wavered_by(overview)) if not sheets else ""
-        sheets.append(Sheet(["system", *header], rows, f"{measure} over trials", legend=told, folded=bool(sheets)))
+        _, (_, *header), rows, *_ = build_trials_rows(overview, measure)
+        told = " ".join(f"{line[:1].upper()}{line[1:]}." for line in describe_trials(overview)) if not sheets else ""
+        sheets.append(PageTable(["system", *header], rows, f"{measure} over trials", legend=told, folded=bool(sheets)))
     return sheets
 
 
-def kinds(overview: Overview) -> Sheet | None:
+def build_strata_table(overview: Overview) -> PageTable | None:
     """Build a table of differences by stratum for the systems of the summary.
 
     Returns None without strata.
@@ -182,11 +199,13 @@ def kinds(overview: Overview) -> Sheet | None:
             [
                 Cell(value or tag, tag if value else ""),
                 f"{row.n:,}",
-                shown(row.means[0]),
-                shown(row.means[1]),
+                format_score(row.means[0]),
+                format_score(row.means[1]),
                 Cell(f"{row.difference:+.4f}", f"[{row.ci[0]:+.3f}, {row.ci[1]:+.3f}]"),
                 Cell(
-                    p_value(row.p_corrected), f"{row.wins}/{row.losses}/{row.ties}", stars=row.stars.replace("ns", "")
+                    format_p_value(row.p_corrected),
+                    f"{row.wins}/{row.losses}/{row.ties}",
+                    stars=row.stars.replace("ns", ""),
                 ),
             ]
         )
@@ -194,10 +213,10 @@ def kinds(overview: Overview) -> Sheet | None:
     title = f"{system} against {base}, {overview.first}"
     one, many = overview.asked
     legend = f"Paired differences; p corrected for the kinds of one tag, and below it {many} won/lost/tied."
-    return Sheet([f"kind of {one}", "n", base, system, "difference", "p"], table, title, legend=legend)
+    return PageTable([f"kind of {one}", "n", base, system, "difference", "p"], table, title, legend=legend)
 
 
-def speeds(overview: Overview) -> Sheet | None:
+def build_stages_table(overview: Overview) -> PageTable | None:
     """Build a table of latency percentiles by stage, or return None without timings."""
     rows: list[list[str | Cell]] = []
     for name, entry in overview.entries.items():
@@ -207,21 +226,21 @@ def speeds(overview: Overview) -> Sheet | None:
         for stage in order:
             one = entry.speed.stages[stage]
             figures = (one.p50, one.p90, one.p95, one.p99, one.mean, one.std, one.min, one.max)
-            mark = DOUBT if entry.doubts else ""
-            rows.append([name, stage, *(f"{milliseconds(one)}{mark}" for one in figures), f"{one.n:,}"])
+            mark = DOUBT_MARK if entry.doubts else ""
+            rows.append([name, stage, *(f"{format_milliseconds(one)}{mark}" for one in figures), f"{one.n:,}"])
     header = ["system", "stage", "p50", "p90", "p95", "p99", "mean", "deviation", "least", "most", "n"]
     legend = "Milliseconds. Percentiles by linear interpolation; queries that failed are in none of them."
-    legend += "".join(f" {one}." for one in doubted(overview))
-    return Sheet(header, rows, "Every stage and percentile", legend=legend, folded=True) if rows else None
+    legend += "".join(f" {one}." for one in describe_unreliable_timings(overview))
+    return PageTable(header, rows, "Every stage and percentile", legend=legend, folded=True) if rows else None
 
 
-def _cost(entry: Entry, cost: str) -> str:
+def _cost_text(entry: SystemSummary, cost: str) -> str:
     if is_cached_build(entry, cost):
-        return CACHED
+        return CACHED_BUILD_TEXT
     return f"{entry.costs[cost]:,.3g}" if cost in entry.costs else "-"
 
 
-def costs(overview: Overview) -> Sheet | None:
+def build_costs_table(overview: Overview) -> PageTable | None:
     """Build a table of throughput and costs, or return None if none are known."""
     names = list(dict.fromkeys(name for entry in overview.entries.values() for name in entry.costs))
     timed = any(entry.speed is not None for entry in overview.entries.values())
@@ -232,13 +251,13 @@ def costs(overview: Overview) -> Sheet | None:
         row: list[str | Cell] = [name]
         if timed:
             throughput = math.nan if entry.speed is None else entry.speed.throughput
-            row.append(f"{rate(throughput)}{DOUBT if entry.doubts else ''}")
-        rows.append([*row, *(_cost(entry, one) for one in names)])
+            row.append(f"{format_qps(throughput)}{DOUBT_MARK if entry.doubts else ''}")
+        rows.append([*row, *(_cost_text(entry, one) for one in names)])
     header = ["system", *(["throughput (queries/s)"] if timed else []), *(name.replace("_", " ") for name in names)]
-    return Sheet(header, rows, "Throughput, building, starting")
+    return PageTable(header, rows, "Throughput, building, starting")
 
 
-def findings(overview: Overview) -> dict[str, Any] | None:
+def build_findings(overview: Overview) -> dict[str, Any] | None:
     """Return the findings of the audit, or None if there was no audit."""
     found = overview.audit
     if found is None:
@@ -260,14 +279,14 @@ def findings(overview: Overview) -> dict[str, Any] | None:
     }
 
 
-def failures(overview: Overview) -> dict[str, Any]:
+def build_failures(overview: Overview) -> dict[str, Any]:
     """Return the queries that failed, and the systems without a run."""
     every = [(name, query, why) for name, e in overview.entries.items() for query, why in e.failed.items()]
     rows: list[list[str | Cell]] = [
-        [name, query, overview.queries.get(query, ""), why] for name, query, why in every[:MOST_FAILURES]
+        [name, query, overview.queries.get(query, ""), why] for name, query, why in every[:MAX_FAILURES_LISTED]
     ]
     counted = ", ".join(f"{name}: {len(e.failed):,}" for name, e in overview.entries.items() if e.failed)
-    more = f" The first {MOST_FAILURES} are below." if len(every) > MOST_FAILURES else ""
+    more = f" The first {MAX_FAILURES_LISTED} are below." if len(every) > MAX_FAILURES_LISTED else ""
     known = any(entry.speed is not None for entry in overview.entries.values())
     often = " at least once" if any(len(entry.scores) > 1 for entry in overview.entries.values()) else ""
     return {
@@ -276,11 +295,11 @@ def failures(overview: Overview) -> dict[str, Any]:
         "none": "Every query was answered." if known else "These runs do not tell whether queries failed.",
         "summary": f"{len(every):,} queries failed{often} ({counted}); an answer that failed is an empty ranking, "
         f"and stays in the mean.{more}",
-        "grid": Sheet(["system", "query", "text", "what went wrong"], rows, numbers=False),
+        "grid": PageTable(["system", "query", "text", "what went wrong"], rows, numbers=False),
     }
 
 
-def again(overview: Overview) -> list[Sheet]:
+def build_provenance_tables(overview: Overview) -> list[PageTable]:
     """Build tables of the provenance: data, settings, machine and systems."""
     manifests = {name: entry.manifest for name, entry in overview.entries.items() if entry.manifest}
     facts: list[tuple[str, Any]] = [("convention", overview.convention), ("judge", overview.judge)]
@@ -289,7 +308,7 @@ def again(overview: Overview) -> list[Sheet]:
         facts.append(
             (
                 "statistics",
-                f"{TESTS[method.test]}, {CORRECTIONS.get(method.correction, 'not corrected')}; "
+                f"{TEST_NAMES[method.test]}, {CORRECTION_NAMES.get(method.correction, 'not corrected')}; "
                 f"{method.rounds:,} resamples, seed {method.seed}",
             )
         )
@@ -297,8 +316,8 @@ def again(overview: Overview) -> list[Sheet]:
     data, plan, machine = (first.get(key) or {} for key in ("dataset", "plan", "machine"))
     facts += [
         ("dataset", data.get("name") or overview.dataset),
-        ("documents", _hashed(data, "documents")),
-        ("queries", _hashed(data, "queries")),
+        ("documents", _size_and_hash_text(data, "documents")),
+        ("queries", _size_and_hash_text(data, "queries")),
         ("judgments", overview.judgments_hash and f"hash {overview.judgments_hash}"),
         ("plan", ", ".join(f"{key} {value}" for key, value in plan.items() if value is not None)),
         ("machine", ", ".join(str(machine[key]) for key in ("processor", "system") if machine.get(key))),
@@ -308,7 +327,7 @@ def again(overview: Overview) -> list[Sheet]:
         ("versions", ", ".join(f"{name} {one}" for name, one in (first.get("versions") or {}).items())),
     ]
     rows: list[list[str | Cell]] = [[name, str(value)] for name, value in facts if value]
-    sheets = [Sheet(["", ""], rows, title="Circumstances", numbers=False)]
+    sheets = [PageTable(["", ""], rows, title="Circumstances", numbers=False)]
     dates = overview.answers
     if manifests:
         described: list[list[str | Cell]] = [
@@ -321,20 +340,20 @@ def again(overview: Overview) -> list[Sheet]:
             for name, one in manifests.items()
         ]
         sheets.append(
-            Sheet(["system", "description", "answers made", "documents"], described, "Systems", numbers=False)
+            PageTable(["system", "description", "answers made", "documents"], described, "Systems", numbers=False)
         )
     return sheets
 
 
-def _hashed(data: Mapping[str, Any], what: str) -> str:
+def _size_and_hash_text(data: Mapping[str, Any], what: str) -> str:
     known = data.get(what)
     return "" if known is None else f"{known:,}, hash {data.get(f'{what}_hash', '')}"
 
 
-def manifests(overview: Overview) -> dict[str, str]:
+def format_manifests(overview: Overview) -> dict[str, str]:
     """Return each run's manifest as JSON text."""
     return {
-        name: json.dumps(without_nan(dict(entry.manifest)), indent=2, ensure_ascii=False, default=str)
+        name: json.dumps(replace_nan(dict(entry.manifest)), indent=2, ensure_ascii=False, default=str)
         for name, entry in overview.entries.items()
         if entry.manifest
     }

@@ -8,29 +8,29 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.comparison.results import Overview
-from ragauge.comparison.scored_files import Scored, score_files
+from ragauge.comparison.scored_files import ScoredRuns, score_runs
 from ragauge.core.errors import BadInput, Incomparable, RagaugeError, UnknownName
 from ragauge.core.records import Judgments, Run, Scores
-from ragauge.evaluation import count, judgments_for, read_measures
+from ragauge.evaluation import compute_judged_ranks, judgments_for_measures, parse_measures
 from ragauge.files.readers import read_judgments
-from ragauge.files.source import Source
-from ragauge.measures.conventions import PRESETS, Convention, convention
-from ragauge.measures.scoring import score
+from ragauge.files.source import InputFile
+from ragauge.measures.conventions import PRESETS, Convention, find_convention
+from ragauge.measures.scoring import score_judged_ranks
 from ragauge.reports import layouts
-from ragauge.reports.survey import Tags
-from ragauge.runs.inputs import Texts, gather, named, open_run, texts_of, texts_of_runs
+from ragauge.reports.survey import TagsByQuery
+from ragauge.runs.inputs import DocumentTexts, find_run_texts, load_texts, open_run, resolve_inputs, split_name
 from ragauge.runs.results import Experiment
 
 
 @dataclass(frozen=True, eq=False)
-class Gathered:
+class ReportInputs:
     """Scores by system, with the runs, texts and tags they belong to."""
 
     trials: dict[str, list[Scores]]
     measures: list[str]
     runs: Mapping[str, Run]
-    texts: Texts
-    tags: Tags
+    texts: DocumentTexts
+    tags: TagsByQuery
     baseline: str | None
     rules: Convention | None
     dataset: str
@@ -51,9 +51,9 @@ class Gathered:
         return None if judged is None else judged.judgments
 
 
-def from_experiment(
+def inputs_from_experiment(
     given: Experiment, baseline: str | None, measures: Sequence[str] | None, rules: Convention | None
-) -> Gathered:
+) -> ReportInputs:
     """Build report inputs from an experiment.
 
     Runs are scored again if other measures or another convention are requested.
@@ -68,21 +68,21 @@ def from_experiment(
         if known is None:
             notes.append("the measures are those of the run, whose convention is nobody else's")
         else:
-            wanted = read_measures(measures or given.measures, known)
-            judgments = judgments_for(wanted, data.judgments)
+            wanted = parse_measures(measures or given.measures, known)
+            judgments = judgments_for_measures(wanted, data.judgments)
             scores = {
                 name: [
-                    score(count(judgments, one, wanted, known, name=name), wanted, known)
+                    score_judged_ranks(compute_judged_ranks(judgments, one, wanted, known, name=name), wanted, known)
                     for one in run.differing() or [run]
                 ]
                 for name, run in given.runs.items()
             }
     first = next(iter(scores.values()))[0]
-    return Gathered(
+    return ReportInputs(
         scores,
         first.measures,
         given.runs,
-        Texts(data.documents or None, data.queries),
+        DocumentTexts(data.documents or None, data.queries),
         data.tags,
         baseline or (given.baseline if given.baseline in scores else None),
         known,
@@ -93,32 +93,33 @@ def from_experiment(
     )
 
 
-def from_files(
+def inputs_from_files(
     files: Sequence[str],
     baseline: str | None,
     measures: Sequence[str] | None,
     rules: Convention,
     dataset: str | Path | None,
     split: str | None,
-) -> Gathered:
+) -> ReportInputs:
     """Build report inputs from judgments and runs, run folders or score tables.
 
     Texts are added if they can be found.
     """
-    found: Scored = score_files(files, baseline, measures, rules, split=split)
+    found: ScoredRuns = score_runs(files, baseline, measures, rules, split=split)
     trials = {
-        name: [scores] if isinstance(scores, Scores) else list(_values(scores)) for name, scores in found.scores.items()
+        name: [scores] if isinstance(scores, Scores) else list(_list_scores(scores))
+        for name, scores in found.scores.items()
     }
     usual = found.usual_baseline if found.usual_baseline in trials else None
     runs = {name: open_run(paths[0]) for name, paths in found.files.items()}
-    texts = Texts(None, found.texts or None)
+    texts = DocumentTexts(None, found.texts or None)
     if dataset is not None:
-        texts = texts_of(None, dataset, found.texts or None, split)
+        texts = load_texts(None, dataset, found.texts or None, split)
     elif runs:
-        beside = texts_of(files[0], None, None, split)
-        texts = Texts(beside.documents, found.texts or beside.queries)
+        beside = load_texts(files[0], None, None, split)
+        texts = DocumentTexts(beside.documents, found.texts or beside.queries)
         if texts.documents is None:
-            texts = texts_of_runs([run.manifest for run in runs.values()], texts, found.dataset)
+            texts = find_run_texts([run.manifest for run in runs.values()], texts, found.dataset)
     shared = [m for m in next(iter(trials.values()))[0].measures if all(m in one[0].values for one in trials.values())]
     if not shared:
         raise BadInput("the systems have no measure in common", hint="score them by the same measures")
@@ -127,7 +128,7 @@ def from_files(
             raise UnknownName("measure", measure, shared, hint=f"the files have {', '.join(shared)}")
     if found.baseline is not None and found.baseline not in trials:
         raise UnknownName("system", found.baseline, trials, hint=f"the baseline is one of {', '.join(trials)}")
-    return Gathered(
+    return ReportInputs(
         trials,
         list(found.measures or shared),
         runs,
@@ -139,27 +140,29 @@ def from_files(
         failures=found.failures,
         notes=[*found.notes, *dict.fromkeys(texts.absent.values())],
         again={name: [open_run(path) for path in paths[1:]] for name, paths in found.files.items() if len(paths) > 1},
-        title=Source(named(files[0])[1]).stem,
+        title=InputFile(split_name(files[0])[1]).stem,
     )
 
 
-def _values(scores: Sequence[Scores] | Mapping[str, Scores]) -> Iterable[Scores]:
+def _list_scores(scores: Sequence[Scores] | Mapping[str, Scores]) -> Iterable[Scores]:
     return scores.values() if isinstance(scores, Mapping) else scores
 
 
-def for_layout(given: Any, layout: layouts.Layout, rules: str | Convention | None) -> tuple[dict[str, Any], list[str]]:
+def find_layout_settings(
+    given: Any, layout: layouts.Layout, rules: str | Convention | None
+) -> tuple[dict[str, Any], list[str]]:
     """Return the measures and convention for scores in a layout, with notes on them.
 
     Scores read from a layout's own files need no settings. If the data have a target map and the layout supports it,
     the map is used, unless `rules` selects another convention.
     """
     files = [] if isinstance(given, Experiment) else [given] if isinstance(given, str | Path) else list(given)
-    paths = [named(str(one))[1] for one in files]
-    if paths and all(path != "-" and Path(path).is_file() and layouts.recognise(path) for path in paths):
+    paths = [split_name(str(one))[1] for one in files]
+    if paths and all(path != "-" and Path(path).is_file() and layouts.recognise_layout(path) for path in paths):
         return {}, []
-    if rules is not None and (preset := convention(rules).name.partition(",")[0]) in layout.variants:
+    if rules is not None and (preset := find_convention(rules).name.partition(",")[0]) in layout.variants:
         return {"measures": layout.variants[preset]}, []
-    known = _has_targets(given) if rules is None else convention(rules).targets == "map"
+    known = _has_target_map(given) if rules is None else find_convention(rules).targets == "map"
     if not (layout.mapped and known):
         return {"measures": layout.measures(), "convention": layout.convention}, []
     own = f"--convention {layout.convention} takes each document for its own target"
@@ -167,12 +170,12 @@ def for_layout(given: Any, layout: layouts.Layout, rules: str | Convention | Non
     return {"measures": layout.mapped, "convention": PRESETS[layout.convention].but(targets="map")}, [said]
 
 
-def _has_targets(given: Any) -> bool:
+def _has_target_map(given: Any) -> bool:
     """Return whether the judgments have a target map."""
     if isinstance(given, Experiment):
         return given.dataset.judgments.targets is not None
     try:
-        found = gather([str(one) for one in ([given] if isinstance(given, str | Path) else given)]).qrels
+        found = resolve_inputs([str(one) for one in ([given] if isinstance(given, str | Path) else given)]).qrels
         if isinstance(found, str):
             found = read_judgments(found) if Path(found).is_dir() else None
     except RagaugeError:
@@ -180,18 +183,18 @@ def _has_targets(given: Any) -> bool:
     return found is not None and found.targets is not None
 
 
-def from_layouts(
+def inputs_from_layouts(
     files: Sequence[str], baseline: str | None, measures: Sequence[str] | None
-) -> Overview | Gathered | None:
+) -> Overview | ReportInputs | None:
     """Read results of other tools. Return None if a file is not in a known layout.
 
     Without per-query scores, the overview of the means is returned instead of report inputs.
     """
-    paths = [named(file)[1] for file in files]
-    kinds = [layouts.recognise(path) for path in paths if path != "-" and Path(path).is_file()]
+    paths = [split_name(file)[1] for file in files]
+    kinds = [layouts.recognise_layout(path) for path in paths if path != "-" and Path(path).is_file()]
     if len(kinds) < len(paths) or not all(kinds):
         return None
-    read = [layouts.find(str(kind)).read(path) for kind, path in zip(kinds, paths, strict=True)]
+    read = [layouts.find_layout(str(kind)).read(path) for kind, path in zip(kinds, paths, strict=True)]
     whole = read[0]
     for path, one in zip(paths[1:], read[1:], strict=True):
         twice = next((name for name in one.entries if name in whole.entries), None)
@@ -212,11 +215,11 @@ def from_layouts(
     whole = replace(whole, baseline=baseline or whole.baseline, measures=list(measures or whole.measures))
     if not all(entry.scores for entry in whole.entries.values()):
         return whole
-    return Gathered(
+    return ReportInputs(
         {name: list(entry.scores) for name, entry in whole.entries.items()},
         list(whole.measures),
         {},
-        Texts(None, whole.queries or None),
+        DocumentTexts(None, whole.queries or None),
         whole.tags,
         whole.baseline,
         None,

@@ -6,22 +6,22 @@ import math
 import re
 from typing import NamedTuple
 
-from ragauge.comparison.report import CORRECTIONS, TESTS
-from ragauge.comparison.results import Overview, Stratum
-from ragauge.core.findings import FOLLOWED, LEAKS
+from ragauge.comparison.report import CORRECTION_NAMES, TEST_NAMES
+from ragauge.comparison.results import Overview, StratumMeans
+from ragauge.core.findings import LEAK_FINDINGS, LEAKING_RUNS_PREFIX
 from ragauge.core.summaries import Mean, Speed
-from ragauge.datasets.queries import MEANINGS
-from ragauge.output.numbers import count_noun, milliseconds, p_value, rate, shown
+from ragauge.datasets.queries import TAG_MEANINGS
+from ragauge.output.numbers import count_noun, format_milliseconds, format_p_value, format_qps, format_score
 from ragauge.stats.comparisons import Comparison
 
-FEWEST = 5
+MIN_STRATUM_QUERIES = 5
 """Minimum number of queries for a stratum to be reported as the weakest."""
-COUNTS = "num_"
-UNJUDGED = 50
+COUNT_MEASURE_PREFIX = "num_"
+MIN_UNJUDGED_PERCENT = 50
 """Minimum percentage of unjudged documents that is mentioned with the summary."""
 
 
-class Answer(NamedTuple):
+class Card(NamedTuple):
     """Question of a reader with a short answer and details."""
 
     question: str
@@ -33,21 +33,21 @@ class Answer(NamedTuple):
     """Section of the page with more details."""
 
 
-def verdict(overview: Overview) -> str:
+def summarise_overview(overview: Overview) -> str:
     """Summarise the best system, its difference, the significance and the cost.
 
     If the audit found a leak, the summary starts with it. If runs rank by the leak, it contains nothing else.
     """
-    leak = _leak(overview)
+    leak = _find_worst_leak(overview)
     if leak is None:
-        return _said(overview)
-    why = f"{leak.told}{_others(leak)}"
+        return _summarise_scores(overview)
+    why = f"{leak.told}{_other_leaks_text(leak)}"
     if leak.used:
         return f"Not to be believed: {why}."
-    return f"To be doubted: {why}, though no run is known to rank by it. {_said(overview)}"
+    return f"To be doubted: {why}, though no run is known to rank by it. {_summarise_scores(overview)}"
 
 
-class _Leak(NamedTuple):
+class _LeakSummary(NamedTuple):
     """Worst leak that the audit found."""
 
     told: str
@@ -57,71 +57,78 @@ class _Leak(NamedTuple):
     """Number of other leaks."""
 
 
-def _leak(overview: Overview) -> _Leak | None:
+def _find_worst_leak(overview: Overview) -> _LeakSummary | None:
     """Return the worst leak, preferring one that a run ranks by, or None."""
     problems = [] if overview.audit is None else overview.audit.problems
-    found = [one for one in problems if one.what in LEAKS]
+    found = [one for one in problems if one.what in LEAK_FINDINGS]
     if not found:
         return None
-    used = [one for one in found if one.what == "leaking score" or FOLLOWED in one.message]
+    used = [one for one in found if one.what == "leaking score" or LEAKING_RUNS_PREFIX in one.message]
     one = (used or found)[0]
     said = re.split(r":? \(?AUC ", one.message)[0]
     told = f"the scores of {one.subject}{said.removeprefix('its scores')}" if one.what == "leaking score" else said
-    return _Leak(told, bool(used), len(found) - 1)
+    return _LeakSummary(told, bool(used), len(found) - 1)
 
 
-def _others(leak: _Leak) -> str:
+def _other_leaks_text(leak: _LeakSummary) -> str:
     return f" (and {count_noun(leak.more, 'more leak')})" if leak.more else ""
 
 
-def _said(overview: Overview) -> str:
+def _summarise_scores(overview: Overview) -> str:
     ranked = overview.ranked()
     if not ranked:
         return f"No system has a value of {overview.first}."
-    if overview.first.startswith(COUNTS):
+    if overview.first.startswith(COUNT_MEASURE_PREFIX):
         return f"{overview.first} is a count, and says nothing about which system is better."
-    best, row = ranked[0], _against(overview)
-    told = _mean(overview.entries[best].means[overview.first])
+    best, row = ranked[0], _deciding_comparison(overview)
+    told = _format_mean_interval(overview.entries[best].means[overview.first])
     if len(ranked) == 1:
-        return f"{best} has {overview.first} {told}{_price(overview, best, None)}."
+        return f"{best} has {overview.first} {told}{_latency_clause(overview, best, None)}."
     if row is None:
-        price = _price(overview, best, None)
+        price = _latency_clause(overview, best, None)
         return f"{best} has the best {overview.first}, {told}{price}; only means are known, so this may be chance."
     other = row.baseline if row.system == best else row.system
     if row.n and not row.wins and not row.losses:
-        price = _price(overview, best, other)
+        price = _latency_clause(overview, best, other)
         return f"{best} and {other} have the same {overview.first} on every {overview.asked[0]}{price}."
     if row.n and not row.difference:
-        return f"{best} and {other} have the same mean {overview.first}, {told}{_price(overview, best, other)}."
+        return (
+            f"{best} and {other} have the same mean {overview.first}, {told}{_latency_clause(overview, best, other)}."
+        )
     if math.isnan(row.p_corrected):
         by = f"{abs(row.difference):.4f}"
-        return f"{best} is ahead of {other} on {overview.first} by {by}; {_asked(overview, row.n)} cannot be tested."
-    gap = f"{overview.first} by {_gap(row)}"
+        return (
+            f"{best} is ahead of {other} on {overview.first} by {by}; {_format_query_number(overview, row.n)} "
+            f"cannot be tested."
+        )
+    gap = f"{overview.first} by {_format_difference(row)}"
     if row.better != (row.system == best) and row.difference:
         return f"{best} has the best {overview.first}, {told}, but is behind {other} on {gap}, where both have a value."
-    if not _sure(overview, row):
+    if not _is_significant(overview, row):
         role = ", the baseline," if other == overview.baseline else ""
         if best == overview.baseline:
             return f"No system is better than {best}, the baseline: next is {other}, behind on {gap}."
-        few = row.p_corrected < _level(overview)
-        doubt = f"but only {_asked(overview, row.wins + row.losses)} differ" if few else "that may be chance"
-        return f"{best} is ahead of {other}{role} on {gap}: {doubt}{_price(overview, best, other)}."
+        few = row.p_corrected < _significance_level(overview)
+        doubt = (
+            f"but only {_format_query_number(overview, row.wins + row.losses)} differ" if few else "that may be chance"
+        )
+        return f"{best} is ahead of {other}{role} on {gap}: {doubt}{_latency_clause(overview, best, other)}."
     if best == overview.baseline:
         return f"No system beats {best}, the baseline; it is ahead of {other}, the next best, on {gap}."
-    return f"{best} beats {other} on {gap}{_price(overview, best, other)}."
+    return f"{best} beats {other} on {gap}{_latency_clause(overview, best, other)}."
 
 
-def answers(overview: Overview) -> list[Answer]:
+def build_cards(overview: Overview) -> list[Card]:
     """Build cards for the questions that can be answered, in reading order."""
     ranked = overview.ranked()
-    if not ranked or overview.first.startswith(COUNTS):
+    if not ranked or overview.first.startswith(COUNT_MEASURE_PREFIX):
         return []
-    compared = [] if len(ranked) == 1 else [_how_much(overview), _real(overview)]
-    cost = [] if overview.judge else [_cost(overview)]  # Judged answers have no timings.
-    return [_which(overview), *compared, *cost, _fails(overview)]
+    compared = [] if len(ranked) == 1 else [_difference_card(overview), _significance_card(overview)]
+    cost = [] if overview.judge else [_cost_card(overview)]  # Judged answers have no timings.
+    return [_best_system_card(overview), *compared, *cost, _failures_card(overview)]
 
 
-def _against(overview: Overview) -> Comparison | None:
+def _deciding_comparison(overview: Overview) -> Comparison | None:
     """Return the comparison that the summary is based on.
 
     It compares the best system with the baseline or with the second best.
@@ -138,87 +145,89 @@ def _against(overview: Overview) -> Comparison | None:
     return next((row for row in same if row.measure == overview.first), found)
 
 
-def _sure(overview: Overview, row: Comparison) -> bool:
+def _is_significant(overview: Overview, row: Comparison) -> bool:
     """Return whether a difference is significant.
 
     A sign test on the differing queries must be able to reach the level too.
     """
-    level = _level(overview)
+    level = _significance_level(overview)
     return row.p_corrected < level and 2.0 ** (1 - (row.wins + row.losses)) < level
 
 
-def _level(overview: Overview) -> float:
+def _significance_level(overview: Overview) -> float:
     return round(1 - overview.confidence, 12)
 
 
-def _gap(row: Comparison) -> str:
+def _format_difference(row: Comparison) -> str:
     low, high = sorted(round(math.copysign(1, row.difference) * end, 4) + 0.0 for end in row.ci)
-    return f"{abs(row.difference):.4f} [{low:.4f}, {high:.4f}], p {_p(row.p_corrected)}"
+    return f"{abs(row.difference):.4f} [{low:.4f}, {high:.4f}], p {_format_p(row.p_corrected)}"
 
 
-def _p(p: float) -> str:
-    told = p_value(p)
+def _format_p(p: float) -> str:
+    told = format_p_value(p)
     return told.replace("<", "< ") if told.startswith("<") else f"= {told}"
 
 
-def _mean(mean: Mean) -> str:
+def _format_mean_interval(mean: Mean) -> str:
     known = not math.isnan(mean.low)
-    return shown(mean.value) + (f" [{mean.low:.4f}, {mean.high:.4f}]" if known else "")
+    return format_score(mean.value) + (f" [{mean.low:.4f}, {mean.high:.4f}]" if known else "")
 
 
-def _asked(overview: Overview, n: int) -> str:
+def _format_query_number(overview: Overview, n: int) -> str:
     return count_noun(n, *overview.asked)
 
 
-def _price(overview: Overview, best: str, other: str | None) -> str:
+def _latency_clause(overview: Overview, best: str, other: str | None) -> str:
     """Describe the latency of the best system as the end of a sentence."""
-    mine = _p95(overview.entries[best].speed)
+    mine = _total_p95_ms(overview.entries[best].speed)
     if mine is None:
         return ""
-    theirs = None if other is None else _p95(overview.entries[other].speed)
+    theirs = None if other is None else _total_p95_ms(overview.entries[other].speed)
     if not theirs:
-        return f"; it takes {milliseconds(mine)} ms at p95"
+        return f"; it takes {format_milliseconds(mine)} ms at p95"
     more = mine - theirs
     if abs(more) < 0.05 * theirs:
-        return f"; it costs nothing more at p95 ({milliseconds(mine)} ms)"
-    times = f" ({_times(mine / theirs)} as long)" if more > theirs else ""
-    return f"; it costs {milliseconds(abs(more))} ms {'more' if more > 0 else 'less'} at p95{times}"
+        return f"; it costs nothing more at p95 ({format_milliseconds(mine)} ms)"
+    times = f" ({_format_ratio(mine / theirs)} as long)" if more > theirs else ""
+    return f"; it costs {format_milliseconds(abs(more))} ms {'more' if more > 0 else 'less'} at p95{times}"
 
 
-def _times(ratio: float) -> str:
+def _format_ratio(ratio: float) -> str:
     return f"{ratio:,.{0 if ratio >= 10 else 1}f} times"
 
 
-def _p95(speed: Speed | None) -> float | None:
+def _total_p95_ms(speed: Speed | None) -> float | None:
     total = None if speed is None else speed.stages.get("total")
     return None if total is None or math.isnan(total.p95) else total.p95
 
 
-def _average(speed: Speed | None) -> float | None:
+def _total_mean_ms(speed: Speed | None) -> float | None:
     total = None if speed is None else speed.stages.get("total")
     return None if total is None or math.isnan(total.mean) else total.mean
 
 
-def _which(overview: Overview) -> Answer:
+def _best_system_card(overview: Overview) -> Card:
     question = "Which system?"
     ranked = overview.ranked()
     best = ranked[0]
     mean = overview.entries[best].means[overview.first]
-    detail = f"{overview.first} {_mean(mean)}" + (f" over {_asked(overview, mean.n)}" if mean.n else "")
+    detail = f"{overview.first} {_format_mean_interval(mean)}" + (
+        f" over {_format_query_number(overview, mean.n)}" if mean.n else ""
+    )
     if len(ranked) == 1:
-        return Answer("How good is it?", shown(mean.value), f"{detail}, for {best}", "", "systems")
+        return Card("How good is it?", format_score(mean.value), f"{detail}, for {best}", "", "systems")
     level = [name for name in ranked if overview.entries[name].means[overview.first].value == mean.value]
     if len(level) > 1:
-        return Answer(question, " = ".join(level[:3]), f"{detail}, all of them", "doubt", "systems")
-    elsewhere = [m for m in overview.measures[1:] if best not in _best_by(overview, m)]
+        return Card(question, " = ".join(level[:3]), f"{detail}, all of them", "doubt", "systems")
+    elsewhere = [m for m in overview.measures[1:] if best not in _find_best_systems(overview, m)]
     if elsewhere:
-        named = ", ".join(f"{m}: {_best_by(overview, m)[0]}" for m in elsewhere[:3])
-        return Answer(question, best, f"{detail}; others are best by other measures ({named})", "", "systems")
+        named = ", ".join(f"{m}: {_find_best_systems(overview, m)[0]}" for m in elsewhere[:3])
+        return Card(question, best, f"{detail}; others are best by other measures ({named})", "", "systems")
     best_by_all = f"; none is better by any of {len(overview.measures)} measures" if len(overview.measures) > 1 else ""
-    return Answer(question, best, detail + best_by_all, "", "systems")
+    return Card(question, best, detail + best_by_all, "", "systems")
 
 
-def _best_by(overview: Overview, measure: str) -> list[str]:
+def _find_best_systems(overview: Overview, measure: str) -> list[str]:
     """Return the best systems by a measure, with ties.
 
     Returns all systems if none has a value.
@@ -230,13 +239,13 @@ def _best_by(overview: Overview, measure: str) -> list[str]:
     return [name for name in ranked if overview.entries[name].means[measure].value == top]
 
 
-def _how_much(overview: Overview) -> Answer:
+def _difference_card(overview: Overview) -> Card:
     question = "By how much?"
-    row, rival = _against(overview), overview.rival
+    row, rival = _deciding_comparison(overview), overview.rival
     best, second = overview.ranked()[:2]
     if row is None:
         gap = overview.entries[best].means[overview.first].value - overview.entries[second].means[overview.first].value
-        return Answer(question, f"{gap:+.4f}", f"against {second}, the next best; only means are known", "", "systems")
+        return Card(question, f"{gap:+.4f}", f"against {second}, the next best; only means are known", "", "systems")
     turned = -1.0 if row.system != best else 1.0
     other, base = (row.baseline, row.means[0]) if row.system == best else (row.system, row.means[1])
     low, high = sorted(round(turned * end, 4) + 0.0 for end in row.ci)
@@ -247,49 +256,51 @@ def _how_much(overview: Overview) -> Answer:
         low, high = rival.ci
         detail += (
             f"; {rival.difference:+.4f} [{low:+.4f}, {high:+.4f}] against {rival.baseline}, the next best "
-            f"(p {_p(rival.p_t)}, not corrected)"
+            f"(p {_format_p(rival.p_t)}, not corrected)"
         )
-    return Answer(question, f"{difference:+.4f}", detail, "", "differences")
+    return Card(question, f"{difference:+.4f}", detail, "", "differences")
 
 
-def _real(overview: Overview) -> Answer:
+def _significance_card(overview: Overview) -> Card:
     question = "Is it real?"
-    row = _against(overview)
+    row = _deciding_comparison(overview)
     if row is None or overview.compared is None:
-        return Answer(question, "Not tested", "only means are known", "doubt")
+        return Card(question, "Not tested", "only means are known", "doubt")
     method = overview.compared.method
     best = overview.ranked()[0]
     if math.isnan(row.p_corrected):
-        return Answer(question, "Not tested", f"{_asked(overview, row.n)} cannot be tested", "doubt")
+        return Card(question, "Not tested", f"{_format_query_number(overview, row.n)} cannot be tested", "doubt")
     won, lost = (row.wins, row.losses) if row.system == best else (row.losses, row.wins)
     parts = [
-        f"{TESTS[method.test]}, {CORRECTIONS.get(method.correction, 'not corrected')}",
-        f"{_asked(overview, won)} better, {lost:,} worse, {row.ties:,} the same",
+        f"{TEST_NAMES[method.test]}, {CORRECTION_NAMES.get(method.correction, 'not corrected')}",
+        f"{_format_query_number(overview, won)} better, {lost:,} worse, {row.ties:,} the same",
     ]
     bounded = max(abs(mean) for mean in row.means) <= 1
     if bounded and row.detectable > 1:
-        parts.append(f"{_asked(overview, row.n)} are too few to show any difference")
+        parts.append(f"{_format_query_number(overview, row.n)} are too few to show any difference")
     elif not math.isnan(row.detectable) and row.seeds is None:  # With seeds, the detectable difference would be larger.
         parts.append(f"{row.n:,} can show one of {row.detectable:.3f} ({method.power:.0%} power)")
-    doubts = _doubts(overview, best)
-    sure, leak = _sure(overview, row), _leak(overview)
-    told = f"p {_p(row.p_corrected)}"
-    if not sure and row.p_corrected < _level(overview):
+    doubts = _audit_doubts(overview, best)
+    sure, leak = _is_significant(overview, row), _find_worst_leak(overview)
+    told = f"p {_format_p(row.p_corrected)}"
+    if not sure and row.p_corrected < _significance_level(overview):
         parts.append("too few differ to be sure")
     if leak is not None:
         answer = "No, answers leak" if leak.used else "To be doubted"
-        return Answer(
-            question, answer, "; ".join([f"{leak.told}{_others(leak)}", told, *parts, *doubts]), "doubt", "findings"
+        return Card(
+            question,
+            answer,
+            "; ".join([f"{leak.told}{_other_leaks_text(leak)}", told, *parts, *doubts]),
+            "doubt",
+            "findings",
         )
     if sure and overview.audit is None and not overview.judge:
         parts.append("nobody has audited it")
     answer = f"Yes, {told}" if sure else f"Not shown, {told}"
-    return Answer(
-        question, answer, "; ".join(parts + doubts), "good" if sure and not doubts else "doubt", "differences"
-    )
+    return Card(question, answer, "; ".join(parts + doubts), "good" if sure and not doubts else "doubt", "differences")
 
 
-def _doubts(overview: Overview, best: str) -> list[str]:
+def _audit_doubts(overview: Overview, best: str) -> list[str]:
     """Return audit findings that weaken the summary."""
     if overview.audit is None:
         return []
@@ -297,73 +308,83 @@ def _doubts(overview: Overview, best: str) -> list[str]:
     found = [f"the audit found {count_noun(problems, 'problem')}"] if problems else []
     for one in overview.audit.findings:
         share = re.match(r"(\d+)% of the first \d+ documents are unjudged", one.message)
-        if one.what == "unjudged" and one.subject == best and share is not None and int(share[1]) >= UNJUDGED:
+        if (
+            one.what == "unjudged"
+            and one.subject == best
+            and share is not None
+            and int(share[1]) >= MIN_UNJUDGED_PERCENT
+        ):
             found.append(share[0])
     return found
 
 
-def _cost(overview: Overview) -> Answer:
+def _cost_card(overview: Overview) -> Card:
     question = "What does it cost?"
     best = overview.ranked()[0]
     entry = overview.entries[best]
-    mine = _p95(entry.speed)
-    average = _average(entry.speed)
+    mine = _total_p95_ms(entry.speed)
+    average = _total_mean_ms(entry.speed)
     if mine is None and average is not None:
-        return Answer(question, f"{milliseconds(average)} ms on average", "percentiles are not known", "", "latency")
+        return Card(
+            question, f"{format_milliseconds(average)} ms on average", "percentiles are not known", "", "latency"
+        )
     if mine is None or entry.speed is None:
-        return Answer(question, "Not timed", "no times are known")
+        return Card(question, "Not timed", "no times are known")
     parts = []
-    row, rival = _against(overview), overview.rival
+    row, rival = _deciding_comparison(overview), overview.rival
     others = [one for pair in (row, rival) if pair is not None for one in (pair.baseline, pair.system) if one != best]
     for other in dict.fromkeys(others):
-        theirs = _p95(overview.entries[other].speed)
+        theirs = _total_p95_ms(overview.entries[other].speed)
         if theirs:
-            parts.append(f"{_times(mine / theirs)} {other} ({milliseconds(theirs)} ms)")
-    parts.append(f"{milliseconds(entry.speed.stages['total'].p50)} ms at p50")
+            parts.append(f"{_format_ratio(mine / theirs)} {other} ({format_milliseconds(theirs)} ms)")
+    parts.append(f"{format_milliseconds(entry.speed.stages['total'].p50)} ms at p50")
     if not math.isnan(entry.speed.throughput):
-        parts.append(f"throughput {rate(entry.speed.throughput)} queries/s")
+        parts.append(f"throughput {format_qps(entry.speed.throughput)} queries/s")
     built = entry.costs.get("build_seconds")
     if entry.is_build_cached:
         parts.append("built with cached vectors")
     elif built is not None:
         parts.append(f"built in {built:,.1f} s")
-    return Answer(question, f"{milliseconds(mine)} ms at p95", "; ".join(parts), "", "latency")
+    return Card(question, f"{format_milliseconds(mine)} ms at p95", "; ".join(parts), "", "latency")
 
 
-def _fails(overview: Overview) -> Answer:
+def _failures_card(overview: Overview) -> Card:
     question = "Where does it fail?"
     best = overview.ranked()[0]
     entry = overview.entries[best]
     if not entry.scores:
-        return Answer(question, "Not known", "only means are known")
+        return Card(question, "Not known", "only means are known")
     parts = []
     answer = f"See the {overview.asked[1]}"
     if overview.first not in overview.lower_is_better:
         values = entry.values(overview.first)
         zero = int((values == 0).sum())
-        answer = f"{zero:,} of {_asked(overview, len(values))}" if zero else f"No {overview.asked[0]} scores 0"
+        answer = (
+            f"{zero:,} of {_format_query_number(overview, len(values))}" if zero else f"No {overview.asked[0]} scores 0"
+        )
         base = overview.entries.get(overview.baseline or "")
         theirs = base.values(overview.first) if base is not None and base.scores else None
         beside = (
             f" ({overview.baseline}: {int((theirs == 0).sum()):,})" if theirs is not None and base is not entry else ""
         )
         parts += [f"{overview.first} is 0 there{beside}"] if zero else []
-    weakest = _weakest(overview, best)
+    weakest = _find_weakest_stratum(overview, best)
     if weakest is not None:
         tag, part = weakest
-        kind = f"{tag} ({MEANINGS[tag]})" if tag in MEANINGS else tag
+        kind = f"{tag} ({TAG_MEANINGS[tag]})" if tag in TAG_MEANINGS else tag
         parts.append(
-            f"weakest where {kind} is {part.value}: {shown(part.means[best].value)} over {_asked(overview, part.n)}"
+            f"weakest where {kind} is {part.value}: {format_score(part.means[best].value)} over "
+            f"{_format_query_number(overview, part.n)}"
         )
     if entry.failed:
-        parts.append(f"{_asked(overview, len(entry.failed))} ended in an error")
+        parts.append(f"{_format_query_number(overview, len(entry.failed))} ended in an error")
     if overview.failures:
         parts.append(f"not run at all: {', '.join(overview.failures)}")
     tone = "doubt" if entry.failed or overview.failures else ""
-    return Answer(question, answer, "; ".join(parts), tone, "queries")
+    return Card(question, answer, "; ".join(parts), tone, "queries")
 
 
-def _weakest(overview: Overview, system: str) -> tuple[str, Stratum] | None:
+def _find_weakest_stratum(overview: Overview, system: str) -> tuple[str, StratumMeans] | None:
     """Return the stratum with a system's lowest mean, or None.
 
     The interval in the stratum must be below the overall mean.
@@ -373,7 +394,7 @@ def _weakest(overview: Overview, system: str) -> tuple[str, Stratum] | None:
         (tag, part)
         for tag, parts in overview.strata.items()
         for part in parts
-        if part.n >= FEWEST and system in part.means and part.means[system].high < mean.value
+        if part.n >= MIN_STRATUM_QUERIES and system in part.means and part.means[system].high < mean.value
     ]
     if overview.first in overview.lower_is_better or not low:
         return None

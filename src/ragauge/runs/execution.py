@@ -19,18 +19,18 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
-from ragauge.compute.event_loops import each, in_a_loop, in_a_thread
+from ragauge.compute.event_loops import map_async, run_coroutine, run_in_thread
 from ragauge.compute.thread_limits import limit_this_thread, limit_threads, plan_threads
-from ragauge.core.documents import NOTHING, Document
+from ragauge.core.documents import EMPTY_MAPPING, Document
 from ragauge.core.errors import BackendRestarted, BadInput, check_count
-from ragauge.core.protocols import Retriever, close, evidence, is_async
-from ragauge.core.randomness import trial
+from ragauge.core.protocols import Retriever, close_if_possible, describe_query, is_async
+from ragauge.core.randomness import set_trial
 from ragauge.core.secrets import redact
-from ragauge.core.stages import Stopwatch
+from ragauge.core.stages import StageTimer
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunSettings:
     """Settings for running queries: k, trials, workers, timeout, retries and threads."""
 
     k: int = 10
@@ -61,7 +61,7 @@ class Plan:
             raise BadInput(f"the pause before a retry is {self.pause:g} seconds")
 
 
-class Job(NamedTuple):
+class QueryTask(NamedTuple):
     """Query to run in one trial."""
 
     query: str
@@ -74,7 +74,7 @@ class Job(NamedTuple):
 
 
 @dataclass(slots=True)
-class Answer:
+class QueryResult:
     """Result of one query in one trial: hits or an error, and the time of all attempts."""
 
     query: str
@@ -95,46 +95,50 @@ class Answer:
     """Whether the system returned fewer documents than requested, so that a larger k would add none."""
 
 
-Keep = Callable[[Answer], None]
-LONGEST_ERROR = 500
+OnQueryResult = Callable[[QueryResult], None]
+MAX_ERROR_CHARS = 500
 MAX_RESTARTS = 3
 """Maximum number of times that a query is run again, with a new clock, because a server died and was restarted."""
 
 
-def ask(retriever: Retriever, jobs: Sequence[Job], plan: Plan, keep: Keep) -> None:
+def run_queries(retriever: Retriever, jobs: Sequence[QueryTask], plan: RunSettings, keep: OnQueryResult) -> None:
     """Run queries on a synchronous retriever; `keep` is called in this thread."""
     if plan.workers > 1 or plan.timeout is not None:
-        _Crew(retriever, jobs, plan, keep).work()
+        _QueryThreadPool(retriever, jobs, plan, keep).work()
         return
     for job in jobs:
-        keep(_ask_one(retriever, job, plan))
+        keep(_run_query(retriever, job, plan))
 
 
-async def ask_async(retriever: Retriever, jobs: Sequence[Job], plan: Plan, keep: Keep) -> None:
+async def run_queries_async(
+    retriever: Retriever, jobs: Sequence[QueryTask], plan: RunSettings, keep: OnQueryResult
+) -> None:
     """Run queries on a retriever in an event loop, `plan.workers` at a time.
 
     A synchronous retriever runs in threads.
     """
     direct = is_async(retriever)
 
-    async def one(job: Job) -> None:
-        keep(await _await_one(retriever, job, plan, direct=direct))
+    async def one(job: QueryTask) -> None:
+        keep(await _run_query_async(retriever, job, plan, direct=direct))
 
-    await each(jobs, one, plan.workers)
+    await map_async(jobs, one, plan.workers)
 
 
-def _ask_one(retriever: Retriever, job: Job, plan: Plan, worker: _Worker | None = None) -> Answer:
-    answer = Answer(job.query, job.repeat, attempts=job.made + 1)
+def _run_query(
+    retriever: Retriever, job: QueryTask, plan: RunSettings, worker: _QueryThread | None = None
+) -> QueryResult:
+    answer = QueryResult(job.query, job.repeat, attempts=job.made + 1)
     first = job.first
     hits: Any = ()
     restarts = 0
     while True:
-        watch = Stopwatch()
+        watch = StageTimer()
         failure: Exception | None = None
         if worker is not None:
             worker.begin(job, answer.attempts, first)
         try:
-            with trial(job.repeat), watch:
+            with set_trial(job.repeat), watch:
                 hits = retriever.search(job.text, plan.k)
         except Exception as error:  # Any exception of a system is the result of this query.
             failure = error
@@ -144,26 +148,26 @@ def _ask_one(retriever: Retriever, job: Job, plan: Plan, worker: _Worker | None 
             continue
         first = first or watch.began
         if failure is None or given_up or answer.attempts > plan.retries:
-            return _finished(answer, watch, first, failure, hits, plan.k)
-        time.sleep(_wait(plan, answer.attempts))
+            return _complete_result(answer, watch, first, failure, hits, plan.k)
+        time.sleep(_retry_delay(plan, answer.attempts))
         answer.attempts += 1
 
 
-async def _await_one(retriever: Retriever, job: Job, plan: Plan, *, direct: bool) -> Answer:
-    answer = Answer(job.query, job.repeat)
+async def _run_query_async(retriever: Retriever, job: QueryTask, plan: RunSettings, *, direct: bool) -> QueryResult:
+    answer = QueryResult(job.query, job.repeat)
     first = 0
     hits: Any = ()
     restarts = 0
     while True:
-        watch = Stopwatch()
+        watch = StageTimer()
         failure: Exception | None = None
         try:
-            with trial(job.repeat), watch:
+            with set_trial(job.repeat), watch:
                 async with asyncio.timeout(plan.timeout):
                     if direct:
                         found: Any = retriever.search(job.text, plan.k)
                     else:  # A synchronous search must not block the loop.
-                        found = await in_a_thread(_search_limited, retriever, job.text, plan.k)
+                        found = await run_in_thread(_search_with_thread_limit, retriever, job.text, plan.k)
                     hits = await found if inspect.isawaitable(found) else found
         except TimeoutError as error:
             own = plan.timeout is not None and watch.total >= plan.timeout * 1e9
@@ -175,12 +179,12 @@ async def _await_one(retriever: Retriever, job: Job, plan: Plan, *, direct: bool
             continue
         first = first or watch.began
         if failure is None or answer.attempts > plan.retries:
-            return _finished(answer, watch, first, failure, hits, plan.k)
-        await asyncio.sleep(_wait(plan, answer.attempts))
+            return _complete_result(answer, watch, first, failure, hits, plan.k)
+        await asyncio.sleep(_retry_delay(plan, answer.attempts))
         answer.attempts += 1
 
 
-def _search_limited(retriever: Retriever, text: str, k: int) -> Any:
+def _search_with_thread_limit(retriever: Retriever, text: str, k: int) -> Any:
     limit_this_thread()
     return retriever.search(text, k)
 
@@ -192,12 +196,14 @@ class TimedOut(Exception):
         super().__init__(f"no answer within {seconds:g} s")
 
 
-def _finished(answer: Answer, watch: Stopwatch, first: int, failure: Exception | None, hits: Any, k: int) -> Answer:
+def _complete_result(
+    answer: QueryResult, watch: StageTimer, first: int, failure: Exception | None, hits: Any, k: int
+) -> QueryResult:
     answer.began = first
     answer.total = watch.began + watch.total - first
     answer.stages = watch.nanoseconds
     if failure is None and inspect.isawaitable(hits):
-        close(hits)
+        close_if_possible(hits)
         failure = TypeError("a coroutine came back: write the function with `async def`")
     if failure is None:
         try:
@@ -209,11 +215,11 @@ def _finished(answer: Answer, watch: Stopwatch, first: int, failure: Exception |
     if failure is not None:
         answer.status = "timeout" if isinstance(failure, TimedOut) else "error"
         # One line of limited length: a server may return any text.
-        answer.error = redact(" ".join(f"{type(failure).__name__}: {failure}".split()))[:LONGEST_ERROR]
+        answer.error = redact(" ".join(f"{type(failure).__name__}: {failure}".split()))[:MAX_ERROR_CHARS]
     return answer
 
 
-def _wait(plan: Plan, attempt: int) -> float:
+def _retry_delay(plan: RunSettings, attempt: int) -> float:
     """Return the pause before a retry in seconds.
 
     It is random, so that workers do not retry together.
@@ -221,62 +227,62 @@ def _wait(plan: Plan, attempt: int) -> float:
     return plan.pause * 2.0 ** (attempt - 1) * (1 + random.random())  # noqa: S311 - no secret
 
 
-class _Crew:
+class _QueryThreadPool:
     """Threads that run queries, and a loop that gives up attempts after the timeout.
 
     A thread cannot be stopped from outside. After a timeout its result is ignored and another thread replaces it. The
     threads are daemons, so that the process can end.
     """
 
-    def __init__(self, retriever: Retriever, jobs: Sequence[Job], plan: Plan, keep: Keep) -> None:
+    def __init__(self, retriever: Retriever, jobs: Sequence[QueryTask], plan: RunSettings, keep: OnQueryResult) -> None:
         self._retriever = retriever
         self._plan = plan
         self._keep = keep
         self._left = deque(jobs)
         self._open = {(job.query, job.repeat) for job in jobs}
-        self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-        self._workers: list[_Worker] = []
+        self._answers: queue.SimpleQueue[QueryResult] = queue.SimpleQueue()
+        self._workers: list[_QueryThread] = []
 
     def work(self) -> None:
         """Run all queries and return when each has a result."""
         try:
             for _ in range(min(self._plan.workers, len(self._left))):
-                self._start()
+                self._start_thread()
             while self._open:
-                self._wait_for_one()
+                self._wait_for_result()
         finally:
             self._left.clear()  # After Ctrl-C no thread starts another query.
 
-    def _start(self) -> None:
-        worker = _Worker(self._retriever, self._left, self._plan, self._answers)
+    def _start_thread(self) -> None:
+        worker = _QueryThread(self._retriever, self._left, self._plan, self._answers)
         self._workers.append(worker)
         worker.start()
 
-    def _wait_for_one(self) -> None:
+    def _wait_for_result(self) -> None:
         timeout = self._plan.timeout
         with contextlib.suppress(queue.Empty):
             # Wake up regularly, because a wait without timeout cannot be interrupted on every platform.
-            self._accept(self._answers.get(timeout=1.0 if timeout is None else min(1.0, timeout / 10)))
+            self._accept_result(self._answers.get(timeout=1.0 if timeout is None else min(1.0, timeout / 10)))
         if timeout is not None:
             now = time.perf_counter_ns()
             for worker in list(self._workers):
                 job = worker.give_up_before(now - int(timeout * 1e9))
                 if job is not None:
-                    self._given_up(worker, job, now, TimedOut(timeout))
+                    self._give_up_attempt(worker, job, now, TimedOut(timeout))
 
-    def _accept(self, answer: Answer) -> None:
+    def _accept_result(self, answer: QueryResult) -> None:
         if (answer.query, answer.repeat) in self._open:
             self._open.remove((answer.query, answer.repeat))
             self._keep(answer)
 
-    def _given_up(self, worker: _Worker, job: Job, now: int, error: TimedOut) -> None:
+    def _give_up_attempt(self, worker: _QueryThread, job: QueryTask, now: int, error: TimedOut) -> None:
         self._workers.remove(worker)
         first = worker.first
         if worker.attempt <= self._plan.retries:
             self._left.appendleft(job._replace(made=worker.attempt, first=first))
         else:
-            self._accept(
-                Answer(
+            self._accept_result(
+                QueryResult(
                     job.query,
                     job.repeat,
                     status="timeout",
@@ -287,20 +293,22 @@ class _Crew:
                 )
             )
         if self._left:
-            self._start()
+            self._start_thread()
 
 
-class _Worker(threading.Thread):
-    def __init__(self, retriever: Retriever, left: deque[Job], plan: Plan, answers: queue.SimpleQueue[Answer]) -> None:
+class _QueryThread(threading.Thread):
+    def __init__(
+        self, retriever: Retriever, left: deque[QueryTask], plan: RunSettings, answers: queue.SimpleQueue[QueryResult]
+    ) -> None:
         super().__init__(daemon=True, name="ragauge-worker")
         self._retriever, self._left, self._plan, self._answers = retriever, left, plan, answers
         self._lock = threading.Lock()
-        self._job: Job | None = None
+        self._job: QueryTask | None = None
         """Query in progress; None between attempts."""
         self._wanted = True
         self.began = self.first = self.attempt = 0
 
-    def begin(self, job: Job, attempt: int, first: int) -> None:
+    def begin(self, job: QueryTask, attempt: int, first: int) -> None:
         """Record the start of an attempt."""
         with self._lock:
             self.began = time.perf_counter_ns()
@@ -314,7 +322,7 @@ class _Worker(threading.Thread):
             self._job = None
             return self._wanted
 
-    def give_up_before(self, then: int) -> Job | None:
+    def give_up_before(self, then: int) -> QueryTask | None:
         """Return the task if its attempt began before `then`, and ignore its result."""
         with self._lock:
             if self._job is None or self.began > then:
@@ -330,50 +338,50 @@ class _Worker(threading.Thread):
             except IndexError:
                 return
             try:
-                answer = _ask_one(self._retriever, job, self._plan, self)
+                answer = _run_query(self._retriever, job, self._plan, self)
             except BaseException as error:  # Always put a result, because the pool waits for it.
                 self.finish()
                 words = redact(f"{type(error).__name__}: {error}")
-                answer = Answer(job.query, job.repeat, status="error", error=words)
+                answer = QueryResult(job.query, job.repeat, status="error", error=words)
                 answer.began = self.first
             if self._wanted:
                 self._answers.put(answer)
 
 
 T = TypeVar("T")
-Opened = Callable[[], AbstractAsyncContextManager[Retriever]]
+RetrieverOpener = Callable[[], AbstractAsyncContextManager[Retriever]]
 
 
-class Performed(NamedTuple):
+class SystemFacts(NamedTuple):
     """Facts about a system apart from its query results."""
 
-    cold: Answer | None
+    cold: QueryResult | None
     """Result of the first warm-up query, the cold start; None if there was none."""
     evidence: Mapping[str, Any]
     """Facts that the system reports: parameters, sizes, whether an index was used."""
-    threads: Mapping[str, Any] = NOTHING
+    threads: Mapping[str, Any] = EMPTY_MAPPING
     """Thread limit of the timed queries, and the number of threads that each library reported."""
 
 
-def perform(
-    opened: Opened,
-    jobs: Sequence[Job],
-    plan: Plan,
+def run_system(
+    opened: RetrieverOpener,
+    jobs: Sequence[QueryTask],
+    plan: RunSettings,
     warm: Sequence[str],
-    keep: Keep,
+    keep: OnQueryResult,
     observed: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
-) -> Performed:
+) -> SystemFacts:
     """Open a system, warm it up with other queries, and run all tasks.
 
     Threads are limited once the system is built. The context manager `observed` surrounds the timed queries. Works in a
     plain script and inside a running event loop, for synchronous and async systems.
     """
     if not jobs:
-        return Performed(None, {})
-    gone_cold: list[Answer] = []
+        return SystemFacts(None, {})
+    gone_cold: list[QueryResult] = []
     said: dict[str, Any] = {}
     once = replace(plan, workers=1, retries=0)
-    warming = [Job(str(i), text, -1) for i, text in enumerate(warm)]
+    warming = [QueryTask(str(i), text, -1) for i, text in enumerate(warm)]
     threads: dict[str, Any] = {}
 
     async def whole() -> Retriever | None:
@@ -383,42 +391,44 @@ def perform(
             if not is_async(retriever):
                 return retriever
             with limit_threads(plan.threads) as limit:
-                await ask_async(retriever, warming, once, gone_cold.append)
+                await run_queries_async(retriever, warming, once, gone_cold.append)
                 limit.apply()  # Also limit libraries that the first queries loaded.
                 with observed():
-                    await ask_async(retriever, jobs, plan, keep)
+                    await run_queries_async(retriever, jobs, plan, keep)
                 threads.update(limit.describe())
             try:
                 for _ in range(MAX_RESTARTS):
                     with contextlib.suppress(BackendRestarted):
-                        found = evidence(retriever, jobs[0].text, plan.k)
+                        found = describe_query(retriever, jobs[0].text, plan.k)
                         said.update(await found if inspect.isawaitable(found) else found)
                         break
             except Exception as error:  # All queries have results; a failure to report facts must not discard them.
                 said["error"] = f"{type(error).__name__}: {error}"
             return None
 
-    retriever = in_a_loop(whole())
+    retriever = run_coroutine(whole())
     if retriever is not None:
         with limit_threads(plan.threads) as limit:
-            ask(retriever, warming, once, gone_cold.append)
+            run_queries(retriever, warming, once, gone_cold.append)
             limit.apply()
             with observed():
-                ask(retriever, jobs, plan, keep)
+                run_queries(retriever, jobs, plan, keep)
             threads.update(limit.describe())
         try:
-            said.update(evidence(retriever, jobs[0].text, plan.k))
+            said.update(describe_query(retriever, jobs[0].text, plan.k))
         except Exception as error:
             said["error"] = f"{type(error).__name__}: {error}"
-    return Performed(gone_cold[0] if gone_cold else None, said, threads)
+    return SystemFacts(gone_cold[0] if gone_cold else None, said, threads)
 
 
-def warm_up_queries(documents: Sequence[Document], queries: Mapping[str, str], n: int, seed: int = 0) -> list[str]:
+def build_warm_up_queries(
+    documents: Sequence[Document], queries: Mapping[str, str], n: int, seed: int = 0
+) -> list[str]:
     """Build warm-up queries from words of documents, or else of shuffled queries.
 
     None of them is a measured query.
 
-    >>> warm_up_queries([], {"q": "how to sort a list"}, 1)[0] in {"q": "how to sort a list"}.values()
+    >>> build_warm_up_queries([], {"q": "how to sort a list"}, 1)[0] in {"q": "how to sort a list"}.values()
     False
     """
     rng = random.Random(seed)  # noqa: S311 - no secret

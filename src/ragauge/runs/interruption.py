@@ -10,14 +10,14 @@ from pathlib import Path
 
 
 @dataclass
-class _Command:
+class _CommandState:
     """Journals of the runs that a command has finished so far, and whether it was interrupted."""
 
     journals: list[Path] = field(default_factory=list)
     interrupted: bool = False
 
 
-_COMMAND: ContextVar[_Command | None] = ContextVar("command", default=None)
+_CURRENT_COMMAND: ContextVar[_CommandState | None] = ContextVar("command", default=None)
 
 
 @contextmanager
@@ -27,9 +27,9 @@ def command_scope() -> Iterator[None]:
     This happens when the outermost scope ends. A journal next to a finished run means that a later part of the command
     was interrupted: the next command resumes there and reuses the run.
     """
-    outer = _COMMAND.get()
-    command = outer or _Command()
-    token = _COMMAND.set(command)
+    outer = _CURRENT_COMMAND.get()
+    command = outer or _CommandState()
+    token = _CURRENT_COMMAND.set(command)
     try:
         yield
     except Exception:
@@ -38,18 +38,18 @@ def command_scope() -> Iterator[None]:
         command.interrupted = True
         raise
     finally:
-        _COMMAND.reset(token)
+        _CURRENT_COMMAND.reset(token)
         if outer is None and not command.interrupted:
             for journal in command.journals:
                 journal.unlink(missing_ok=True)
 
 
-def remove_when_done(journal: Path) -> None:
+def remove_journal_when_done(journal: Path) -> None:
     """Remove the journal of a finished run when the command ends.
 
     It is removed now if no command is active.
     """
-    command = _COMMAND.get()
+    command = _CURRENT_COMMAND.get()
     if command is None:
         journal.unlink(missing_ok=True)
     else:

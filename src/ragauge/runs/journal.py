@@ -12,7 +12,7 @@ from typing import Any
 from ragauge.core.errors import BadInput
 from ragauge.core.secrets import redact_data
 from ragauge.core.structured_text import parse_json
-from ragauge.runs.execution import Answer
+from ragauge.runs.execution import QueryResult
 
 
 class Journal:
@@ -22,9 +22,9 @@ class Journal:
     system, and `replaced` describes the change. A journal of another dataset or other settings is refused.
     """
 
-    def __init__(self, path: Path, purpose: Mapping[str, Any], carried: Sequence[Answer] = ()) -> None:
+    def __init__(self, path: Path, purpose: Mapping[str, Any], carried: Sequence[QueryResult] = ()) -> None:
         self.path = path
-        self.answers: list[Answer] = []
+        self.answers: list[QueryResult] = []
         """Query results so far, including those read from the file."""
         self.sessions: list[dict[str, Any]] = []
         """Metadata of each process that worked on the run, in order."""
@@ -38,20 +38,20 @@ class Journal:
         except OSError as error:
             raise BadInput(f"cannot be written ({error.strerror})", file=str(path.parent)) from None
         try:
-            self._claim()
-            whole = self._read(purpose)
+            self._lock_file()
+            whole = self._read_lines(purpose)
             self._file.truncate(whole)
             self._file.seek(whole)
             if not whole:
-                self._write({"purpose": dict(purpose)})
+                self._write_row({"purpose": dict(purpose)})
                 for one in carried:
-                    self._file.write(_line(one).encode("ascii"))
+                    self._file.write(_encode_result(one).encode("ascii"))
                     self.answers.append(one)
         except BaseException:
             self._file.close()
             raise
 
-    def _claim(self) -> None:
+    def _lock_file(self) -> None:
         """Lock the file for this process; the lock ends with the process."""
         with contextlib.suppress(ImportError):  # Not available on every platform.
             import fcntl
@@ -61,7 +61,7 @@ class Journal:
             except OSError:
                 raise BadInput("another process is at work here", file=str(self.path.parent)) from None
 
-    def _read(self, purpose: Mapping[str, Any]) -> int:
+    def _read_lines(self, purpose: Mapping[str, Any]) -> int:
         """Read the file and return the number of valid bytes."""
         whole, found, seen = 0, None, set()
         for number, line in enumerate(self._file.read().splitlines(keepends=True), 1):
@@ -75,7 +75,7 @@ class Journal:
                 elif "session" in row:
                     self.sessions.append(dict(row["session"]))
                 elif (row["a"][0], row["a"][1]) not in seen:
-                    self.answers.append(_answer(row["a"]))
+                    self.answers.append(_decode_result(row["a"]))
                     seen.add((row["a"][0], row["a"][1]))
             except (ValueError, TypeError, LookupError, AttributeError):
                 self.corrupt.append(number)
@@ -87,48 +87,48 @@ class Journal:
                 hint="restore the file, or use --fresh to discard the answers and run all queries again",
             )
         if found is not None and self.answers:
-            other = changes(found, purpose)
+            other = find_changes(found, purpose)
             if not other:
                 return whole
-            refuse_unless_system(other, self.path.parent, "an unfinished run")
-            self.replaced = told(other)
+            check_only_system_changed(other, self.path.parent, "an unfinished run")
+            self.replaced = describe_changes(other)
         self.answers, self.sessions, self.corrupt = [], [], []
         return 0
 
     def begin(self, session: Mapping[str, Any]) -> None:
         """Record the start of a process with its metadata."""
         self.sessions.append(dict(session))
-        self._write({"session": session})
+        self._write_row({"session": session})
 
-    def keep(self, answer: Answer) -> None:
+    def keep(self, answer: QueryResult) -> None:
         """Append a query result."""
         answer.session = len(self.sessions)
         try:
-            self._file.write(_line(answer).encode("ascii"))
+            self._file.write(_encode_result(answer).encode("ascii"))
         except OSError as error:
             raise BadInput(f"cannot be written ({error.strerror})", file=str(self.path)) from None
         self.answers.append(answer)
 
-    def _write(self, row: Any) -> None:
-        self._file.write(redact_data(_ENCODE(row)).encode("ascii") + b"\n")
+    def _write_row(self, row: Any) -> None:
+        self._file.write(redact_data(_ENCODE_JSON(row)).encode("ascii") + b"\n")
 
     def close(self) -> None:
         """Close the file without deleting it."""
         self._file.close()
 
 
-Changes = dict[str, tuple[Any, Any]]
+SettingChanges = dict[str, tuple[Any, Any]]
 """Old and new value by setting, e.g. `{"plan.k": (10, 3)}`."""
 
 
-def changes(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Changes:
+def find_changes(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> SettingChanges:
     """Return the settings in which two purposes differ.
 
-    >>> changes({"plan": {"k": 10, "repeats": 1}}, {"plan": {"k": 3, "repeats": 1}})
+    >>> find_changes({"plan": {"k": 10, "repeats": 1}}, {"plan": {"k": 3, "repeats": 1}})
     {'plan.k': (10, 3)}
     """
-    out: Changes = {}
-    for part, value in json.loads(_ENCODE(dict(wanted))).items():
+    out: SettingChanges = {}
+    for part, value in json.loads(_ENCODE_JSON(dict(wanted))).items():
         before = found.get(part)
         before = before if isinstance(before, Mapping) else {}  # A corrupt line may contain any type.
         names = [*before, *(name for name in value if name not in before)]
@@ -136,23 +136,23 @@ def changes(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Changes:
     return out
 
 
-def told(other: Changes) -> str:
+def describe_changes(other: SettingChanges) -> str:
     """Describe the first three changes."""
     shown = [f"{name.split('.')[-1]} {old} -> {new}" for name, (old, new) in list(other.items())[:3]]
     return ", ".join(shown) + (", …" if len(other) > 3 else "")
 
 
-def refuse_unless_system(other: Changes, folder: Path, what: str) -> None:
+def check_only_system_changed(other: SettingChanges, folder: Path, what: str) -> None:
     """Refuse changes of dataset or settings; a changed system may replace the old one."""
     if any(not name.startswith("system.") for name in other):
         raise BadInput(
-            f"holds {what} of other work ({told(other)})",
+            f"holds {what} of other work ({describe_changes(other)})",
             file=str(folder),
             hint="give another --out, or --fresh to begin anew",
         )
 
 
-def _line(answer: Answer) -> str:
+def _encode_result(answer: QueryResult) -> str:
     """Encode a result as a JSON line; three times as fast as the general encoder.
 
     Scores are the bytes of their doubles in hexadecimal. Ids are one string with line breaks between them, or a list if
@@ -161,18 +161,18 @@ def _line(answer: Answer) -> str:
     one = answer
     docs = "\n".join(one.docs)
     plain = docs.count("\n") == len(one.docs) - 1 and docs
-    stages = ",".join([f"{_TEXT(name)}:{nanoseconds}" for name, nanoseconds in one.stages.items()])
+    stages = ",".join([f"{_ENCODE_TEXT(name)}:{nanoseconds}" for name, nanoseconds in one.stages.items()])
     return (
-        f'{{"a":[{_TEXT(one.query)},{one.repeat},{_TEXT(docs) if plain else _ENCODE(one.docs)},'
-        f'"{array("d", one.scores).tobytes().hex()}","{one.status}",{_TEXT(one.error)},'
+        f'{{"a":[{_ENCODE_TEXT(one.query)},{one.repeat},{_ENCODE_TEXT(docs) if plain else _ENCODE_JSON(one.docs)},'
+        f'"{array("d", one.scores).tobytes().hex()}","{one.status}",{_ENCODE_TEXT(one.error)},'
         f"{one.attempts},{one.began},{one.total},{{{stages}}},{one.session},{int(one.complete)}]}}\n"
     )
 
 
-def _answer(row: list[Any]) -> Answer:
+def _decode_result(row: list[Any]) -> QueryResult:
     query, repeat, docs, scores, *rest = row
     doubles = array("d", bytes.fromhex(scores))
-    found = Answer(query, repeat, docs.split("\n") if isinstance(docs, str) else docs, doubles.tolist(), *rest)
+    found = QueryResult(query, repeat, docs.split("\n") if isinstance(docs, str) else docs, doubles.tolist(), *rest)
     texts = (found.query, found.status, found.error, *found.docs, *found.stages)
     numbers = (found.repeat, found.attempts, found.began, found.total, found.session, *found.stages.values())
     if not all(isinstance(one, str) for one in texts) or not isinstance(found.docs, list):
@@ -185,5 +185,5 @@ def _answer(row: list[Any]) -> Answer:
     return found
 
 
-_TEXT = json.encoder.encode_basestring_ascii
-_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
+_ENCODE_TEXT = json.encoder.encode_basestring_ascii
+_ENCODE_JSON = json.JSONEncoder(separators=(",", ":")).encode

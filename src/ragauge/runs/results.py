@@ -69,12 +69,12 @@ class Experiment:
         found = {}
         for value, mine in sorted(places.items(), key=lambda pair: -len(pair[1])):
             columns = {n: [one.values[measure][mine] for one in self.every_time(n)] for n in self.scores}
-            found[value] = (len(mine), {n: float(np.mean([_mean(one) for one in v])) for n, v in columns.items()})
+            found[value] = (len(mine), {n: float(np.mean([_nan_mean(one) for one in v])) for n, v in columns.items()})
         return found
 
     def __repr__(self) -> str:
         absent = [f"{name}: not run: {error.message}" for name, error in self.failures.items() if name not in self.runs]
-        return "\n".join([*(_printed(self.every_time(name)) for name in self.scores), *absent])
+        return "\n".join([*(_format_trials(self.every_time(name)) for name in self.scores), *absent])
 
 
 def canonical_tag(tag: str, known: Collection[str]) -> str:
@@ -89,24 +89,24 @@ def canonical_tag(tag: str, known: Collection[str]) -> str:
     return tag if tag in known or meant not in known else meant
 
 
-def every_part(evidence: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def iterate_parts(evidence: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Iterate over the facts of a system in a manifest and those of all its parts.
 
-    >>> [one.get("steps") for one in every_part({"parts": [{"steps": 8}, {"parts": [{"steps": 9}]}]})]
+    >>> [one.get("steps") for one in iterate_parts({"parts": [{"steps": 8}, {"parts": [{"steps": 9}]}]})]
     [None, 8, None, 9]
     """
     yield evidence
     for part in evidence.get("parts") or ():
         if isinstance(part, Mapping):
-            yield from every_part(part)
+            yield from iterate_parts(part)
 
 
-def _mean(values: Floats) -> float:
+def _nan_mean(values: Floats) -> float:
     scored = values[~np.isnan(values)]
     return float(scored.mean()) if len(scored) else math.nan
 
 
-def _printed(trials: Sequence[Scores]) -> str:
+def _format_trials(trials: Sequence[Scores]) -> str:
     """Format scores, or their means over several trials."""
     first, often = trials[0], len(trials)
     if often == 1:
@@ -117,7 +117,7 @@ def _printed(trials: Sequence[Scores]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class ExperimentSet:
     """Result of `run_each`: the same systems on several datasets."""
 
     experiments: Mapping[str, Experiment]

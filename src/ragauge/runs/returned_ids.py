@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ragauge.core.documents import Document
-from ragauge.core.records import Nested
-from ragauge.runs.execution import Answer
+from ragauge.core.records import ScoresByQuery
+from ragauge.runs.execution import QueryResult
 
-MAX_COMPARED = 10_000
+MAX_IDS_COMPARED = 10_000
 """Maximum number of known ids whose spelling is compared with an unknown one."""
-SIMILAR = 0.75
+MIN_ID_SIMILARITY = 0.75
 """Minimum similarity of two spellings (difflib), from 0 to 1."""
 
 
@@ -34,7 +34,9 @@ class ReturnedIds:
     """An unknown id, and the known id that is most similar to it; None if none is similar."""
 
     @classmethod
-    def count(cls, answers: Sequence[Answer], documents: Sequence[Document], judgments: Nested) -> ReturnedIds:
+    def count(
+        cls, answers: Sequence[QueryResult], documents: Sequence[Document], judgments: ScoresByQuery
+    ) -> ReturnedIds:
         """Count the ids of the first trial."""
         docs = [doc for one in answers if one.repeat == 0 for doc in one.docs]
         judged = {doc for grades in judgments.values() for doc in grades}
@@ -44,7 +46,7 @@ class ReturnedIds:
             unknown = []
         known = [document.id for document in documents[:3]] or list(dict.fromkeys(judged))
         samples = (list(dict.fromkeys(unknown))[:3], sorted(known)[:3])
-        near = ((one, find_nearest(one, corpus or judged)) for one in samples[0])
+        near = ((one, find_nearest_id(one, corpus or judged)) for one in samples[0])
         nearest = next(((one, found) for one, found in near if found is not None), None)
         return cls(len(docs), len(unknown), sum(doc in judged for doc in docs), samples, bool(corpus), nearest)
 
@@ -56,39 +58,39 @@ class ReturnedIds:
     def describe(self) -> str:
         """Return a sentence with the counts and three ids of each side."""
         where = "corpus" if self.corpus else "judgments"
-        returned, known = (", ".join(f"`{_printable(name)}`" for name in side) for side in self.samples)
-        near = "" if self.nearest is None else "; nearest to `{}`: `{}`".format(*map(_printable, self.nearest))
+        returned, known = (", ".join(f"`{_printable_id(name)}`" for name in side) for side in self.samples)
+        near = "" if self.nearest is None else "; nearest to `{}`: `{}`".format(*map(_printable_id, self.nearest))
         return (
             f"{self.unknown:,} of {self.total:,} returned ids are not in the {where}; "
             f"returned: {returned}; {where}: {known}{near}"
         )
 
 
-def find_nearest(name: str, known: Collection[str]) -> str | None:
+def find_nearest_id(name: str, known: Collection[str]) -> str | None:
     """Return the most similar known id: the same file name, or a similar spelling.
 
-    >>> find_nearest("docs/bees.md", {"bees.md", "ants.md"}), find_nearest("d7", {"d07", "d12"})
+    >>> find_nearest_id("docs/bees.md", {"bees.md", "ants.md"}), find_nearest_id("d7", {"d07", "d12"})
     ('bees.md', 'd07')
     """
     by_file: dict[str, str] = {}
     for one in sorted(known):
-        for part in _file_names(one):
+        for part in _id_variants(one):
             by_file.setdefault(part, one)
-    found = next((by_file[part] for part in _file_names(name) if part in by_file), None)
+    found = next((by_file[part] for part in _id_variants(name) if part in by_file), None)
     if found is not None:
         return found
-    near = difflib.get_close_matches(name, list(islice(sorted(known), MAX_COMPARED)), n=1, cutoff=SIMILAR)
+    near = difflib.get_close_matches(name, list(islice(sorted(known), MAX_IDS_COMPARED)), n=1, cutoff=MIN_ID_SIMILARITY)
     return near[0] if near else None
 
 
-def _file_names(name: str) -> list[str]:
+def _id_variants(name: str) -> list[str]:
     """Return the id in lower case, its last path part, and that without suffix."""
     whole = name.lower()
     last = whole.replace("\\", "/").rstrip("/").rpartition("/")[2]
     return [part for part in (whole, last, last.rpartition(".")[0]) if part]
 
 
-def _printable(name: str) -> str:
+def _printable_id(name: str) -> str:
     """Return the first 80 characters of an id, without unpaired surrogates."""
     return name[:80].encode("utf-8", "replace").decode()
 

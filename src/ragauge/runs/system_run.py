@@ -12,43 +12,51 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.compute.observation import Observation
-from ragauge.compute.progress import Watch
+from ragauge.compute.progress import RunProgress
 from ragauge.core.composition import is_reproducible
 from ragauge.core.documents import Hit
 from ragauge.core.errors import BadInput, describe_failures
 from ragauge.core.protocols import Retriever
 from ragauge.core.records import Dataset, Run
-from ragauge.core.run_dates import AnswerDate
-from ragauge.datasets.queries import themselves
-from ragauge.files.serialization import to_data
+from ragauge.core.run_dates import RunDate
+from ragauge.datasets.queries import self_documents
+from ragauge.files.serialization import to_json_data
 from ragauge.files.workspace import hold_folder, temporary_folder
 from ragauge.runs import folder
 from ragauge.runs import folder as runs_folder
-from ragauge.runs.execution import Answer, Job, Performed, Plan, ask, perform, warm_up_queries
-from ragauge.runs.interruption import remove_when_done
-from ragauge.runs.journal import Changes, Journal, changes, refuse_unless_system, told
-from ragauge.runs.results import every_part
+from ragauge.runs.execution import (
+    QueryResult,
+    QueryTask,
+    RunSettings,
+    SystemFacts,
+    build_warm_up_queries,
+    run_queries,
+    run_system,
+)
+from ragauge.runs.interruption import remove_journal_when_done
+from ragauge.runs.journal import Journal, SettingChanges, check_only_system_changed, describe_changes, find_changes
+from ragauge.runs.results import iterate_parts
 from ragauge.runs.returned_ids import ID_HINT, ReturnedIds
-from ragauge.systems.builder import Workshop
-from ragauge.systems.graph_links import UNKNOWN
+from ragauge.systems.builder import SystemBuilder
+from ragauge.systems.graph_links import UNKNOWN_IDS
 
-JOURNAL = "journal.jsonl"
-FINISHED = ("manifest.json", "run.parquet", "repeats.parquet", "timings.parquet")
+JOURNAL_FILE = "journal.jsonl"
+FINISHED_RUN_FILES = ("manifest.json", "run.parquet", "repeats.parquet", "timings.parquet")
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class SystemRun:
     """One system, the queries to run on it, and the folder of its results."""
 
     name: str
     system: Any
     data: Dataset
-    plan: Plan
+    plan: RunSettings
     fingerprint: Mapping[str, Any]
     """Fingerprint of the dataset; computed once for all systems, because it reads every document."""
-    workshop: Workshop
+    workshop: SystemBuilder
     folder: Path | None
-    watch: Watch
+    watch: RunProgress
     not_asked: int = 0
     """Number of judged queries of the dataset that are not run."""
 
@@ -62,7 +70,7 @@ class Work:
         }
 
     @cached_property
-    def _judged(self) -> dict[str, Any]:
+    def _judgment_entries(self) -> dict[str, Any]:
         """Entries of the manifest that depend on the judgments."""
         return {
             "judgments_hash": folder.judgments_hash(self.data.judgments),
@@ -72,7 +80,7 @@ class Work:
     @cached_property
     def own(self) -> frozenset[str]:
         """Queries that are documents of the corpus; each is removed from its own ranking."""
-        return themselves(self.data, self.data.queries)
+        return self_documents(self.data, self.data.queries)
 
     def done(self, *, fresh: bool, reuse: bool = False) -> Run:
         """Return the run: reused from the folder, resumed, or made now.
@@ -81,92 +89,94 @@ class Work:
         description identifies the system. Any other system may have changed and is run again.
         """
         if self.folder is None:
-            return self._ask(None)
+            return self._run_queries(None)
         with hold_folder(self.folder):
-            return self._finish(self.folder, fresh=fresh, reuse=reuse)
+            return self._finish_run(self.folder, fresh=fresh, reuse=reuse)
 
-    def _finish(self, folder: Path, *, fresh: bool, reuse: bool) -> Run:
+    def _finish_run(self, folder: Path, *, fresh: bool, reuse: bool) -> Run:
         """Return the run of a folder, which no other process works on."""
         if fresh:
-            self._remove(*FINISHED, JOURNAL)
-        carried: list[Answer] = []
+            self._remove_files(*FINISHED_RUN_FILES, JOURNAL_FILE)
+        carried: list[QueryResult] = []
         notes: list[str] = []
         made = ""
         if runs_folder.is_complete(folder):
-            found = runs_folder.read(folder)
-            other = changes(found.manifest, self.purpose)
-            refuse_unless_system(other, folder, "the run")
-            reusable = reuse or (folder / JOURNAL).exists() or self.workshop.is_reproducible(self.system)
-            carried = runs_folder.good_answers(found) if reusable and not other else []
+            found = runs_folder.read_run_folder(folder)
+            other = find_changes(found.manifest, self.purpose)
+            check_only_system_changed(other, folder, "the run")
+            reusable = reuse or (folder / JOURNAL_FILE).exists() or self.workshop.is_reproducible(self.system)
+            carried = runs_folder.find_successful_results(found) if reusable and not other else []
             missing = len(self.data.queries) * self.plan.repeats - len(carried)
             if carried and not missing:
-                return self._reuse(found)
-            made = _date(found) if carried else ""
-            notes = [f"{self.name}: {self._why_run_again(found, other, missing if reusable else 0)}"]
-            self._remove(JOURNAL)
-        journal = Journal(folder / JOURNAL, self.purpose, carried)
+                return self._reuse_run(found)
+            made = _run_date(found) if carried else ""
+            notes = [f"{self.name}: {self._describe_rerun(found, other, missing if reusable else 0)}"]
+            self._remove_files(JOURNAL_FILE)
+        journal = Journal(folder / JOURNAL_FILE, self.purpose, carried)
         # Only now: the results that the journal takes over must be on disk before their files are removed.
-        self._remove(*FINISHED)
+        self._remove_files(*FINISHED_RUN_FILES)
         if journal.replaced:
             notes = [
                 f"{self.name}: changed since the interrupted run ({journal.replaced}), so it was run from the start"
             ]
         if journal.corrupt:
             lines = ", ".join(map(str, journal.corrupt[:3])) + ", …" * (len(journal.corrupt) > 3)
-            notes.append(f"{self.name}: corrupt lines in {JOURNAL} ({lines}); their queries were run again")
+            notes.append(f"{self.name}: corrupt lines in {JOURNAL_FILE} ({lines}); their queries were run again")
         try:
-            run = self._ask(journal, made)
+            run = self._run_queries(journal, made)
         except BaseException:
             if not journal.answers:  # Nothing to resume, e.g. because the system could not be built.
                 journal.path.unlink(missing_ok=True)
             raise
         finally:
             journal.close()
-        runs_folder.write(run, folder)
-        remove_when_done(journal.path)
+        runs_folder.write_run_folder(run, folder)
+        remove_journal_when_done(journal.path)
         return _with_notes(run, before=notes)
 
-    def _why_run_again(self, found: Run, other: Changes, missing: int) -> str:
+    def _describe_rerun(self, found: Run, other: SettingChanges, missing: int) -> str:
         """Describe why a finished run was not reused.
 
         `missing` is the number of queries run again.
         """
         if other:
-            return f"changed since the last run ({told(other)}), so it was run again"
+            return f"changed since the last run ({describe_changes(other)}), so it was run again"
         if not missing:
-            return f"run again; the answers made {_date(found)} were replaced (add --reuse to reuse finished answers)"
+            return (
+                f"run again; the answers made {_run_date(found)} were replaced (add --reuse to reuse finished answers)"
+            )
         unsaved = found.repeats is None and self.plan.repeats > 1
         return f"{missing} queries {'whose ranking was not saved' if unsaved else 'that had failed'} were run again"
 
-    def _remove(self, *files: str) -> None:
+    def _remove_files(self, *files: str) -> None:
         for file in files:
             if self.folder is not None:
                 (self.folder / file).unlink(missing_ok=True)
 
-    def _reuse(self, found: Run) -> Run:
+    def _reuse_run(self, found: Run) -> Run:
         """Return a finished run as it is, marked as reused."""
         total = len(self.data.queries) * self.plan.repeats
         self.watch.begin(self.name, total, total)
         self.watch.end(self.name)
-        note = f"{self.name}: reused; made {_date(found)} (run it again with --fresh)"
-        about = {**found.manifest, "origin": folder.origin(self.data), **self._judged, "reused": True}
+        note = f"{self.name}: reused; made {_run_date(found)} (run it again with --fresh)"
+        about = {**found.manifest, "origin": folder.dataset_origin(self.data), **self._judgment_entries, "reused": True}
         if self.folder is not None:
             if about != found.manifest:
                 runs_folder.write_json(about, self.folder / "manifest.json")
-            remove_when_done(self.folder / JOURNAL)
+            remove_journal_when_done(self.folder / JOURNAL_FILE)
         return _with_notes(replace(found, name=self.name, manifest=about), after=[note])
 
-    def _ask(self, journal: Journal | None, made: str = "") -> Run:
+    def _run_queries(self, journal: Journal | None, made: str = "") -> Run:
         """Run the queries without a result.
 
         `made` is the date of results from a finished run.
         """
-        began = folder.now()
-        answers: list[Answer] = [] if journal is None else journal.answers
+        began = folder.utc_now()
+        answers: list[QueryResult] = [] if journal is None else journal.answers
         keep = answers.append if journal is None else journal.keep
         asked = {(one.query, one.repeat) for one in answers}
         jobs = [
-            Job(query, text, repeat)
+            QueryTask(query, text, repeat)
             for repeat in range(self.plan.repeats)
             for query, text in self.data.queries.items()
             if (query, repeat) not in asked
@@ -176,8 +186,8 @@ class Work:
         if journal is not None:
             journal.begin({"began": began, "left": len(jobs), "made": made or began, "reused": bool(made)})
 
-        def kept(answer: Answer) -> None:
-            keep(self._without_itself(answer))
+        def kept(answer: QueryResult) -> None:
+            keep(self._without_own_document(answer))
             self.watch.step()
 
         def opened() -> AbstractAsyncContextManager[Retriever]:
@@ -185,9 +195,9 @@ class Work:
 
         # Request one more document if queries are documents, because one may be removed.
         plan = replace(self.plan, k=self.plan.k + bool(self.own))
-        warm = warm_up_queries(self.data.documents, self.data.queries, plan.warmup)
+        warm = build_warm_up_queries(self.data.documents, self.data.queries, plan.warmup)
         observation = Observation()
-        performed = perform(opened, jobs, plan, warm, kept, observation.observe)
+        performed = run_system(opened, jobs, plan, warm, kept, observation.observe)
         fresh = [one for one in answers if (one.query, one.repeat) not in asked]
         self.watch.end(self.name)
         returned = ReturnedIds.count(answers, self.data.documents, self.data.judgments.nested)
@@ -199,49 +209,51 @@ class Work:
         first: Mapping[str, Any] = {} if journal is None else journal.sessions[0]
         about = {
             **self.purpose,
-            "origin": folder.origin(self.data),
-            **self._judged,
+            "origin": folder.dataset_origin(self.data),
+            **self._judgment_entries,
             "made": str(first.get("made") or began),
             "reused": bool(first.get("reused")),
             "began": began,
-            "finished": folder.now(),
+            "finished": folder.utc_now(),
             "build_seconds": round(self.workshop.seconds(self.system), 6) if jobs and not cached else None,
             **({"build_cached": True} if cached else {}),
             "cold_ms": performed.cold.total / 1e6 if performed.cold and performed.cold.status == "ok" else None,
             "evidence": performed.evidence,
             **({"unknown_ids": {"unknown": returned.unknown, "returned": returned.total}} if returned.unknown else {}),
             "threads": dict(performed.threads),
-            "clock": to_data(observation.assess(_trials(fresh), in_process=self._is_in_process(performed))),
-            "harness_microseconds": _harness_microseconds(min(self.plan.k, 100)),
+            "clock": to_json_data(
+                observation.assess(_trial_latencies(fresh), in_process=self._is_in_process(performed))
+            ),
+            "harness_microseconds": _try_measure_overhead(min(self.plan.k, 100)),
             "sessions": sessions,
-            "notes": self._notes(answers, returned, performed, sessions),
-            **folder.circumstances(),
+            "notes": self._run_notes(answers, returned, performed, sessions),
+            **folder.provenance(),
         }
-        return runs_folder.as_run(self.name, answers, about)
+        return runs_folder.build_run(self.name, answers, about)
 
-    def _is_in_process(self, performed: Performed) -> bool:
+    def _is_in_process(self, performed: SystemFacts) -> bool:
         """Return whether a system works in this process only, without a server or workers."""
         if self.plan.workers > 1 or self.plan.timeout is not None:
             return False
-        servers = any("server" in part for part in every_part(performed.evidence))
+        servers = any("server" in part for part in iterate_parts(performed.evidence))
         return not servers and is_reproducible("retrievers", self.system)
 
-    def _without_itself(self, answer: Answer) -> Answer:
+    def _without_own_document(self, answer: QueryResult) -> QueryResult:
         if answer.query in self.own and answer.query in answer.docs:
             place = answer.docs.index(answer.query)
             del answer.docs[place], answer.scores[place]
         del answer.docs[self.plan.k :], answer.scores[self.plan.k :]
         return answer
 
-    def _notes(
-        self, answers: Sequence[Answer], returned: ReturnedIds, performed: Performed, sessions: int
+    def _run_notes(
+        self, answers: Sequence[QueryResult], returned: ReturnedIds, performed: SystemFacts, sessions: int
     ) -> list[str]:
         first = [one for one in answers if one.repeat == 0]
         failed = [one for one in first if one.status != "ok"]
         later = sum(one.status != "ok" for one in answers) - len(failed)
         empty = sum(one.status == "ok" and not one.docs for one in first)
-        restarts = sum(part.get("server_restarts", 0) for part in every_part(performed.evidence))
-        again, changed = runs_folder.repeated(answers), runs_folder.changed_rankings(answers)
+        restarts = sum(part.get("server_restarts", 0) for part in iterate_parts(performed.evidence))
+        again, changed = runs_folder.count_duplicate_hits(answers), runs_folder.count_changed_rankings(answers)
         said: list[tuple[Any, str]] = [
             (failed, describe_failures({one.query: one.error for one in failed}, len(first))),
             (later, f"{later} queries failed when they were asked again; their times are left out"),
@@ -256,7 +268,7 @@ class Work:
             (
                 any(
                     part.get("build_seeded") is False and part.get("index_used")
-                    for part in every_part(performed.evidence)
+                    for part in iterate_parts(performed.evidence)
                 ),
                 "the index is built with random numbers that cannot be seeded, so that scores differ slightly between "
                 "builds; index=none is exact",
@@ -266,21 +278,21 @@ class Work:
                 restarts,
                 f"the server died during the run and was restarted ({restarts} x); the queries were run again",
             ),
-            *((True, text) for text in _doubts(performed.evidence)),
+            *((True, text) for text in _graph_notes(performed.evidence)),
             *((True, text) for text in self._depth_notes(first, performed.evidence)),
             (
                 self.plan.repeats == 1
-                and any("seed" in one and "steps" in one for one in every_part(performed.evidence)),
+                and any("seed" in one and "steps" in one for one in iterate_parts(performed.evidence)),
                 "chance has a part in it, and one trial does not say how much (--repeats 5)",
             ),
         ]
         return [f"{self.name}: {text}" for happened, text in said if happened]
 
-    def _depth_notes(self, answers: Sequence[Answer], evidence: Mapping[str, Any]) -> list[str]:
+    def _depth_notes(self, answers: Sequence[QueryResult], evidence: Mapping[str, Any]) -> list[str]:
         """Return notes on too few or too many returned documents, or an own k."""
         k = self.plan.k
         notes = []
-        own = next((part["own_k"] for part in every_part(evidence) if part.get("own_k") not in (None, k)), None)
+        own = next((part["own_k"] for part in iterate_parts(evidence) if part.get("own_k") not in (None, k)), None)
         if own is not None:
             notes.append(
                 f"{k} documents per query were requested instead of its own k of {own} (use -k {own} to keep it)"
@@ -289,15 +301,15 @@ class Work:
         most = max((len(one.docs) for one in answers), default=0)
         if 0 < most < wanted and not self.workshop.is_reproducible(self.system):  # BM25 returns only matches.
             notes.append(f"returned at most {most} document{'s' * (most > 1)} per query; {k} were requested")
-        more = max((part["most_returned"] for part in every_part(evidence) if "most_returned" in part), default=0)
+        more = max((part["most_returned"] for part in iterate_parts(evidence) if "most_returned" in part), default=0)
         if more > k + bool(self.own):
             notes.append(f"returned up to {more} documents per query; {k} were requested, and the first {k} are scored")
         return notes
 
 
-def _date(run: Run) -> str:
+def _run_date(run: Run) -> str:
     """Return the date of the results of a run; "at an unknown time" if unknown."""
-    date = AnswerDate.find(run.manifest)
+    date = RunDate.find(run.manifest)
     return "at an unknown time" if date is None else date.made
 
 
@@ -309,7 +321,7 @@ def _with_notes(run: Run, *, before: Sequence[str] = (), after: Sequence[str] = 
     return replace(run, manifest={**run.manifest, "notes": [*before, *run.manifest.get("notes", ()), *after]})
 
 
-def _trials(answers: Sequence[Answer]) -> list[list[int]]:
+def _trial_latencies(answers: Sequence[QueryResult]) -> list[list[int]]:
     """Return latencies in ns of queries that succeeded in every trial.
 
     There is one row per trial.
@@ -323,15 +335,15 @@ def _trials(answers: Sequence[Answer]) -> list[list[int]]:
     return [[row[query] for query in common] for row in rows] if common else []
 
 
-def _doubts(evidence: Mapping[str, Any]) -> list[str]:
+def _graph_notes(evidence: Mapping[str, Any]) -> list[str]:
     """Return notes on the graphs of a system: links to unknown documents, or no links."""
     said: dict[str, None] = {}
-    for graph in [one["graph"] for one in every_part(evidence) if isinstance(one.get("graph"), Mapping)]:
+    for graph in [one["graph"] for one in iterate_parts(evidence) if isinstance(one.get("graph"), Mapping)]:
         kinds, skipped = graph.get("kinds") or {}, graph.get("skipped") or {}
         some = [kind for kind, links in kinds.items() if links]
         none = [kind for kind, links in kinds.items() if not links]
         for kind, links in kinds.items():
-            if unknown := (skipped.get(kind) or {}).get(UNKNOWN):
+            if unknown := (skipped.get(kind) or {}).get(UNKNOWN_IDS):
                 said[f"{unknown:,} links of the graph name no document, {links:,} do; `ragauge graph` says more"] = None
         if not some:
             said["the graph has no links, so that walks go nowhere; `ragauge graph` says more"] = None
@@ -340,15 +352,15 @@ def _doubts(evidence: Mapping[str, Any]) -> list[str]:
     return list(said)
 
 
-def _harness_microseconds(k: int) -> float | None:
+def _try_measure_overhead(k: int) -> float | None:
     """Measure the overhead of the harness in µs; None if that fails."""
     try:
-        return round(overhead(k), 2)
+        return round(measure_overhead_us(k), 2)
     except (OSError, BadInput):  # The temporary folder is full or read-only.
         return None
 
 
-def overhead(k: int = 10, n: int = 500, rounds: int = 5) -> float:
+def measure_overhead_us(k: int = 10, n: int = 500, rounds: int = 5) -> float:
     """Measure the overhead of the harness per query in µs.
 
     The system does nothing.
@@ -360,13 +372,13 @@ def overhead(k: int = 10, n: int = 500, rounds: int = 5) -> float:
             del query, k
             return hits
 
-    jobs = [Job(f"query-{i}", "a question of the usual length", 0) for i in range(n)]
+    jobs = [QueryTask(f"query-{i}", "a question of the usual length", 0) for i in range(n)]
     with temporary_folder("overhead") as folder:
         journal = Journal(folder / "journal.jsonl", {})
         seconds = []
         for _ in range(rounds):
             began = time.perf_counter()
-            ask(Nothing(), jobs, Plan(k=k), journal.keep)
+            run_queries(Nothing(), jobs, RunSettings(k=k), journal.keep)
             seconds.append(time.perf_counter() - began)
         journal.close()
     return statistics.median(seconds) / n * 1e6

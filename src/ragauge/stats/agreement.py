@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragauge.core.records import Floats, Ints
-from ragauge.core.summaries import Figure
-from ragauge.stats.intervals import ONE_GROUP, design_effect, grouped_counts, percentile_interval, separate
+from ragauge.core.summaries import Estimate
+from ragauge.stats.intervals import ONE_GROUP, cluster_ids, cluster_resample_counts, design_effect, percentile_interval
 
 
-class Confusion(NamedTuple):
+class ConfusionMatrix(NamedTuple):
     """Confusion matrix of judge and people; a sample is good at or above a threshold."""
 
     both_good: int
@@ -33,22 +33,24 @@ class Confusion(NamedTuple):
 
 
 Bools = NDArray[np.bool_]
-DRAWS = 10_000
-NOBODY = "there is no sample"
+DIRICHLET_DRAWS = 10_000
+NO_SAMPLES = "there is no sample"
 ONE_CLASS = "people gave one verdict only"
 
 
-def confusion(judge: Bools, people: Bools) -> Confusion:
+def count_confusion(judge: Bools, people: Bools) -> ConfusionMatrix:
     """Count the four combinations of the two verdicts.
 
-    >>> confusion(np.array([True, True, False]), np.array([True, False, False]))
-    Confusion(both_good=1, only_judge=1, only_people=0, both_bad=1)
+    >>> count_confusion(np.array([True, True, False]), np.array([True, False, False]))
+    ConfusionMatrix(both_good=1, only_judge=1, only_people=0, both_bad=1)
     """
     cells = [judge & people, judge & ~people, ~judge & people, ~judge & ~people]
-    return Confusion(*(int(cell.sum()) for cell in cells))
+    return ConfusionMatrix(*(int(cell.sum()) for cell in cells))
 
 
-def share(hits: float, n: int, confidence: float = 0.95, *, empty: str = NOBODY, effect: float = 1.0) -> Figure:
+def proportion(
+    hits: float, n: int, confidence: float = 0.95, *, empty: str = NO_SAMPLES, effect: float = 1.0
+) -> Estimate:
     """Estimate a proportion with Wilson's interval.
 
     The interval is valid for few samples and near 0 and 1.
@@ -57,74 +59,74 @@ def share(hits: float, n: int, confidence: float = 0.95, *, empty: str = NOBODY,
     correlated samples.
     Paper: Wilson, JASA 1927.
 
-    >>> [round(number, 4) for number in share(9, 10)[:3]]
+    >>> [round(number, 4) for number in proportion(9, 10)[:3]]
     [0.9, 0.5958, 0.9821]
     """
     from scipy.special import ndtri
 
     if not n:
-        return Figure(math.nan, why=empty)
+        return Estimate(math.nan, why=empty)
     z, p, m = float(ndtri((1 + confidence) / 2)), hits / n, n / effect
     middle = (p + z * z / (2 * m)) / (1 + z * z / m)
     reach = z / (1 + z * z / m) * math.sqrt(p * (1 - p) / m + z * z / (4 * m * m))
     # At both ends the bound is exact, where rounding would exclude the estimate.
-    return Figure(p, 0.0 if not hits else middle - reach, 1.0 if hits == n else middle + reach, n)
+    return Estimate(p, 0.0 if not hits else middle - reach, 1.0 if hits == n else middle + reach, n)
 
 
-def kappa_of(cells: Floats) -> Floats:
+def compute_kappa(cells: Floats) -> Floats:
     """Compute Cohen's kappa of tables of four cells each.
 
     Formula: (observed - expected) / (1 - expected). The expected agreement is from the rate of each rater.
 
-    >>> round(float(kappa_of(np.array([20.0, 5.0, 10.0, 15.0]))), 4)
+    >>> round(float(compute_kappa(np.array([20.0, 5.0, 10.0, 15.0]))), 4)
     0.4
     """
-    good, only_judge, only_people, bad = _shares(cells)
+    good, only_judge, only_people, bad = _cell_shares(cells)
     first, second = good + only_judge, good + only_people
-    return _beyond(good + bad, first * second + (1 - first) * (1 - second))
+    return _chance_corrected(good + bad, first * second + (1 - first) * (1 - second))
 
 
-def ac1_of(cells: Floats) -> Floats:
+def gwets_ac1(cells: Floats) -> Floats:
     """Compute Gwet's AC1 of tables of four cells each.
 
     The expected agreement is 2 q (1 - q), q the share of good verdicts of both raters.
 
-    >>> round(float(ac1_of(np.array([118.0, 5.0, 2.0, 0.0]))), 4)
+    >>> round(float(gwets_ac1(np.array([118.0, 5.0, 2.0, 0.0]))), 4)
     0.9408
     """
-    good, only_judge, only_people, bad = _shares(cells)
+    good, only_judge, only_people, bad = _cell_shares(cells)
     rate = good + (only_judge + only_people) / 2
-    return _beyond(good + bad, 2 * rate * (1 - rate))
+    return _chance_corrected(good + bad, 2 * rate * (1 - rate))
 
 
-def scott_of(cells: Floats) -> Floats:
+def scotts_pi(cells: Floats) -> Floats:
     """Compute Scott's pi of tables of four cells each.
 
     It is the limit of Krippendorff's alpha of two raters for many samples.
     """
-    good, only_judge, only_people, bad = _shares(cells)
+    good, only_judge, only_people, bad = _cell_shares(cells)
     rate = good + (only_judge + only_people) / 2
-    return _beyond(good + bad, rate**2 + (1 - rate) ** 2)
+    return _chance_corrected(good + bad, rate**2 + (1 - rate) ** 2)
 
 
-def balanced_of(cells: Floats) -> Floats:
+def balanced_accuracy(cells: Floats) -> Floats:
     """Compute the mean of sensitivity and specificity."""
-    good, only_judge, only_people, bad = _shares(cells)
+    good, only_judge, only_people, bad = _cell_shares(cells)
     with np.errstate(invalid="ignore"):
         return np.asarray((good / (good + only_people) + bad / (bad + only_judge)) / 2)
 
 
-def _shares(cells: Floats) -> tuple[Floats, ...]:
+def _cell_shares(cells: Floats) -> tuple[Floats, ...]:
     whole = np.asarray(cells / cells.sum(axis=-1, keepdims=True))
     return tuple(whole[..., i] for i in range(4))
 
 
-def _beyond(observed: Floats, expected: Floats) -> Floats:
+def _chance_corrected(observed: Floats, expected: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray((observed - expected) / (1 - expected))
 
 
-def verdict_figures(
+def verdict_statistics(
     judge: Bools,
     people: Bools,
     confidence: float = 0.95,
@@ -133,7 +135,7 @@ def verdict_figures(
     groups: Ints | None = None,
     missed: Ints | None = None,
     seed: int = 0,
-) -> dict[str, Figure]:
+) -> dict[str, Estimate]:
     """Compute all agreement statistics of a judge's verdicts with those of people.
 
     `unscored` samples have no verdict of the judge (`missed`: their groups); they count as wrong in `accuracy_all`.
@@ -144,10 +146,10 @@ def verdict_figures(
     """
     right = judge == people
 
-    def part(mask: Bools, empty: str) -> Figure:
+    def part(mask: Bools, empty: str) -> Estimate:
         mine = None if groups is None else groups[mask]
         effect = design_effect(right[mask].astype(np.float64), mine, confidence)
-        return share(int(right[mask].sum()), int(mask.sum()), confidence, empty=empty, effect=effect)
+        return proportion(int(right[mask].sum()), int(mask.sum()), confidence, empty=empty, effect=effect)
 
     n = len(judge)
     effect = design_effect(right.astype(np.float64), groups, confidence)
@@ -155,38 +157,38 @@ def verdict_figures(
     wrong = np.zeros(0 if every is None else unscored)
     of_all = design_effect(np.concatenate([right, wrong]), groups if every is None else every, confidence)
     figures = {
-        "accuracy": part(np.ones(n, np.bool_), NOBODY),
-        "accuracy_all": share(int(right.sum()), n + unscored, confidence, effect=of_all),
+        "accuracy": part(np.ones(n, np.bool_), NO_SAMPLES),
+        "accuracy_all": proportion(int(right.sum()), n + unscored, confidence, effect=of_all),
         "sensitivity": part(people, "people call nothing good"),
         "specificity": part(~people, "people call nothing bad"),
         "precision": part(judge, "it calls nothing good"),
         "npv": part(~judge, "it calls nothing bad"),
     }
-    cells = np.array(confusion(judge, people), np.float64)
-    drawn = np.random.default_rng(seed).standard_gamma(cells / effect + 0.5, (DRAWS, 4))
-    missing = NOBODY if not n else "one sample is not enough" if n < 2 else ""
+    cells = np.array(count_confusion(judge, people), np.float64)
+    drawn = np.random.default_rng(seed).standard_gamma(cells / effect + 0.5, (DIRICHLET_DRAWS, 4))
+    missing = NO_SAMPLES if not n else "one sample is not enough" if n < 2 else ""
     one_class = missing or (ONE_CLASS if people.all() or not people.any() else "")
     kinds: dict[str, tuple[Callable[[Floats], Floats], str]] = {
-        "balanced_accuracy": (balanced_of, one_class),
-        "kappa": (kappa_of, one_class),
-        "ac1": (ac1_of, missing),
-        "alpha": (scott_of, one_class),
+        "balanced_accuracy": (balanced_accuracy, one_class),
+        "kappa": (compute_kappa, one_class),
+        "ac1": (gwets_ac1, missing),
+        "alpha": (scotts_pi, one_class),
     }
     for name, (function, why) in kinds.items():
         if why:
-            figures[name] = Figure(math.nan, n=n, why=why)
+            figures[name] = Estimate(math.nan, n=n, why=why)
             continue
         value = float(function(cells))
         if name == "alpha":
             value = 1 - (1 - value) * (2 * n - 1) / (2 * n)  # expected agreement draws two verdicts without replacement
         low, high = percentile_interval(function(drawn)[:, None], confidence).ravel().tolist()
-        figures[name] = Figure(value, min(low, value), max(high, value), n)
+        figures[name] = Estimate(value, min(low, value), max(high, value), n)
     return figures
 
 
-def alpha(
+def krippendorff_alpha(
     ratings: Floats, confidence: float = 0.95, *, groups: Ints | None = None, rounds: int = 2000, seed: int = 0
-) -> Figure:
+) -> Estimate:
     """Compute Krippendorff's alpha of raters (columns) on samples (rows).
 
     NaN is a missing rating. Formula: 1 - observed / expected, both means of (x - y)^2: over pairs of ratings of one
@@ -195,13 +197,13 @@ def alpha(
     groups.
     Paper: Hayes and Krippendorff, Communication Methods and Measures 2007.
 
-    >>> round(alpha(np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0]])).value, 4)
+    >>> round(krippendorff_alpha(np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0]])).value, 4)
     0.5333
     """
     known = ~np.isnan(ratings)
     kept = known.sum(axis=1) > 1
     if kept.sum() < 2:
-        return Figure(math.nan, n=int(kept.sum()), why="fewer than two samples have two ratings")
+        return Estimate(math.nan, n=int(kept.sum()), why="fewer than two samples have two ratings")
     values = np.where(known, ratings, 0.0)[kept]
     m = known[kept].sum(axis=1).astype(np.float64)
     total, squares = values.sum(axis=1), (values**2).sum(axis=1)
@@ -215,27 +217,27 @@ def alpha(
 
     value = float(of(rows.sum(axis=0)))
     if math.isnan(value):
-        return Figure(math.nan, n=int(kept.sum()), why="all ratings are the same")
+        return Estimate(math.nan, n=int(kept.sum()), why="all ratings are the same")
     if value > 1 - 1e-12:
-        return Figure(1.0, n=int(kept.sum()), why="nobody disagrees, which does not tell how far it may be off")
+        return Estimate(1.0, n=int(kept.sum()), why="nobody disagrees, which does not tell how far it may be off")
     together = None if groups is None else groups[kept]
-    if separate(len(rows), together) < 2:
-        return Figure(value, n=len(rows), why=ONE_GROUP)
+    if cluster_ids(len(rows), together) < 2:
+        return Estimate(value, n=len(rows), why=ONE_GROUP)
     if together is not None:
         _, place = np.unique(together, return_inverse=True)
         rows = np.stack([np.bincount(place, weights=one) for one in rows.T], axis=1)
-    drawn = np.concatenate([of(counts @ rows) for counts in grouped_counts(len(rows), None, rounds, seed)])
+    drawn = np.concatenate([of(counts @ rows) for counts in cluster_resample_counts(len(rows), None, rounds, seed)])
     low, high = percentile_interval(drawn[~np.isnan(drawn), None], confidence).ravel().tolist()
-    return Figure(value, min(low, value), max(high, value), int(kept.sum()))
+    return Estimate(value, min(low, value), max(high, value), int(kept.sum()))
 
 
-def best_cut(scores: Floats, people: Bools) -> float:
+def best_threshold(scores: Floats, people: Bools) -> float:
     """Find the threshold on scores that agrees best with people.
 
     Agreement is measured by Cohen's kappa. Among several it is in the middle of the widest gap between scores. NaN
     if none is better than chance.
 
-    >>> best_cut(np.array([0.1, 0.4, 0.8, 0.9]), np.array([False, False, True, True]))
+    >>> best_threshold(np.array([0.1, 0.4, 0.8, 0.9]), np.array([False, False, True, True]))
     0.6000000000000001
     """
     order = np.argsort(scores, kind="stable")
@@ -246,7 +248,7 @@ def best_cut(scores: Floats, people: Bools) -> float:
     below = first[1:]
     goods, n = int(people.sum()), len(people)
     tables = np.stack([goods - below_good, (n - below) - (goods - below_good), below_good, below - below_good], axis=1)
-    values = kappa_of(tables.astype(np.float64))
+    values = compute_kappa(tables.astype(np.float64))
     best = float(values.max())
     if not best > 0:
         return math.nan
@@ -255,7 +257,7 @@ def best_cut(scores: Floats, people: Bools) -> float:
     return float((levels[at] + levels[at + 1]) / 2)
 
 
-def cross_cut(
+def cross_fitted_verdicts(
     scores: Floats, people: Bools, *, groups: Ints | None = None, seed: int = 0
 ) -> tuple[Bools, tuple[float, float]]:
     """Convert scores to verdicts without a known threshold, by two-fold cross-fitting.
@@ -269,7 +271,7 @@ def cross_cut(
     verdicts = np.zeros(len(scores), np.bool_)
     cuts = []
     for mine in (halves, ~halves):
-        cut = best_cut(scores[~mine], people[~mine])
+        cut = best_threshold(scores[~mine], people[~mine])
         cuts.append(cut)
         verdicts[mine] = scores[mine] >= cut if not math.isnan(cut) else bool(2 * people[~mine].sum() >= (~mine).sum())
     return verdicts, (cuts[0], cuts[1])

@@ -9,34 +9,34 @@ from typing import NamedTuple
 import numpy as np
 
 from ragauge.core.records import Floats, Ints
-from ragauge.core.summaries import Figure
-from ragauge.stats.agreement import NOBODY, ONE_CLASS, Bools, share
+from ragauge.core.summaries import Estimate
+from ragauge.stats.agreement import NO_SAMPLES, ONE_CLASS, Bools, proportion
 from ragauge.stats.intervals import (
     ONE_GROUP,
+    cluster_deviations,
+    cluster_ids,
+    cluster_resample_counts,
     design_effect,
-    deviations,
-    grouped_counts,
     percentile_interval,
-    separate,
     variance_of_sum,
 )
 
 
-class Bin(NamedTuple):
+class CalibrationBin(NamedTuple):
     """Samples of similar score: their mean score and the share that people call good."""
 
     score: float
     """Mean of the scores."""
-    share: Figure
+    share: Estimate
     """Share of samples that people call good."""
 
 
-ROUNDS = 2000
-FEWEST = 20
+CORRELATION_ROUNDS = 2000
+MIN_SAMPLES_FOR_INTERVAL = 20
 """Minimum number of samples, or groups of samples, for the interval of a correlation or a slope."""
 
 
-def auc(scores: Floats, people: Bools, confidence: float = 0.95, *, groups: Ints | None = None) -> Figure:
+def roc_auc(scores: Floats, people: Bools, confidence: float = 0.95, *, groups: Ints | None = None) -> Estimate:
     """Compute the area under the ROC curve.
 
     It is the probability that a good sample scores above a bad one; ties count half.
@@ -47,55 +47,57 @@ def auc(scores: Floats, people: Bools, confidence: float = 0.95, *, groups: Ints
     does not rule out the estimate, with each group counted once.
     Papers: DeLong et al., Biometrics 1988; Obuchowski, Biometrics 1997; Newcombe, Statistics in Medicine 2006.
 
-    >>> round(auc(np.array([0.9, 0.8, 0.7, 0.7]), np.array([True, True, True, False])).value, 4)
+    >>> round(roc_auc(np.array([0.9, 0.8, 0.7, 0.7]), np.array([True, True, True, False])).value, 4)
     0.8333
     """
     from scipy.special import expit, logit
 
     if people.all() or not people.any():
-        return Figure(math.nan, n=len(scores), why=ONE_CLASS if len(scores) else NOBODY)
-    value, pulls = _auc_parts(scores, people)
-    if separate(len(scores), groups) < 2:
-        return Figure(value, n=len(scores), why=ONE_GROUP)
-    z = deviations(confidence, groups)
-    spread = _spread(pulls, people, groups)
+        return Estimate(math.nan, n=len(scores), why=ONE_CLASS if len(scores) else NO_SAMPLES)
+    value, pulls = _auc_and_influences(scores, people)
+    if cluster_ids(len(scores), groups) < 2:
+        return Estimate(value, n=len(scores), why=ONE_GROUP)
+    z = cluster_deviations(confidence, groups)
+    spread = _influence_deviation(pulls, people, groups)
     if spread > 1e-12 and 0 < value < 1:
         reach = z * spread / (value * (1 - value))
         low, high = (float(expit(logit(value) + sign * reach)) for sign in (-1, 1))
     else:
-        good, bad = (separate(int(kind.sum()), None if groups is None else groups[kind]) for kind in (people, ~people))
-        low, high = _newcombe(value, good, bad, deviations(confidence, None))
-    return Figure(value, low, high, len(scores))
+        good, bad = (
+            cluster_ids(int(kind.sum()), None if groups is None else groups[kind]) for kind in (people, ~people)
+        )
+        low, high = _newcombe_interval(value, good, bad, cluster_deviations(confidence, None))
+    return Estimate(value, low, high, len(scores))
 
 
 def auc_difference(
     first: Floats, second: Floats, people: Bools, confidence: float = 0.95, *, groups: Ints | None = None
-) -> Figure:
+) -> Estimate:
     """Compute the paired difference in AUC of two scores (DeLong)."""
     if people.all() or not people.any():
-        return Figure(math.nan, n=len(first), why=ONE_CLASS if len(first) else NOBODY)
-    (one, mine), (other, theirs) = (_auc_parts(scores, people) for scores in (first, second))
-    if separate(len(first), groups) < 2:
-        return Figure(one - other, n=len(first), why=ONE_GROUP)
-    reach = deviations(confidence, groups) * _spread(mine - theirs, people, groups)
+        return Estimate(math.nan, n=len(first), why=ONE_CLASS if len(first) else NO_SAMPLES)
+    (one, mine), (other, theirs) = (_auc_and_influences(scores, people) for scores in (first, second))
+    if cluster_ids(len(first), groups) < 2:
+        return Estimate(one - other, n=len(first), why=ONE_GROUP)
+    reach = cluster_deviations(confidence, groups) * _influence_deviation(mine - theirs, people, groups)
     if not reach:
-        return Figure(one - other, n=len(first), why="they order these samples alike, or there are too few")
-    return Figure(one - other, one - other - reach, one - other + reach, len(first))
+        return Estimate(one - other, n=len(first), why="they order these samples alike, or there are too few")
+    return Estimate(one - other, one - other - reach, one - other + reach, len(first))
 
 
-def _auc_parts(scores: Floats, people: Bools) -> tuple[float, Floats]:
+def _auc_and_influences(scores: Floats, people: Bools) -> tuple[float, Floats]:
     """Return the AUC and the influence of each sample on it.
 
     The influence is the sample's share of pairs won minus the mean, divided by the size of its class.
     """
     won = np.empty(len(scores))
     good, bad = scores[people], scores[~people]
-    won[people], won[~people] = _won(good, bad), 1 - _won(bad, good)
+    won[people], won[~people] = _share_below(good, bad), 1 - _share_below(bad, good)
     value = float(won[people].mean())
     return value, (won - value) / np.where(people, len(good), len(bad))
 
 
-def _spread(pulls: Floats, people: Bools, groups: Ints | None) -> float:
+def _influence_deviation(pulls: Floats, people: Bools, groups: Ints | None) -> float:
     sizes = int(people.sum()), int((~people).sum())
     if min(sizes) < 2:
         return 0.0
@@ -104,14 +106,14 @@ def _spread(pulls: Floats, people: Bools, groups: Ints | None) -> float:
     return math.sqrt(variance_of_sum(pulls[people], None) + variance_of_sum(pulls[~people], None))
 
 
-def _won(mine: Floats, others: Floats) -> Floats:
+def _share_below(mine: Floats, others: Floats) -> Floats:
     """Return for each value of `mine` the share of `others` below it, ties count half."""
     ordered = np.sort(others)
     below = np.searchsorted(ordered, mine, "left") + np.searchsorted(ordered, mine, "right")
     return np.asarray(below / (2 * len(others)))
 
 
-def _newcombe(value: float, good: int, bad: int, z: float) -> tuple[float, float]:
+def _newcombe_interval(value: float, good: int, bad: int, z: float) -> tuple[float, float]:
     more = (good + bad) / 2 - 1
 
     def gap(theta: float) -> float:
@@ -128,15 +130,15 @@ def _newcombe(value: float, good: int, bad: int, z: float) -> tuple[float, float
     return ends[0], ends[1]
 
 
-def correlations(
+def compute_correlations(
     scores: Floats,
     labels: Floats,
     confidence: float = 0.95,
     *,
     groups: Ints | None = None,
-    rounds: int = ROUNDS,
+    rounds: int = CORRELATION_ROUNDS,
     seed: int = 0,
-) -> dict[str, Figure]:
+) -> dict[str, Estimate]:
     """Compute Spearman's, Kendall's (tau-b) and Pearson's correlation.
 
     Intervals of Spearman's and Pearson's are percentiles of a bootstrap over samples (or groups), with ranks
@@ -145,45 +147,49 @@ def correlations(
     """
     names = ("spearman", "kendall", "pearson")
     n = len(scores)
-    why = "one sample is not enough" if n == 1 else NOBODY if not n else ""
+    why = "one sample is not enough" if n == 1 else NO_SAMPLES if not n else ""
     why = why or (
         "all scores are the same" if np.ptp(scores) == 0 else "all labels are the same" * (not np.ptp(labels))
     )
     if why:
-        return {name: Figure(math.nan, n=n, why=why) for name in names}
+        return {name: Estimate(math.nan, n=n, why=why) for name in names}
     (a, at), (b, bt) = (np.unique(one, return_inverse=True) for one in (scores, labels))
     whole = np.ones((1, n))
     values = {
-        "spearman": float(_weighted(whole, _ranks(whole, at, len(a)), _ranks(whole, bt, len(b)))[0]),
-        "pearson": float(_weighted(whole, scores[None], labels[None])[0]),
+        "spearman": float(
+            _weighted_pearson(whole, _weighted_ranks(whole, at, len(a)), _weighted_ranks(whole, bt, len(b)))[0]
+        ),
+        "pearson": float(_weighted_pearson(whole, scores[None], labels[None])[0]),
     }
     drawn: dict[str, list[Floats]] = {name: [] for name in values}
-    if separate(n, groups) >= FEWEST:
-        for counts in grouped_counts(n, groups, rounds, seed):
-            drawn["spearman"].append(_weighted(counts, _ranks(counts, at, len(a)), _ranks(counts, bt, len(b))))
-            drawn["pearson"].append(_weighted(counts, scores[None], labels[None]))
-    found = {"kendall": _kendall(at.astype(np.float64), bt.astype(np.float64), confidence, groups)}
+    if cluster_ids(n, groups) >= MIN_SAMPLES_FOR_INTERVAL:
+        for counts in cluster_resample_counts(n, groups, rounds, seed):
+            drawn["spearman"].append(
+                _weighted_pearson(counts, _weighted_ranks(counts, at, len(a)), _weighted_ranks(counts, bt, len(b)))
+            )
+            drawn["pearson"].append(_weighted_pearson(counts, scores[None], labels[None]))
+    found = {"kendall": _kendall_tau(at.astype(np.float64), bt.astype(np.float64), confidence, groups)}
     for name, value in values.items():
-        told = _no_interval(value, n, groups)
+        told = _no_interval_reason(value, n, groups)
         low = high = math.nan
         if not told:
             known = np.concatenate(drawn[name])
             low, high = percentile_interval(known[~np.isnan(known), None], confidence).ravel().tolist()
             low, high = min(low, value), max(high, value)
-        found[name] = Figure(value, low, high, n, told)
+        found[name] = Estimate(value, low, high, n, told)
     return {name: found[name] for name in names}
 
 
-def _no_interval(value: float, n: int, groups: Ints | None) -> str:
-    number = separate(n, groups)
+def _no_interval_reason(value: float, n: int, groups: Ints | None) -> str:
+    number = cluster_ids(n, groups)
     if number == 1:
         return ONE_GROUP
-    if number < FEWEST:
+    if number < MIN_SAMPLES_FOR_INTERVAL:
         return f"{n} samples{f' of {number} groups' if number < n else ''} are too few for an interval"
     return "a perfect order does not tell how far it may be off" if abs(value) > 1 - 1e-12 else ""
 
 
-def _ranks(counts: Floats, level: np.ndarray[tuple[int], np.dtype[np.intp]], levels: int) -> Floats:
+def _weighted_ranks(counts: Floats, level: np.ndarray[tuple[int], np.dtype[np.intp]], levels: int) -> Floats:
     """Compute mean ranks of weighted samples, one row per resample.
 
     `counts` are the numbers of times that each sample occurs.
@@ -195,7 +201,7 @@ def _ranks(counts: Floats, level: np.ndarray[tuple[int], np.dtype[np.intp]], lev
     return np.asarray(middle[:, level])
 
 
-def _weighted(counts: Floats, x: Floats, y: Floats) -> Floats:
+def _weighted_pearson(counts: Floats, x: Floats, y: Floats) -> Floats:
     """Compute Pearson's correlation for each row of counts."""
     total = counts.sum(axis=1, keepdims=True)
     x = x - (counts * x).sum(axis=1, keepdims=True) / total
@@ -206,7 +212,7 @@ def _weighted(counts: Floats, x: Floats, y: Floats) -> Floats:
         return np.asarray(np.clip(both / np.sqrt(np.where(alone > 0, alone, math.nan)), -1.0, 1.0))
 
 
-def _kendall(x: Floats, y: Floats, confidence: float, groups: Ints | None) -> Figure:
+def _kendall_tau(x: Floats, y: Floats, confidence: float, groups: Ints | None) -> Estimate:
     n = len(x)
     rows = np.empty((3, n))  # per sample, mean over the others: agreeing pairs, pairs that differ in x, and in y
     step = max(1, (1 << 22) // n)
@@ -217,18 +223,18 @@ def _kendall(x: Floats, y: Floats, confidence: float, groups: Ints | None) -> Fi
     rows /= n - 1
     agree, apart_x, apart_y = rows.mean(axis=1)
     value = float(agree / math.sqrt(apart_x * apart_y))
-    told = _no_interval(value, n, groups)
+    told = _no_interval_reason(value, n, groups)
     if told:
-        return Figure(value, n=n, why=told)
+        return Estimate(value, n=n, why=told)
     pulls = rows[0] / math.sqrt(apart_x * apart_y) - value / 2 * (rows[1] / apart_x + rows[2] / apart_y)
     spread = 2 * math.sqrt(variance_of_sum((pulls - pulls.mean()) / n, groups))
-    reach = deviations(confidence, groups) * spread / (1 - value**2)
-    return Figure(value, math.tanh(math.atanh(value) - reach), math.tanh(math.atanh(value) + reach), n)
+    reach = cluster_deviations(confidence, groups) * spread / (1 - value**2)
+    return Estimate(value, math.tanh(math.atanh(value) - reach), math.tanh(math.atanh(value) + reach), n)
 
 
-def curve(
+def calibration_curve(
     scores: Floats, people: Bools, confidence: float = 0.95, *, groups: Ints | None = None, bins: int = 10
-) -> tuple[Sequence[Bin], float]:
+) -> tuple[Sequence[CalibrationBin], float]:
     """Compute a calibration curve and the expected calibration error (ECE).
 
     The bins have about equal size.
@@ -247,15 +253,15 @@ def curve(
         size, mean = int(mine.sum()), float(scores[mine].mean())
         good = people[mine].astype(np.float64)
         effect = design_effect(good, None if groups is None else groups[mine], confidence)
-        there = share(int(good.sum()), size, confidence, effect=effect)
-        found.append(Bin(mean, there))
+        there = proportion(int(good.sum()), size, confidence, effect=effect)
+        found.append(CalibrationBin(mean, there))
         distance += size / n * abs(mean - there.value)
     return found, distance
 
 
 def length_slope(
     scores: Floats, labels: Floats, words: Floats, confidence: float = 0.95, *, groups: Ints | None = None
-) -> Figure:
+) -> Estimate:
     """Estimate the increase in score per 100 words at equal label, by least squares.
 
     Interval: Student's t with HC3 errors, which are valid if long answers vary more than short ones. For samples in
@@ -267,25 +273,25 @@ def length_slope(
     n = len(scores)
     columns = [np.ones(n), words / 100, *([labels] if n and np.ptp(labels) else [])]
     design = np.stack(columns, axis=1)
-    if n < FEWEST:
-        return Figure(math.nan, n=n, why=f"{n} samples are too few for a slope")
+    if n < MIN_SAMPLES_FOR_INTERVAL:
+        return Estimate(math.nan, n=n, why=f"{n} samples are too few for a slope")
     if np.linalg.matrix_rank(design) < len(columns):
-        return Figure(math.nan, n=n, why="all answers are as long")
+        return Estimate(math.nan, n=n, why="all answers are as long")
     inverse = np.linalg.inv(design.T @ design)
     coefficients = inverse @ design.T @ scores
     value = float(coefficients[1])
-    number = separate(n, groups)
+    number = cluster_ids(n, groups)
     if number <= len(columns):
         few = f"{n} samples of {number} groups are too few for an interval"
-        return Figure(value, n=n, why=ONE_GROUP if number == 1 else few)
+        return Estimate(value, n=n, why=ONE_GROUP if number == 1 else few)
     left = scores - design @ coefficients
-    spread = math.sqrt(float((_pulls(design, inverse, left, groups)[:, 1] ** 2).sum()))
+    spread = math.sqrt(float((_coefficient_influences(design, inverse, left, groups)[:, 1] ** 2).sum()))
     free = n - len(columns) if groups is None else min(n - len(columns), number - 1)
     reach = float(stdtrit(free, (1 + confidence) / 2)) * spread
-    return Figure(value, value - reach, value + reach, n)
+    return Estimate(value, value - reach, value + reach, n)
 
 
-def _pulls(design: Floats, inverse: Floats, left: Floats, groups: Ints | None) -> Floats:
+def _coefficient_influences(design: Floats, inverse: Floats, left: Floats, groups: Ints | None) -> Floats:
     """Compute the influence of each group on the coefficients.
 
     It is the difference between the fits with and without the group.

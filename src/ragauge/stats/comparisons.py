@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.core.run_dates import AnswerDate
+from ragauge.core.run_dates import RunDate
 
 if TYPE_CHECKING:
     import polars as pl
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 TESTS = ("t", "wilcoxon", "sign", "randomisation")
 CORRECTIONS = ("holm", "bonferroni", "bh", "none")
-INTERVALS = ("bca", "percentile")
-FAMILIES = ("measure", "all")
+INTERVAL_METHODS = ("bca", "percentile")
+CORRECTION_FAMILIES = ("measure", "all")
 
 
 @dataclass(frozen=True)
-class Method:
+class ComparisonSettings:
     """Options for the comparison of systems."""
 
     test: str = "t"
@@ -49,7 +49,12 @@ class Method:
     """Measures to treat as higher-is-better if their scores do not state a direction."""
 
     def __post_init__(self) -> None:
-        choices = {"test": TESTS, "correction": CORRECTIONS, "interval": INTERVALS, "family": FAMILIES}
+        choices = {
+            "test": TESTS,
+            "correction": CORRECTIONS,
+            "interval": INTERVAL_METHODS,
+            "family": CORRECTION_FAMILIES,
+        }
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise UnknownName(name, str(getattr(self, name)), known, hint=f"there are {', '.join(known)}")
@@ -72,7 +77,7 @@ class Method:
         return round(1 - self.confidence, 12)
 
 
-class Moved(NamedTuple):
+class ChangedQuery(NamedTuple):
     """Query on which the scores of system and baseline differ."""
 
     query: str
@@ -82,7 +87,7 @@ class Moved(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Margin:
+class MarginTest:
     """P-values of the non-inferiority and equivalence tests for one margin."""
 
     margin: float
@@ -91,7 +96,7 @@ class Margin:
 
 
 @dataclass(frozen=True)
-class Seeds:
+class SeedDifferences:
     """Mean difference per seed."""
 
     labels: Sequence[str]
@@ -146,15 +151,15 @@ class Comparison:
     lower_is_better: bool = False
     stratum: str = ""
     """`tag=value` if the comparison covers only the queries of one stratum."""
-    moved: Sequence[Moved] = ()
+    moved: Sequence[ChangedQuery] = ()
     """All queries with different scores, sorted by the size of the difference."""
-    margin: Margin | None = None
-    seeds: Seeds | None = None
+    margin: MarginTest | None = None
+    seeds: SeedDifferences | None = None
 
     @property
     def stars(self) -> str:
         """Significance stars of `p_corrected`; empty if it is NaN."""
-        return "" if math.isnan(self.p_corrected) else stars(self.p_corrected)
+        return "" if math.isnan(self.p_corrected) else significance_stars(self.p_corrected)
 
     @property
     def percent(self) -> float:
@@ -167,10 +172,10 @@ class Comparison:
         return self.difference < 0 if self.lower_is_better else self.difference > 0
 
 
-def stars(p: float) -> str:
+def significance_stars(p: float) -> str:
     """Return the stars for a p-value: *** < 0.001, ** < 0.01, * < 0.05, otherwise ns.
 
-    >>> [stars(p) for p in (0.0009, 0.009, 0.049, 0.05)]
+    >>> [significance_stars(p) for p in (0.0009, 0.009, 0.049, 0.05)]
     ['***', '**', '*', 'ns']
     """
     return "***" if p < 0.001 else "**" if p < 0.01 else "*" if p < 0.05 else "ns"
@@ -181,7 +186,7 @@ class Comparisons:
     """Results of all comparisons of one call."""
 
     rows: Sequence[Comparison]
-    method: Method
+    method: ComparisonSettings
     baseline: str | None
     """Name of the baseline; None if all pairs of systems are compared."""
     systems: Sequence[str]
@@ -193,7 +198,7 @@ class Comparisons:
     dataset: str = ""
     """Name of the dataset; empty if unknown."""
     convention: str = ""
-    answers: Mapping[str, AnswerDate] = field(default_factory=dict)
+    answers: Mapping[str, RunDate] = field(default_factory=dict)
     """When the results of each system were produced, if known."""
 
     @property
@@ -222,7 +227,7 @@ class Comparisons:
         """Convert to a data frame with one row per comparison, strata included."""
         import polars as pl
 
-        return pl.DataFrame([figures(row) for row in (*self.rows, *self.strata)], infer_schema_length=None)
+        return pl.DataFrame([comparison_fields(row) for row in (*self.rows, *self.strata)], infer_schema_length=None)
 
     def __iter__(self) -> Iterator[Comparison]:
         return iter(self.rows)
@@ -239,7 +244,7 @@ class Comparisons:
         return "\n".join(lines)
 
 
-def figures(row: Comparison) -> dict[str, float | int | str | None]:
+def comparison_fields(row: Comparison) -> dict[str, float | int | str | None]:
     """Flatten a comparison into one record for CSV and JSON."""
     return {
         "measure": row.measure,

@@ -8,26 +8,26 @@ from collections.abc import Iterator
 import numpy as np
 
 from ragauge.core.records import Floats, Ints
-from ragauge.stats.resampling import bootstrap_means, resampled_counts
+from ragauge.stats.resampling import bootstrap_means, draw_counts
 
 ONE_GROUP = "all samples are of one question, which does not tell how far it may be off"
 
 
-def separate(n: int, groups: Ints | None) -> int:
+def cluster_ids(n: int, groups: Ints | None) -> int:
     """Return the number of groups of n samples; without groups each sample is one.
 
-    >>> separate(5, None), separate(5, np.array([7, 7, 7, 2, 2]))
+    >>> cluster_ids(5, None), cluster_ids(5, np.array([7, 7, 7, 2, 2]))
     (5, 2)
     """
     return n if groups is None else len(np.unique(groups))
 
 
-def deviations(confidence: float, groups: Ints | None) -> float:
+def cluster_deviations(confidence: float, groups: Ints | None) -> float:
     """Return the half-width of an interval in standard errors.
 
     That is the normal quantile, or Student's t with G - 1 degrees of freedom for G groups.
 
-    >>> round(deviations(0.95, None), 3), round(deviations(0.95, np.arange(30) // 3), 3)
+    >>> round(cluster_deviations(0.95, None), 3), round(cluster_deviations(0.95, np.arange(30) // 3), 3)
     (1.96, 2.262)
     """
     from scipy.special import ndtri, stdtrit
@@ -35,7 +35,7 @@ def deviations(confidence: float, groups: Ints | None) -> float:
     level = (1 + confidence) / 2
     if groups is None:
         return float(ndtri(level))
-    free = separate(len(groups), groups) - 1
+    free = cluster_ids(len(groups), groups) - 1
     return float(stdtrit(free, level)) if free > 0 else math.inf
 
 
@@ -72,42 +72,42 @@ def design_effect(hits: Floats, groups: Ints | None, confidence: float = 0.95) -
         return 1.0
     centred = hits - hits.mean()
     alone = float((centred**2).sum()) * len(hits) / (len(hits) - 1)
-    if not alone or separate(len(hits), groups) < 2:
+    if not alone or cluster_ids(len(hits), groups) < 2:
         return float((np.bincount(groups).astype(np.float64) ** 2).sum()) / len(hits)
-    wider = (deviations(confidence, groups) / deviations(confidence, None)) ** 2
+    wider = (cluster_deviations(confidence, groups) / cluster_deviations(confidence, None)) ** 2
     return max(1.0, variance_of_sum(centred, groups) / alone) * wider
 
 
-def grouped_counts(n: int, groups: Ints | None, rounds: int, seed: int) -> Iterator[Floats]:
+def cluster_resample_counts(n: int, groups: Ints | None, rounds: int, seed: int) -> Iterator[Floats]:
     """Yield blocks of resamples of n samples as counts.
 
     Samples of one group have equal counts.
     """
     rng = np.random.default_rng(seed)
     if groups is None:
-        yield from resampled_counts(n, rounds, rng)
+        yield from draw_counts(n, rounds, rng)
         return
     _, group = np.unique(groups, return_inverse=True)
-    for counts in resampled_counts(int(group.max()) + 1, rounds, rng):
+    for counts in draw_counts(int(group.max()) + 1, rounds, rng):
         yield counts[:, group]
 
 
-ROUNDS = 10_000
-ORDINARY = 256
+BOOTSTRAP_ROUNDS = 10_000
+MAX_SAFE_EXPONENT = 256
 """Largest binary exponent (and negative of the smallest) for which cubes neither overflow nor underflow."""
 
 
-def powers(columns: Floats) -> Ints:
+def scaling_exponents(columns: Floats) -> Ints:
     """Return the power of two by which to scale each column before squaring.
 
     0 except for extreme values. Scaling by a power of two is exact, and avoids overflow and underflow of squares and
     cubes.
 
-    >>> powers(np.array([[1e-300, 0.5], [2e-300, 0.25]])).tolist()
+    >>> scaling_exponents(np.array([[1e-300, 0.5], [2e-300, 0.25]])).tolist()
     [995, 0]
     """
     power = np.frexp(np.abs(columns).max(axis=0))[1]
-    return np.where(np.abs(power) > ORDINARY, -power, 0).astype(np.int64)
+    return np.where(np.abs(power) > MAX_SAFE_EXPONENT, -power, 0).astype(np.int64)
 
 
 def t_interval(values: Floats, confidence: float) -> tuple[float, float]:
@@ -149,7 +149,7 @@ def bca_interval(columns: Floats, resampled: Floats, confidence: float) -> Float
 
     mean = columns.mean(axis=0)
     ends = np.empty((2, columns.shape[1]))
-    power = powers(columns)
+    power = scaling_exponents(columns)
     gaps = np.ldexp(columns - mean, power) / (len(columns) - 1)  # leave-one-out means are the mean minus these
     cubes, squares = (gaps**3).sum(axis=0), (gaps**2).sum(axis=0)
     for j in range(columns.shape[1]):
@@ -165,7 +165,9 @@ def bca_interval(columns: Floats, resampled: Floats, confidence: float) -> Float
     return ends
 
 
-def mean_intervals(columns: Floats, confidence: float = 0.95, *, rounds: int = ROUNDS, seed: int = 0) -> Floats:
+def mean_intervals(
+    columns: Floats, confidence: float = 0.95, *, rounds: int = BOOTSTRAP_ROUNDS, seed: int = 0
+) -> Floats:
     """Compute a BCa interval of the mean of each column, ignoring NaN.
 
     The result has a row of lower ends and a row of upper ends. Columns with values in the same rows share their
@@ -186,8 +188,8 @@ def mean_intervals(columns: Floats, confidence: float = 0.95, *, rounds: int = R
     return ends
 
 
-def bootstrap_upper(
-    columns: Floats, confidence: float = 0.95, *, worst: float = 1.0, rounds: int = ROUNDS, seed: int = 0
+def bootstrap_upper_bound(
+    columns: Floats, confidence: float = 0.95, *, worst: float = 1.0, rounds: int = BOOTSTRAP_ROUNDS, seed: int = 0
 ) -> Floats:
     """Compute a one-sided bootstrap upper bound of each column's mean loss.
 
@@ -196,7 +198,7 @@ def bootstrap_upper(
     loss would give a bound of 0. With it that bound is near 3/n, and for losses of 0 and 1 near Clopper and
     Pearson's.
 
-    >>> bool(0.02 < bootstrap_upper(np.zeros((100, 1)))[0] < 0.04)
+    >>> bool(0.02 < bootstrap_upper_bound(np.zeros((100, 1)))[0] < 0.04)
     True
     """
     known = np.vstack([columns, np.full((1, columns.shape[1]), worst)])

@@ -10,11 +10,11 @@ from concurrent.futures import Executor
 import numpy as np
 
 from ragauge.core.records import Floats
-from ragauge.stats.intervals import percentile_interval, powers
-from ragauge.stats.resampling import flipped_sums, rounds_at_a_time
+from ragauge.stats.intervals import percentile_interval, scaling_exponents
+from ragauge.stats.resampling import rounds_per_block, sign_flipped_sums
 
 
-def corrected(p_values: Floats, how: str) -> Floats:
+def correct_p_values(p_values: Floats, how: str) -> Floats:
     """Correct p-values for multiple comparisons.
 
     NaN is not counted as a test and stays NaN. `bonferroni`: times m. `holm`: the smallest times m, the next times m
@@ -22,7 +22,7 @@ def corrected(p_values: Floats, how: str) -> Floats:
     Hochberg): the i-th smallest times m / i, made non-increasing from the largest down; it keeps the expected share
     of false positives below the level. `none`: unchanged.
 
-    >>> [corrected(np.array([0.01, 0.04, 0.03]), how).tolist() for how in ("bonferroni", "holm", "bh")]
+    >>> [correct_p_values(np.array([0.01, 0.04, 0.03]), how).tolist() for how in ("bonferroni", "holm", "bh")]
     [[0.03, 0.12, 0.09], [0.03, 0.06, 0.06], [0.03, 0.04, 0.04]]
     """
     out = p_values.astype(np.float64).copy()
@@ -42,8 +42,8 @@ def corrected(p_values: Floats, how: str) -> Floats:
     return out
 
 
-ROUNDS = 10_000
-FEW = 13
+RANDOMISATION_ROUNDS = 10_000
+MAX_QUERIES_FOR_EXACT_TEST = 13
 """Maximum number of queries for which all sign patterns are enumerated."""
 
 
@@ -63,7 +63,7 @@ def t_test(gaps: Floats, shift: float = 0.0) -> tuple[Floats, Floats]:
 
     n = len(gaps)
     mean = gaps.mean(axis=0) - shift
-    error = _deviations(gaps) / math.sqrt(n)
+    error = _scaled_deviations(gaps) / math.sqrt(n)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where((mean == 0) & (error == 0), math.nan, mean / error)
     two = np.where(np.isnan(t), 1.0, 2 * stdtr(n - 1, -np.abs(t)))
@@ -71,7 +71,7 @@ def t_test(gaps: Floats, shift: float = 0.0) -> tuple[Floats, Floats]:
 
 
 def randomisation_test(
-    gaps: Floats, *, rounds: int = ROUNDS, seed: int = 0, executor: Executor | None = None
+    gaps: Floats, *, rounds: int = RANDOMISATION_ROUNDS, seed: int = 0, executor: Executor | None = None
 ) -> Floats:
     """Compute Fisher's paired randomisation test, two-sided; exact if 2^n <= `rounds`.
 
@@ -82,7 +82,7 @@ def randomisation_test(
     >>> randomisation_test(np.array([[1.0], [2.0], [3.0]])).tolist()
     [0.25]
     """
-    sums, exact = flipped_sums(gaps, rounds, seed, executor)
+    sums, exact = sign_flipped_sums(gaps, rounds, seed, executor)
     observed = gaps.sum(axis=0)
     near = 1e-12 * np.abs(gaps).sum(axis=0)  # tolerance for sums of equal values in another order
     more, less = (sums >= observed - near).sum(axis=0), (sums <= observed + near).sum(axis=0)
@@ -104,8 +104,8 @@ def wilcoxon_test(gaps: Floats) -> Floats:
     found = np.ones(gaps.shape[1])
     for j, column in enumerate(gaps.T):
         differing = column[column != 0]
-        if 0 < len(differing) <= FEW and len(column) <= FEW:
-            found[j] = _every_sign(differing)
+        if 0 < len(differing) <= MAX_QUERIES_FOR_EXACT_TEST and len(column) <= MAX_QUERIES_FOR_EXACT_TEST:
+            found[j] = _exact_wilcoxon(differing)
         elif len(differing):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the normal approximation is rough for few queries; reports show n
@@ -113,7 +113,7 @@ def wilcoxon_test(gaps: Floats) -> Floats:
     return found
 
 
-def _every_sign(gaps: Floats) -> float:
+def _exact_wilcoxon(gaps: Floats) -> float:
     """Compute the exact p-value of Wilcoxon's test from all sign patterns.
 
     Faster than scipy, which enumerates them one by one if there are ties.
@@ -141,20 +141,20 @@ def sign_test(gaps: Floats) -> Floats:
     return np.asarray(np.minimum(1.0, 2 * bdtr(np.minimum(more, less).astype(float), more + less, 0.5)))
 
 
-def _deviations(gaps: Floats) -> Floats:
-    power = powers(gaps)
+def _scaled_deviations(gaps: Floats) -> Floats:
+    power = scaling_exponents(gaps)
     if not power.any():
         return np.asarray(gaps.std(axis=0, ddof=1))
     return np.asarray(np.ldexp(np.ldexp(gaps, power).std(axis=0, ddof=1), -power))
 
 
-def deviations(gaps: Floats) -> Floats:
+def column_deviations(gaps: Floats) -> Floats:
     """Compute the standard deviation of each column; 0 if it is only rounding error.
 
-    >>> deviations(np.array([[0.1 + 0.2], [0.3]])).tolist()
+    >>> column_deviations(np.array([[0.1 + 0.2], [0.3]])).tolist()
     [0.0]
     """
-    found = _deviations(gaps)
+    found = _scaled_deviations(gaps)
     return np.where(found <= 1e-12 * np.abs(gaps).max(axis=0), 0.0, found)
 
 
@@ -167,7 +167,7 @@ def cohens_d(gaps: Floats) -> Floats:
     >>> cohens_d(np.array([[1.0], [2.0], [3.0]])).tolist()
     [2.0]
     """
-    mean, deviation = gaps.mean(axis=0), deviations(gaps)
+    mean, deviation = gaps.mean(axis=0), column_deviations(gaps)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where((mean == 0) & (deviation == 0), 0.0, mean / deviation)
 
@@ -187,24 +187,24 @@ def cliffs_delta(mine: Floats, base: Floats) -> Floats:
     return found
 
 
-SWAP_ROUNDS = 9_999
-MOST = 50_000_000
+PERMUTATION_ROUNDS = 9_999
+MAX_PERMUTED_VALUES = 50_000_000
 """Maximum number of values processed in all rounds, to limit the run time; there are at least 999 rounds."""
 
-Figure = Callable[[Floats], Floats]
+RowStatistic = Callable[[Floats], Floats]
 """Function from one row of values per round to one statistic per round."""
 
 
-def rounds_for(values: int) -> int:
+def permutation_rounds(values: int) -> int:
     """Return the number of rounds for a number of values.
 
-    >>> rounds_for(100), rounds_for(10_000), rounds_for(1_000_000)
+    >>> permutation_rounds(100), permutation_rounds(10_000), permutation_rounds(1_000_000)
     (9999, 5000, 999)
     """
-    return int(np.clip(MOST // max(1, values), 999, SWAP_ROUNDS))
+    return int(np.clip(MAX_PERMUTED_VALUES // max(1, values), 999, PERMUTATION_ROUNDS))
 
 
-def swap_test(mine: Floats, base: Floats, figure: Figure, seed: int = 0) -> tuple[float, float]:
+def paired_permutation_test(mine: Floats, base: Floats, figure: RowStatistic, seed: int = 0) -> tuple[float, float]:
     """Test by permutation whether a statistic differs from the baseline's.
 
     Returns both one-sided p-values. `mine` and `base` have one row per query and one column per trial. If the
@@ -212,16 +212,16 @@ def swap_test(mine: Floats, base: Floats, figure: Figure, seed: int = 0) -> tupl
     statistic of both is computed again. A p-value is (1 + count) / (1 + rounds), so it is never 0.
 
     >>> mine, base = np.arange(10.0)[:, None] + 1, np.arange(10.0)[:, None]
-    >>> higher, lower = swap_test(mine, base, lambda rows: rows.mean(axis=1))
+    >>> higher, lower = paired_permutation_test(mine, base, lambda rows: rows.mean(axis=1))
     >>> higher < 0.01, lower
     (True, 1.0)
     """
     observed = float(figure(mine.reshape(1, -1))[0] - figure(base.reshape(1, -1))[0])
     near = 1e-12 * float(max(np.abs(mine).max(), np.abs(base).max()))
-    rounds = rounds_for(mine.size)
+    rounds = permutation_rounds(mine.size)
     rng = np.random.default_rng(seed)
     above = below = 0
-    for rows in _blocks(rounds, mine.size):
+    for rows in _round_blocks(rounds, mine.size):
         swapped = rng.random((rows, len(mine), 1)) < 0.5
         one = figure(np.where(swapped, base, mine).reshape(rows, -1))
         gaps = one - figure(np.where(swapped, mine, base).reshape(rows, -1))
@@ -230,24 +230,26 @@ def swap_test(mine: Floats, base: Floats, figure: Figure, seed: int = 0) -> tupl
     return (1 + above) / (1 + rounds), (1 + below) / (1 + rounds)
 
 
-def gap_interval(mine: Floats, base: Floats, figure: Figure, confidence: float, seed: int = 0) -> tuple[float, float]:
+def bootstrap_difference(
+    mine: Floats, base: Floats, figure: RowStatistic, confidence: float, seed: int = 0
+) -> tuple[float, float]:
     """Compute a percentile bootstrap interval of the difference of a statistic.
 
     Resamples whole queries.
 
-    >>> gap_interval(np.ones((5, 1)), np.zeros((5, 1)), lambda rows: rows.max(axis=1), 0.9)
+    >>> bootstrap_difference(np.ones((5, 1)), np.zeros((5, 1)), lambda rows: rows.max(axis=1), 0.9)
     (1.0, 1.0)
     """
-    rounds = rounds_for(mine.size)
+    rounds = permutation_rounds(mine.size)
     rng = np.random.default_rng(seed)
     gaps = []
-    for rows in _blocks(rounds, mine.size):
+    for rows in _round_blocks(rounds, mine.size):
         drawn = rng.integers(0, len(mine), (rows, len(mine)))
         gaps.append(figure(mine[drawn].reshape(rows, -1)) - figure(base[drawn].reshape(rows, -1)))
     low, high = percentile_interval(np.concatenate(gaps)[:, None], confidence)[:, 0].tolist()
     return low, high
 
 
-def _blocks(rounds: int, values: int) -> list[int]:
-    step = rounds_at_a_time(values)
+def _round_blocks(rounds: int, values: int) -> list[int]:
+    step = rounds_per_block(values)
     return [min(step, rounds - start) for start in range(0, rounds, step)]

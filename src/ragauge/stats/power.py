@@ -9,17 +9,17 @@ import numpy as np
 
 from ragauge.core.errors import BadInput
 
-MOST = 10_000_000
+MAX_QUERIES = 10_000_000
 """Maximum number of queries considered."""
 
 
-def power_of(effect: float, n: int, *, alpha: float = 0.05) -> float:
+def t_test_power(effect: float, n: int, *, alpha: float = 0.05) -> float:
     """Compute the power of a two-sided paired t-test on n queries.
 
     `effect` is the true difference divided by the standard deviation of the differences. Formula: P(|T| > t) where T
     has n - 1 degrees of freedom and noncentrality effect * sqrt(n), and t is the 1 - alpha/2 quantile without it.
 
-    >>> round(power_of(0.5, 34), 4)
+    >>> round(t_test_power(0.5, 34), 4)
     0.8078
     """
     from scipy.special import chdtri, nctdtr, ndtr, stdtrit
@@ -33,20 +33,20 @@ def power_of(effect: float, n: int, *, alpha: float = 0.05) -> float:
     return float(1 - above + (0.0 if math.isnan(below) else below))
 
 
-def detectable(sd: float, n: int, *, alpha: float = 0.05, power: float = 0.8) -> float:
+def detectable_difference(sd: float, n: int, *, alpha: float = 0.05, power: float = 0.8) -> float:
     """Compute the smallest true difference that n queries detect with the given power.
 
     `sd` is the standard deviation of the differences. NaN for fewer than two queries, or if no query differs.
 
-    >>> round(detectable(0.1, 100), 4)
+    >>> round(detectable_difference(0.1, 100), 4)
     0.0283
     """
-    _check(alpha, power)
-    return sd * _least_effect(n, alpha, power) if n >= 2 and sd > 0 else math.nan
+    _check_power(alpha, power)
+    return sd * _smallest_effect(n, alpha, power) if n >= 2 and sd > 0 else math.nan
 
 
 @lru_cache(maxsize=1024)
-def _least_effect(n: int, alpha: float, power: float) -> float:
+def _smallest_effect(n: int, alpha: float, power: float) -> float:
     """Compute the smallest detectable effect size.
 
     Cached, because it is equal for all measures and systems.
@@ -54,11 +54,11 @@ def _least_effect(n: int, alpha: float, power: float) -> float:
     from scipy.optimize import brentq
 
     high = 1.0
-    while power_of(high, n, alpha=alpha) < power:
+    while t_test_power(high, n, alpha=alpha) < power:
         high *= 2
         if high > 1e9:
             return math.nan
-    return float(brentq(lambda effect: power_of(effect, n, alpha=alpha) - power, 0.0, high, xtol=1e-12))
+    return float(brentq(lambda effect: t_test_power(effect, n, alpha=alpha) - power, 0.0, high, xtol=1e-12))
 
 
 def queries_needed(sd: float, difference: float, *, alpha: float = 0.05, power: float = 0.8) -> int | None:
@@ -69,23 +69,23 @@ def queries_needed(sd: float, difference: float, *, alpha: float = 0.05, power: 
     >>> queries_needed(0.1, 0.05), queries_needed(0.1, 0.01)
     (34, 787)
     """
-    _check(alpha, power)
+    _check_power(alpha, power)
     if not abs(difference) > 0:
         raise BadInput("a difference of 0 cannot be detected", hint="give the least difference that matters")
     if not sd > 0:
         raise BadInput("differences that do not deviate say nothing about others", hint="give their deviation")
     effect = difference / sd
     low, high = 1, 2
-    while power_of(effect, high, alpha=alpha) < power:
+    while t_test_power(effect, high, alpha=alpha) < power:
         low, high = high, high * 2
-        if high > MOST:
+        if high > MAX_QUERIES:
             return None
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if power_of(effect, middle, alpha=alpha) >= power else (middle, high)
+        low, high = (low, middle) if t_test_power(effect, middle, alpha=alpha) >= power else (middle, high)
     return high
 
 
-def _check(alpha: float, power: float) -> None:
+def _check_power(alpha: float, power: float) -> None:
     if not (0 < alpha < 1 and alpha < power < 1):
         raise BadInput(f"a power of {power:g} at a level of {alpha:g} is none", hint="alpha=0.05, power=0.8")

@@ -7,14 +7,14 @@ import math
 import numpy as np
 
 from ragauge.core.records import Floats, Ints
-from ragauge.core.summaries import Figure
+from ragauge.core.summaries import Estimate
 from ragauge.stats.agreement import Bools
-from ragauge.stats.intervals import ONE_GROUP, design_effect, separate, variance_of_sum
+from ragauge.stats.intervals import ONE_GROUP, cluster_ids, design_effect, variance_of_sum
 
-FEWEST = 3
+MIN_LABELS = 3
 
 
-def powered_mean(
+def prediction_powered_mean(
     labels: Floats,
     scores: Floats,
     others: Floats,
@@ -22,7 +22,7 @@ def powered_mean(
     *,
     weight: float | None = None,
     groups: tuple[Ints, Ints] | None = None,
-) -> tuple[Figure, float]:
+) -> tuple[Estimate, float]:
     """Estimate a mean by prediction-powered inference.
 
     Returns the estimate and the judge's weight.
@@ -35,15 +35,16 @@ def powered_mean(
     of one group are correlated.
     Papers: Angelopoulos et al., Prediction-powered inference, Science 2023; PPI++, arXiv 2311.01453.
 
-    >>> figure, weight = powered_mean(np.array([1.0, 0.0, 1.0, 1.0]), np.array([0.9, 0.1, 0.8, 0.8]), np.full(50, 0.5))
+    >>> figure, weight = prediction_powered_mean(np.array([1.0, 0.0, 1.0, 1.0]), np.array([0.9, 0.1, 0.8, 0.8]),
+    ...     np.full(50, 0.5))
     >>> round(figure.value, 3), round(weight, 3)
     (0.6, 1.0)
     """
     from scipy.special import stdtrit
 
     n, more = len(labels), len(others)
-    if n < FEWEST:
-        return Figure(math.nan, n=n, why=f"fewer than {FEWEST} labels"), 0.0
+    if n < MIN_LABELS:
+        return Estimate(math.nan, n=n, why=f"fewer than {MIN_LABELS} labels"), 0.0
     tuned = weight is None
     if weight is None:
         weight = 0.0
@@ -56,9 +57,9 @@ def powered_mean(
         weight = 0.0
     left = labels - weight * scores
     value = float(labels.mean()) + (weight * float(others.mean() - scores.mean()) if weight else 0.0)
-    independent = separate(n, None if groups is None else groups[0])
+    independent = cluster_ids(n, None if groups is None else groups[0])
     if independent < 2:
-        return Figure(value, n=n, why=ONE_GROUP), weight
+        return Estimate(value, n=n, why=ONE_GROUP), weight
     free = max(1, independent - 1 - int(tuned and weight > 0))  # the weight is fitted to the same labels
     variance = variance_of_sum((left - left.mean()) / n, None if groups is None else groups[0])
     variance *= max(1, independent - 1) / free
@@ -67,18 +68,20 @@ def powered_mean(
         variance += weight**2 * variance_of_sum(rest, None if groups is None else groups[1])
     reach = float(stdtrit(free, (1 + confidence) / 2)) * math.sqrt(variance)
     if not variance:
-        return Figure(value, n=n, why="all labels are the same, which does not tell how far others may be off"), weight
-    return Figure(value, value - reach, value + reach, n), weight
+        return Estimate(
+            value, n=n, why="all labels are the same, which does not tell how far others may be off"
+        ), weight
+    return Estimate(value, value - reach, value + reach, n), weight
 
 
-def share_from_rates(
+def rogan_gladen_share(
     judge: Bools,
     people: Bools,
     others: Bools,
     confidence: float = 0.95,
     *,
     groups: tuple[Ints, Ints] | None = None,
-) -> Figure:
+) -> Estimate:
     """Estimate the share of good samples from a judge's verdicts.
 
     The estimate corrects for the error rates of the judge (Rogan-Gladen).
@@ -91,7 +94,7 @@ def share_from_rates(
     Medicine 2014.
 
     >>> judge, people = np.array([True] * 9 + [False] * 11), np.array([True] * 8 + [False] * 11 + [True])
-    >>> round(share_from_rates(judge, people, np.array([True, False] * 50)).value, 3)
+    >>> round(rogan_gladen_share(judge, people, np.array([True, False] * 50)).value, 3)
     0.502
     """
     from scipy.special import ndtri
@@ -99,11 +102,11 @@ def share_from_rates(
     goods, n = int(people.sum()), len(people)
     bads = n - goods
     if not goods or not bads:
-        return Figure(math.nan, n=n, why="the labels have one verdict only")
+        return Estimate(math.nan, n=n, why="the labels have one verdict only")
     calls, total = int(judge.sum() + others.sum()), n + len(others)
     sensitivity, specificity = int((judge & people).sum()) / goods, int((~judge & ~people).sum()) / bads
     if sensitivity + specificity <= 1:
-        return Figure(math.nan, n=n, why="the judge is no better than a guess, so its calls say nothing")
+        return Estimate(math.nan, n=n, why="the judge is no better than a guess, so its calls say nothing")
     value = min(1.0, max(0.0, (calls / total + specificity - 1) / (sensitivity + specificity - 1)))
     z = float(ndtri((1 + confidence) / 2))
     mine = None if groups is None else groups[0]
@@ -118,11 +121,11 @@ def share_from_rates(
     first, second = (sensitivity * of_goods + 1) / (of_goods + 2), (specificity * of_bads + 1) / (of_bads + 2)
     gain = first + second - 1
     if gain <= 0:
-        return Figure(value, 0.0, 1.0, n)
+        return Estimate(value, 0.0, 1.0, n)
     middle = (called + second - 1) / gain
     of_first, of_second = first * (1 - first) / (of_goods + 2), second * (1 - second) / (of_bads + 2)
     shift = 2 * z * z * (middle * of_first - (1 - middle) * of_second)
     spread = called * (1 - called) / (of_all + z * z) + middle**2 * of_first + (1 - middle) ** 2 * of_second
     reach = z * math.sqrt(spread) / gain
     low, high = (min(1.0, max(0.0, middle + shift + sign * reach)) for sign in (-1, 1))
-    return Figure(value, min(low, value), max(high, value), n)
+    return Estimate(value, min(low, value), max(high, value), n)

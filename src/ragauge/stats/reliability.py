@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.core.records import Floats, Ints
-from ragauge.core.summaries import Estimate
+from ragauge.core.summaries import ValueWithInterval
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,11 +20,11 @@ class Reliability:
     system: str
     counts: Mapping[str, tuple[int, int]]
     """Trials and successes by task: `{task: (trials, successes)}`."""
-    success_rate: Estimate
+    success_rate: ValueWithInterval
     """Mean over tasks of the share of successful trials."""
-    pass_at: Mapping[int, Estimate]
+    pass_at: Mapping[int, ValueWithInterval]
     """Probability that at least one of k trials of a task succeeds (pass@k), by k."""
-    pass_all: Mapping[int, Estimate]
+    pass_all: Mapping[int, ValueWithInterval]
     """Probability that all k trials of a task succeed (pass^k), by k."""
     agreement: float
     """Probability that two trials of a task have the same outcome; NaN if no task has two trials."""
@@ -70,8 +70,8 @@ class Reliability:
         )
 
 
-ROUNDS = 20_000
-OVER = ("tasks", "trials")
+TASK_BOOTSTRAP_ROUNDS = 20_000
+RESAMPLED_UNITS = ("tasks", "trials")
 
 
 def pass_at(n: ArrayLike, c: ArrayLike, k: int) -> Floats:
@@ -85,8 +85,8 @@ def pass_at(n: ArrayLike, c: ArrayLike, k: int) -> Floats:
     >>> pass_at([3, 3, 10], [2, 1, 3], 2).round(4).tolist()
     [1.0, 0.6667, 0.5333]
     """
-    tried, passed = _checked(n, c, [k])
-    return np.asarray(1 - _shares(tried, tried - passed, [k])[0])
+    tried, passed = _check_counts(n, c, [k])
+    return np.asarray(1 - _combination_ratios(tried, tried - passed, [k])[0])
 
 
 def pass_all(n: ArrayLike, c: ArrayLike, k: int) -> Floats:
@@ -100,34 +100,34 @@ def pass_all(n: ArrayLike, c: ArrayLike, k: int) -> Floats:
     >>> pass_all([3, 3, 10], [2, 1, 3], 2).round(4).tolist()
     [0.3333, 0.0, 0.0667]
     """
-    tried, passed = _checked(n, c, [k])
-    return np.asarray(_shares(tried, passed, [k])[0])
+    tried, passed = _check_counts(n, c, [k])
+    return np.asarray(_combination_ratios(tried, passed, [k])[0])
 
 
-def agreement(n: ArrayLike, c: ArrayLike) -> float:
+def trial_agreement(n: ArrayLike, c: ArrayLike) -> float:
     """Estimate the probability that two trials of a task have the same outcome.
 
     The mean is over the tasks with at least two trials; NaN if there are none.
 
-    >>> agreement([3, 3], [3, 1])
+    >>> trial_agreement([3, 3], [3, 1])
     0.6666666666666666
     """
-    tried, passed = _checked(n, c, [1])
+    tried, passed = _check_counts(n, c, [1])
     twice = tried > 1
     if not twice.any():
         return float("nan")
     tried, passed = tried[twice], passed[twice]
-    return float(np.mean(_shares(tried, passed, [2]) + _shares(tried, tried - passed, [2])))
+    return float(np.mean(_combination_ratios(tried, passed, [2]) + _combination_ratios(tried, tried - passed, [2])))
 
 
-def reliability_of(
+def compute_reliability(
     counts: Mapping[str, tuple[int, int]],
     ks: Sequence[int] | None = None,
     *,
     system: str = "",
     over: str | None = None,
     confidence: float = 0.95,
-    rounds: int = ROUNDS,
+    rounds: int = TASK_BOOTSTRAP_ROUNDS,
     seed: int = 0,
 ) -> Reliability:
     """Compute success rate, pass@k, pass^k and agreement of one system.
@@ -137,39 +137,39 @@ def reliability_of(
     """
     if not counts:
         raise MissingEvidence("there is no task", hint="give at least one task with at least one trial")
-    if over is not None and over not in OVER:
-        raise UnknownName("interval", over, OVER, hint=f"there are {', '.join(OVER)}")
+    if over is not None and over not in RESAMPLED_UNITS:
+        raise UnknownName("interval", over, RESAMPLED_UNITS, hint=f"there are {', '.join(RESAMPLED_UNITS)}")
     if not 0.5 <= confidence < 1:
         raise BadInput(f"the confidence is {confidence:g}, not between 0.5 and 1", hint="0.95")
     n, c = (np.array([pair[i] for pair in counts.values()], np.int64) for i in (0, 1))
-    wanted = usual_ks(int(n.min())) if ks is None else sorted(set(ks))
-    _checked(n, c, wanted, list(counts), system)
+    wanted = default_ks(int(n.min())) if ks is None else sorted(set(ks))
+    _check_counts(n, c, wanted, list(counts), system)
     over = over or ("tasks" if len(counts) > 1 else "trials")
-    values = np.concatenate([c[None] / n, 1 - _shares(n, n - c, wanted), _shares(n, c, wanted)])
+    values = np.concatenate([c[None] / n, 1 - _combination_ratios(n, n - c, wanted), _combination_ratios(n, c, wanted)])
     if over == "tasks":
-        low, high = over_tasks(values, confidence, rounds=rounds, seed=seed)
+        low, high = interval_over_tasks(values, confidence, rounds=rounds, seed=seed)
     elif len(counts) > 1:
-        low, high = over_trials(values, n, [1, *wanted, *wanted], confidence)
+        low, high = interval_over_trials(values, n, [1, *wanted, *wanted], confidence)
     else:
-        low, high = _one_task(int(n[0]), int(c[0]), wanted, confidence)
+        low, high = _single_task_interval(int(n[0]), int(c[0]), wanted, confidence)
     mean = values.mean(axis=1)
     # An unbiased estimate may be impossible for any single success probability: 0 for pass^3 of 2 in 3.
     ends = zip(mean, np.minimum(low, mean), np.maximum(high, mean), strict=True)
-    found = [Estimate(*map(float, row)) for row in ends]
+    found = [ValueWithInterval(*map(float, row)) for row in ends]
     return Reliability(
         system=system,
         counts=counts,
         success_rate=found[0],
         pass_at=dict(zip(wanted, found[1:], strict=False)),
         pass_all=dict(zip(wanted, found[1 + len(wanted) :], strict=True)),
-        agreement=agreement(n, c),
+        agreement=trial_agreement(n, c),
         over=over,
         confidence=confidence,
     )
 
 
-def over_tasks(
-    values: Floats, confidence: float = 0.95, *, rounds: int = ROUNDS, seed: int = 0
+def interval_over_tasks(
+    values: Floats, confidence: float = 0.95, *, rounds: int = TASK_BOOTSTRAP_ROUNDS, seed: int = 0
 ) -> tuple[Floats, Floats]:
     """Compute intervals for the mean of each row, over a sample of tasks.
 
@@ -184,7 +184,7 @@ def over_tasks(
     (c/n)^k instead of C(c, k) / C(n, k).
     Paper: Gaffke, Mathematical Methods of Statistics 2005; Learned-Miller and Thomas, arXiv 1905.06208.
 
-    >>> low, high = over_tasks(np.array([[1.0] * 30, [1.0, 0.5] * 15]))
+    >>> low, high = interval_over_tasks(np.array([[1.0] * 30, [1.0, 0.5] * 15]))
     >>> low.round(2).tolist(), high.round(2).tolist()
     ([0.88, 0.63], [1.0, 0.84])
     """
@@ -209,7 +209,7 @@ def over_tasks(
     )
 
 
-def over_trials(values: Floats, n: Ints, ks: Sequence[int], confidence: float = 0.95) -> tuple[Floats, Floats]:
+def interval_over_trials(values: Floats, n: Ints, ks: Sequence[int], confidence: float = 0.95) -> tuple[Floats, Floats]:
     """Compute intervals for the mean of each row, over new trials of the same tasks.
 
     Formula: Clopper and Pearson's for N trials of which the mean's share succeeded, N = m^2 / (k sum 1/n). The mean
@@ -220,7 +220,7 @@ def over_trials(values: Floats, n: Ints, ks: Sequence[int], confidence: float = 
     return _clopper_pearson(mean, n.size**2 / (np.array(ks) * (1 / n).sum()), confidence)
 
 
-def differ_by_trial(outcomes: NDArray[np.bool_]) -> float:
+def cochran_q_test(outcomes: NDArray[np.bool_]) -> float:
     """Compute the p-value of Cochran's Q over trials (columns) and tasks (rows).
 
     A small p-value means that trials differ in success.
@@ -229,7 +229,7 @@ def differ_by_trial(outcomes: NDArray[np.bool_]) -> float:
     as a bad seed.
     Paper: Cochran, Biometrika 1950.
 
-    >>> round(differ_by_trial(np.array([[1, 0, 0], [1, 1, 0], [1, 0, 0], [1, 0, 1]], bool)), 4)
+    >>> round(cochran_q_test(np.array([[1, 0, 0], [1, 1, 0], [1, 0, 0], [1, 0, 1]], bool)), 4)
     0.1054
     """
     from scipy.special import chdtrc
@@ -244,10 +244,10 @@ def differ_by_trial(outcomes: NDArray[np.bool_]) -> float:
     return float(chdtrc(trials - 1, q))
 
 
-def usual_ks(n: int) -> list[int]:
+def default_ks(n: int) -> list[int]:
     """List every k up to ten trials; for more trials 1, 2, 5, 10, … and the largest.
 
-    >>> usual_ks(3), usual_ks(200)
+    >>> default_ks(3), default_ks(200)
     ([1, 2, 3], [1, 2, 5, 10, 20, 50, 100, 200])
     """
     if n <= 10:
@@ -257,7 +257,7 @@ def usual_ks(n: int) -> list[int]:
     )
 
 
-def _one_task(n: int, c: int, ks: Sequence[int], confidence: float) -> tuple[Floats, Floats]:
+def _single_task_interval(n: int, c: int, ks: Sequence[int], confidence: float) -> tuple[Floats, Floats]:
     """Compute the intervals of a single task.
 
     Clopper and Pearson's interval of the success probability p is transformed to 1 - (1 - p)^k and p^k.
@@ -280,7 +280,7 @@ def _clopper_pearson(share: Floats, n: Floats, confidence: float) -> tuple[Float
     return low, high
 
 
-def _shares(n: Ints, x: Ints, ks: Sequence[int]) -> Floats:
+def _combination_ratios(n: Ints, x: Ints, ks: Sequence[int]) -> Floats:
     """Compute C(x, k) / C(n, k), one row per k and one column per task.
 
     It is a product of ratios, which cannot overflow.
@@ -295,7 +295,7 @@ def _shares(n: Ints, x: Ints, ks: Sequence[int]) -> Floats:
     return found
 
 
-def _checked(
+def _check_counts(
     n: ArrayLike, c: ArrayLike, ks: Sequence[int], tasks: Sequence[str] = (), system: str = ""
 ) -> tuple[Ints, Ints]:
     """Return trials and successes as arrays.

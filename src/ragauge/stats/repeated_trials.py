@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ragauge.core.records import Floats
-from ragauge.stats.resampling import Sums, all_rounds, draws, resampled_counts, rounds_at_a_time
+from ragauge.stats.resampling import ExactSums, draw_counts, draw_indices, map_rounds, rounds_per_block
 
 
-class Parts(NamedTuple):
+class VarianceComponents(NamedTuple):
     """Variance split into queries, trials and the residual (one query in one trial)."""
 
     queries: float
@@ -33,7 +33,7 @@ class Variation:
     trials: int
     n: int
     """Number of queries with a value in every trial."""
-    squares: Parts
+    squares: VarianceComponents
     """Mean squares of the analysis of variance."""
     unstable: int
     """Number of queries whose value differs between trials."""
@@ -41,15 +41,15 @@ class Variation:
     """Number of queries without a value in some trial."""
 
     @property
-    def estimates(self) -> Parts:
+    def estimates(self) -> VarianceComponents:
         """Unbiased variance estimates. Estimates of a variance of 0 can be negative."""
         queries, trials, rest = self.squares
-        return Parts((queries - rest) / self.trials, (trials - rest) / self.n, rest)
+        return VarianceComponents((queries - rest) / self.trials, (trials - rest) / self.n, rest)
 
     @property
-    def variances(self) -> Parts:
+    def variances(self) -> VarianceComponents:
         """Variance estimates, with negative ones set to 0."""
-        return Parts(*(max(0.0, one) for one in self.estimates))
+        return VarianceComponents(*(max(0.0, one) for one in self.estimates))
 
     @property
     def below(self) -> list[str]:
@@ -57,22 +57,22 @@ class Variation:
         return [name for name, one in self.estimates._asdict().items() if one < 0]
 
     @property
-    def shares(self) -> Parts:
+    def shares(self) -> VarianceComponents:
         """Share of each component in the variance of a single value.
 
         NaN if the values do not vary.
         """
         whole = sum(self.variances)
-        return Parts(*(one / whole if whole else math.nan for one in self.variances))
+        return VarianceComponents(*(one / whole if whole else math.nan for one in self.variances))
 
     @property
-    def of_mean(self) -> Parts:
+    def of_mean(self) -> VarianceComponents:
         """Contribution of each component to the variance of the mean.
 
         More queries reduce the first and the last, more trials the second and the last.
         """
         queries, trials, rest = self.variances
-        return Parts(queries / self.n, trials / self.trials, rest / (self.n * self.trials))
+        return VarianceComponents(queries / self.n, trials / self.trials, rest / (self.n * self.trials))
 
     @property
     def error(self) -> float:
@@ -85,7 +85,7 @@ class Variation:
 
         NaN if there is no variance.
         """
-        return self._part(self.of_mean.queries + self.of_mean.rest)
+        return self._share_of_mean_variance(self.of_mean.queries + self.of_mean.rest)
 
     @property
     def by_trials(self) -> float:
@@ -93,9 +93,9 @@ class Variation:
 
         NaN if there is no variance.
         """
-        return self._part(self.of_mean.trials + self.of_mean.rest)
+        return self._share_of_mean_variance(self.of_mean.trials + self.of_mean.rest)
 
-    def _part(self, some: float) -> float:
+    def _share_of_mean_variance(self, some: float) -> float:
         whole = sum(self.of_mean)
         return some / whole if whole else math.nan
 
@@ -111,7 +111,7 @@ class Variation:
         return math.ceil(round(chance * (1 - share) / share / (queries / self.n), 9)) or 1 if queries else None
 
 
-def mean_squares(table: Floats) -> Parts:
+def mean_squares(table: Floats) -> VarianceComponents:
     """Compute the mean squares between queries, between trials, and of the residual.
 
     `table` has one row per trial and one column per query, at least two of each. Formula: with n queries and T
@@ -119,27 +119,27 @@ def mean_squares(table: Floats) -> Parts:
     mean - trial mean + mean)^2 over (n - 1)(T - 1).
 
     >>> mean_squares(np.array([[1.0, 2.0], [3.0, 8.0]]))
-    Parts(queries=9.0, trials=16.0, rest=4.0)
+    VarianceComponents(queries=9.0, trials=16.0, rest=4.0)
     """
     count, n = table.shape
     queries, trials = table.mean(axis=0), table.mean(axis=1)
     rest = table - queries - trials[:, None] + table.mean()
-    return Parts(
+    return VarianceComponents(
         count * float(queries.var(ddof=1)),
         n * float(trials.var(ddof=1)),
         float((rest**2).sum()) / ((count - 1) * (n - 1)),
     )
 
 
-def variation(table: Floats) -> Variation | None:
+def analyse_variation(table: Floats) -> Variation | None:
     """Analyse how the scores of a system vary.
 
     None for one trial, or fewer than two complete queries. A query without a value in some trial is left out,
     because the estimates from mean squares need a complete table.
 
-    >>> found = variation(np.array([[1.0, 2.0], [3.0, 8.0]]))
+    >>> found = analyse_variation(np.array([[1.0, 2.0], [3.0, 8.0]]))
     >>> found.estimates, found.unstable
-    (Parts(queries=2.5, trials=6.0, rest=4.0), 2)
+    (VarianceComponents(queries=2.5, trials=6.0, rest=4.0), 2)
     """
     whole = table[:, ~np.isnan(table).any(axis=0)]
     count, n = whole.shape
@@ -147,14 +147,16 @@ def variation(table: Floats) -> Variation | None:
         return None
     unstable = int((whole != whole[0]).any(axis=0).sum())
     if not unstable:  # exactly 0, without rounding errors
-        return Variation(count, n, Parts(count * float(whole[0].var(ddof=1)), 0.0, 0.0), 0, table.shape[1] - n)
+        return Variation(
+            count, n, VarianceComponents(count * float(whole[0].var(ddof=1)), 0.0, 0.0), 0, table.shape[1] - n
+        )
     return Variation(count, n, mean_squares(whole), unstable, table.shape[1] - n)
 
 
-DRAWS = 10_000
+VARIANCE_DRAWS = 10_000
 
 
-def sides_of(mine: Floats, base: Floats, *, paired: bool) -> list[Floats]:
+def values_by_seed(mine: Floats, base: Floats, *, paired: bool) -> list[Floats]:
     """Return the values that vary by seed, one row per seed.
 
     These are the differences if seeds are paired or one system has a single row, otherwise both. The baseline's
@@ -163,7 +165,7 @@ def sides_of(mine: Floats, base: Floats, *, paired: bool) -> list[Floats]:
     return [mine - base] if paired or 1 in (len(mine), len(base)) else [mine, -base]
 
 
-def variances(sides: Sequence[Floats], seed: int = 0) -> Floats:
+def draw_variances(sides: Sequence[Floats], seed: int = 0) -> Floats:
     """Draw the variance of the mean difference from a generalized pivotal quantity.
 
     Queries and seeds are crossed. The variance is that of the query means over n, plus for each element of `sides`
@@ -174,23 +176,25 @@ def variances(sides: Sequence[Floats], seed: int = 0) -> Floats:
     rng = np.random.default_rng(seed)
     n = sides[0].shape[1]
     middle = np.sum([side.mean(axis=0) for side in sides], axis=0)
-    total = float(middle.var(ddof=1)) / n * (n - 1) / rng.chisquare(n - 1, DRAWS)
+    total = float(middle.var(ddof=1)) / n * (n - 1) / rng.chisquare(n - 1, VARIANCE_DRAWS)
     for side in sides:
         count = len(side)
         if count > 1:
             _, seeds, rest = (one / (count * n) for one in mean_squares(side))
             free = (count - 1) * (n - 1)
-            total += seeds * (count - 1) / rng.chisquare(count - 1, DRAWS) - rest * free / rng.chisquare(free, DRAWS)
+            total += seeds * (count - 1) / rng.chisquare(count - 1, VARIANCE_DRAWS) - rest * free / rng.chisquare(
+                free, VARIANCE_DRAWS
+            )
     return np.asarray(np.maximum(total, 0.0))
 
 
-def share_of_seeds(sides: Sequence[Floats]) -> float:
+def seed_variance_share(sides: Sequence[Floats]) -> float:
     """Estimate the share of variance that more seeds would remove.
 
     This is the variance of the mean difference. NaN if nothing varies. `Variation.by_trials` is the equivalent for
     one system. Negative estimates count as 0.
 
-    >>> share_of_seeds([np.array([[0.0, 2.0], [2.0, 4.0]])])
+    >>> seed_variance_share([np.array([[0.0, 2.0], [2.0, 4.0]])])
     0.5
     """
     n = sides[0].shape[1]
@@ -205,12 +209,12 @@ def share_of_seeds(sides: Sequence[Floats]) -> float:
     return chance / whole if whole else math.nan
 
 
-def seeds_test(difference: float, known: Floats) -> float:
+def seed_difference_p_value(difference: float, known: Floats) -> float:
     """Compute the two-sided p-value of a mean difference.
 
     It is averaged over draws of the variance. 1 if the difference is 0.
 
-    >>> seeds_test(1.96, np.ones(5)) == 2 * 0.024997895148220435
+    >>> seed_difference_p_value(1.96, np.ones(5)) == 2 * 0.024997895148220435
     True
     """
     from scipy.special import ndtr
@@ -221,7 +225,9 @@ def seeds_test(difference: float, known: Floats) -> float:
         return float(np.mean(2 * ndtr(-abs(difference) / np.sqrt(known))))
 
 
-def seeds_interval(resampled: Floats, difference: float, known: Floats, confidence: float) -> tuple[float, float]:
+def seed_difference_interval(
+    resampled: Floats, difference: float, known: Floats, confidence: float
+) -> tuple[float, float]:
     """Compute the interval of a mean difference over queries and seeds.
 
     It is the hierarchical bootstrap interval, scaled to the width at which `seed_difference_p_value` is at its
@@ -235,32 +241,34 @@ def seeds_interval(resampled: Floats, difference: float, known: Floats, confiden
     most = math.sqrt(float(known.max()))
     least = 1e-9 * most
     # If only rounding varies, most variances are 0, and no width can be found.
-    if not most or low == high or seeds_test(least, known) <= 1 - confidence:
+    if not most or low == high or seed_difference_p_value(least, known) <= 1 - confidence:
         return difference, difference
-    half = float(brentq(lambda width: seeds_test(width, known) - (1 - confidence), least, 40 * most))
+    half = float(brentq(lambda width: seed_difference_p_value(width, known) - (1 - confidence), least, 40 * most))
     stretch = half / ((high - low) / 2)
     return difference - stretch * (difference - low), difference + stretch * (high - difference)
 
 
 def trial_intervals(
-    tables: Sequence[Floats], confidence: float, *, rounds: int = DRAWS, seed: int = 0
+    tables: Sequence[Floats], confidence: float, *, rounds: int = VARIANCE_DRAWS, seed: int = 0
 ) -> list[tuple[float, float]]:
     """Compute an interval of the mean of each table of trials by queries.
 
     The interval is over queries and trials. All tables have the same queries. It is the interval of a difference
     from a baseline of 0; see `seed_difference_interval`.
     """
-    resampled = hierarchical_means([[one] for one in tables], rounds, seed)
+    resampled = hierarchical_bootstrap_means([[one] for one in tables], rounds, seed)
     found = []
     for column, table in enumerate(tables):
-        ends = seeds_interval(resampled[:, column], float(table.mean()), variances([table], seed), confidence)
+        ends = seed_difference_interval(
+            resampled[:, column], float(table.mean()), draw_variances([table], seed), confidence
+        )
         if table.min() >= 0 and table.max() <= 1:  # a mean of scores in [0, 1] is in [0, 1], however few the trials
             ends = max(0.0, ends[0]), min(1.0, ends[1])
         found.append(ends)
     return found
 
 
-def hierarchical_means(
+def hierarchical_bootstrap_means(
     pairs: Sequence[Sequence[Floats]], rounds: int, seed: int = 0, executor: Executor | None = None
 ) -> Floats:
     """Compute mean differences over resamples of queries and seeds.
@@ -269,27 +277,27 @@ def hierarchical_means(
     would make the seed variance too small by 1/S.
     """
     stacked = np.concatenate([side for sides in pairs for side in sides]).T
-    work = _Hierarchy(Sums.of(stacked), [[len(side) for side in sides] for sides in pairs])
-    return all_rounds(work, rounds, seed, executor)
+    work = _HierarchicalMeans(ExactSums.of(stacked), [[len(side) for side in sides] for sides in pairs])
+    return map_rounds(work, rounds, seed, executor)
 
 
 @dataclass(frozen=True, eq=False)
-class _Hierarchy:
+class _HierarchicalMeans:
     """Round function: mean differences over a resample of queries, and of the seeds of each system."""
 
-    columns: Sums
+    columns: ExactSums
     """One column per seed of each system of each pair."""
     pairs: Sequence[Sequence[int]]
     """Numbers of seeds of the systems of each pair."""
 
     @property
     def block(self) -> int:
-        return rounds_at_a_time(len(self.columns))
+        return rounds_per_block(len(self.columns))
 
     def __call__(self, rng: np.random.Generator, rounds: int) -> Floats:
         n = len(self.columns)
         blocks = []
-        for counts in resampled_counts(n, rounds, rng):
+        for counts in draw_counts(n, rounds, rng):
             means = self.columns.taken(counts) / n
             found = np.zeros((len(counts), len(self.pairs)))
             at = 0
@@ -297,18 +305,18 @@ class _Hierarchy:
                 for seeds in sides:
                     mine = means[:, at : at + seeds]
                     at += seeds
-                    found[:, column] += mine[:, 0] if seeds == 1 else _over_drawn_seeds(mine, rng)
+                    found[:, column] += mine[:, 0] if seeds == 1 else _mean_over_drawn_seeds(mine, rng)
             blocks.append(found)
         return np.concatenate(blocks)
 
     def skip(self, rng: np.random.Generator, rounds: int) -> None:
-        for drawn in draws(len(self.columns), rounds, rng):
+        for drawn in draw_indices(len(self.columns), rounds, rng):
             for seeds in (one for sides in self.pairs for one in sides if one > 1):
-                for _ in draws(seeds, len(drawn), rng, seeds - 1):
+                for _ in draw_indices(seeds, len(drawn), rng, seeds - 1):
                     pass
 
 
-def _over_drawn_seeds(means: Floats, rng: np.random.Generator) -> Floats:
+def _mean_over_drawn_seeds(means: Floats, rng: np.random.Generator) -> Floats:
     rounds, seeds = means.shape
-    drawn = np.concatenate(list(resampled_counts(seeds, rounds, rng, seeds - 1)))
+    drawn = np.concatenate(list(draw_counts(seeds, rounds, rng, seeds - 1)))
     return np.asarray((means * drawn).sum(axis=1) / (seeds - 1))

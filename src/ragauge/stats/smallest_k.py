@@ -10,11 +10,11 @@ import numpy as np
 
 from ragauge.core.errors import MissingEvidence
 from ragauge.core.records import Floats
-from ragauge.stats.intervals import bootstrap_upper
+from ragauge.stats.intervals import bootstrap_upper_bound
 
 
 @dataclass(frozen=True)
-class Advice:
+class SmallestK:
     """Smallest sufficient k, with the score and the context size of each k that was tried."""
 
     k: int | None
@@ -62,13 +62,13 @@ class Advice:
         return f"{text}; about {chosen['tokens']:.0f} tokens instead of {most['tokens']:.0f} at k={most['k']:g}"
 
 
-def enough(
+def smallest_k(
     values: Mapping[int, Floats],
     measure: str,
     tolerance: float = 0.02,
     confidence: float = 0.95,
     tokens: Mapping[int, float] | None = None,
-) -> Advice:
+) -> SmallestK:
     """Find the smallest k whose loss is within the tolerance, with confidence.
 
     The loss is relative to the best k. If that is the largest k and the measure still rises there, no k is
@@ -76,31 +76,31 @@ def enough(
     has an array of one value per query for each k (NaN if unscored), `tokens` the mean number of tokens in a context
     of k documents. Raises `MissingEvidence` for fewer than two scored queries.
 
-    >>> print(enough({1: np.array([0.0, 1.0] * 50), 5: np.ones(100)}, "hit_rate"))
+    >>> print(smallest_k({1: np.array([0.0, 1.0] * 50), 5: np.ones(100)}, "hit_rate"))
     k=5: hit_rate 1.0000, the best
-    >>> print(enough({1: np.zeros(100), 5: np.array([0.0, 1.0] * 50)}, "hit_rate"))
+    >>> print(smallest_k({1: np.zeros(100), 5: np.array([0.0, 1.0] * 50)}, "hit_rate"))
     no tried k is enough: hit_rate still rises from 0.0000 at k=1 to 0.5000 at k=5
     """
-    return enough_each({"": values}, measure, tolerance, confidence, tokens)[""]
+    return smallest_k_each({"": values}, measure, tolerance, confidence, tokens)[""]
 
 
-def enough_each(
+def smallest_k_each(
     several: Mapping[str, Mapping[int, Floats]],
     measure: str,
     tolerance: float = 0.02,
     confidence: float = 0.95,
     tokens: Mapping[int, float] | None = None,
-) -> dict[str, Advice]:
+) -> dict[str, SmallestK]:
     """Find the smallest sufficient k of several systems; see `smallest_k`.
 
     Systems scored on the same queries share their resamples.
 
     >>> rising, flat = {1: np.array([0.0, 1.0] * 50), 5: np.ones(100)}, {1: np.ones(100), 5: np.ones(100)}
-    >>> found = enough_each({"rising": rising, "flat": flat}, "recall", tolerance=0.05)
+    >>> found = smallest_k_each({"rising": rising, "flat": flat}, "recall", tolerance=0.05)
     >>> found["rising"].k, found["flat"].k
     (5, 1)
     """
-    losses = {name: _Losses(values) for name, values in several.items()}
+    losses = {name: _LossByK(values) for name, values in several.items()}
     together: dict[bytes, list[str]] = {}
     for name, one in losses.items():
         together.setdefault(one.scored.tobytes(), []).append(name)
@@ -108,11 +108,11 @@ def enough_each(
     for names in together.values():
         columns = [losses[name].losses for name in names]
         ends = np.cumsum([one.shape[1] for one in columns])[:-1]
-        bounds |= zip(names, np.split(bootstrap_upper(np.column_stack(columns), confidence), ends), strict=True)
+        bounds |= zip(names, np.split(bootstrap_upper_bound(np.column_stack(columns), confidence), ends), strict=True)
     return {name: one.advice(bounds[name], measure, tolerance, confidence, tokens) for name, one in losses.items()}
 
 
-class _Losses:
+class _LossByK:
     """Loss per query of each k relative to the best one."""
 
     def __init__(self, values: Mapping[int, Floats]) -> None:
@@ -135,7 +135,7 @@ class _Losses:
         tolerance: float,
         confidence: float,
         tokens: Mapping[int, float] | None,
-    ) -> Advice:
+    ) -> SmallestK:
         table: list[dict[str, float]] = []
         for i, k in enumerate(self.ks):
             row = {
@@ -153,10 +153,10 @@ class _Losses:
         rises = len(self.ks) == 1 or self.means[-1] > self.means[-2]
         open_ended = enough == self.ks[-1] and self.means[-1] < 1 and rises
         n = int(self.scored.sum())
-        return Advice(None if open_ended else enough, measure, tolerance, confidence, table, n)
+        return SmallestK(None if open_ended else enough, measure, tolerance, confidence, table, n)
 
 
-def quarter_of_bytes(text: str) -> float:
+def estimate_tokens(text: str) -> float:
     """Estimate the number of tokens in a text as a quarter of its bytes.
 
     English and code have about four bytes per token in common vocabularies.

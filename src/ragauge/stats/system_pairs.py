@@ -12,27 +12,27 @@ from numpy.typing import NDArray
 
 from ragauge.core.records import Floats
 from ragauge.stats import paired_tests
-from ragauge.stats.comparisons import Comparison, Margin, Method, Moved, Seeds
+from ragauge.stats.comparisons import ChangedQuery, Comparison, ComparisonSettings, MarginTest, SeedDifferences
 from ragauge.stats.intervals import bca_interval, percentile_interval
-from ragauge.stats.paired_tests import corrected
-from ragauge.stats.power import detectable, queries_needed
+from ragauge.stats.paired_tests import correct_p_values
+from ragauge.stats.power import detectable_difference, queries_needed
 from ragauge.stats.repeated_trials import (
-    hierarchical_means,
-    seeds_interval,
-    seeds_test,
-    share_of_seeds,
-    sides_of,
-    variances,
+    draw_variances,
+    hierarchical_bootstrap_means,
+    seed_difference_interval,
+    seed_difference_p_value,
+    seed_variance_share,
+    values_by_seed,
 )
 from ragauge.stats.resampling import bootstrap_means
 
-Mask = NDArray[np.bool_]
-MOST = 20_000_000
+QueryMask = NDArray[np.bool_]
+MAX_RESAMPLED_VALUES = 20_000_000
 """Maximum number of resampled means in memory; beyond that, columns are processed in blocks with the same resamples."""
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class SystemPair:
     """Scores of a system and a baseline by one measure: one row per seed (or one row), one column per query.
 
     A query with a NaN in any row is left out.
@@ -50,45 +50,49 @@ class Pair:
     stratum: str = ""
 
 
-def compared(pairs: Sequence[Pair], method: Method, executor: Executor | None = None) -> list[Comparison]:
+def compare_pairs(
+    pairs: Sequence[SystemPair], method: ComparisonSettings, executor: Executor | None = None
+) -> list[Comparison]:
     """Compare all pairs, with p-values corrected per family.
 
     Comparisons are in input order. Resampling runs on the executor, if given.
     """
-    kept = [_scored(one) for one in pairs]
+    kept = [_scored_by_both(one) for one in pairs]
     groups: dict[bytes, list[int]] = {}
     for place, mask in enumerate(kept):
         groups.setdefault(mask.tobytes(), []).append(place)
     found: dict[int, Comparison] = {}
-    width = max(1, MOST // method.rounds)
+    width = max(1, MAX_RESAMPLED_VALUES // method.rounds)
     for whole in groups.values():
         for start in range(0, len(whole), width):
             places = whole[start : start + width]
-            rows = _tested([pairs[i] for i in places], kept[places[0]], method, executor)
+            rows = _test_pairs([pairs[i] for i in places], kept[places[0]], method, executor)
             found.update(zip(places, rows, strict=True))
-    return _corrected([found[i] for i in range(len(pairs))], method)
+    return _correct_families([found[i] for i in range(len(pairs))], method)
 
 
-def _scored(pair: Pair) -> Mask:
+def _scored_by_both(pair: SystemPair) -> QueryMask:
     return np.asarray(~(np.isnan(pair.base).any(axis=0) | np.isnan(pair.mine).any(axis=0)))
 
 
-def _corrected(rows: Sequence[Comparison], method: Method) -> list[Comparison]:
+def _correct_families(rows: Sequence[Comparison], method: ComparisonSettings) -> list[Comparison]:
     chosen = np.array([getattr(row, f"p_{method.test}") for row in rows], np.float64)
     after = chosen.copy()
     families: dict[str, list[int]] = {}
     for place, row in enumerate(rows):
         families.setdefault(row.measure if method.family == "measure" else "", []).append(place)
     for places in families.values():
-        after[places] = corrected(chosen[places], method.correction)
+        after[places] = correct_p_values(chosen[places], method.correction)
     return [replace(row, p_corrected=float(p)) for row, p in zip(rows, after, strict=True)]
 
 
-def _tested(pairs: Sequence[Pair], mask: Mask, method: Method, executor: Executor | None) -> list[Comparison]:
+def _test_pairs(
+    pairs: Sequence[SystemPair], mask: QueryMask, method: ComparisonSettings, executor: Executor | None
+) -> list[Comparison]:
     """Test pairs that have the same queries, as columns of one table."""
     base = np.stack([one.base[:, mask].mean(axis=0) for one in pairs], axis=1)
     mine = np.stack([one.mine[:, mask].mean(axis=0) for one in pairs], axis=1)
-    gaps = gaps_of(mine, base)
+    gaps = paired_differences(mine, base)
     n, width = gaps.shape
     nothing = np.full(width, math.nan)
     if n < 2:
@@ -110,21 +114,21 @@ def _tested(pairs: Sequence[Pair], mask: Mask, method: Method, executor: Executo
         several = [j for j, one in enumerate(pairs) if len(one.mine) > 1 or len(one.base) > 1]
         if several:
             some = [pairs[j] for j in several]
-            p_t[several], ends[:, several] = _over_seeds(some, mask, gaps[:, several], method, executor)
+            p_t[several], ends[:, several] = _test_over_seeds(some, mask, gaps[:, several], method, executor)
     queries = [query for query, there in zip(pairs[0].queries, mask.tolist(), strict=True) if there]
     rows = []
     for j, one in enumerate(pairs):
         gap = gaps[:, j]
         up, down = int((gap > 0).sum()), int((gap < 0).sum())
-        deviation = float(paired_tests.deviations(gap[:, None])[0]) if n > 1 else math.nan
+        deviation = float(paired_tests.column_deviations(gap[:, None])[0]) if n > 1 else math.nan
         rows.append(
             Comparison(
                 measure=one.measure,
                 baseline=one.baseline,
                 system=one.system,
                 n=n,
-                means=(_mean(base[:, j]), _mean(mine[:, j])),
-                difference=_mean(gap),
+                means=(_mean_or_nan(base[:, j]), _mean_or_nan(mine[:, j])),
+                difference=_mean_or_nan(gap),
                 ci=(float(ends[0, j]), float(ends[1, j])),
                 p_t=float(p_t[j]),
                 p_wilcoxon=float(p_wilcoxon[j]),
@@ -136,25 +140,25 @@ def _tested(pairs: Sequence[Pair], mask: Mask, method: Method, executor: Executo
                 wins=down if one.lower_is_better else up,
                 losses=up if one.lower_is_better else down,
                 ties=n - up - down,
-                detectable=detectable(deviation, n, alpha=method.alpha, power=method.power),
-                needed=_needed(deviation, method),
+                detectable=detectable_difference(deviation, n, alpha=method.alpha, power=method.power),
+                needed=_queries_to_detect(deviation, method),
                 lower_is_better=one.lower_is_better,
                 stratum=one.stratum,
-                moved=_moved(queries, base[:, j], mine[:, j], gap),
-                margin=_margin(gap, one, method),
-                seeds=_seeds(one, mask),
+                moved=_changed_queries(queries, base[:, j], mine[:, j], gap),
+                margin=_test_margin(gap, one, method),
+                seeds=_seed_differences(one, mask),
             )
         )
     return rows
 
 
-def gaps_of(mine: Floats, base: Floats) -> Floats:
+def paired_differences(mine: Floats, base: Floats) -> Floats:
     """Subtract scores, and remove rounding from equal differences.
 
     Differences that are equal except for rounding become exactly equal. Ranks, signs and ties must not depend on the
     last digits of a subtraction: 0.3 - 0.2 equals 0.2 - 0.1.
 
-    >>> len(set(gaps_of(np.array([[0.3], [0.2]]), np.array([[0.2], [0.1]])).ravel().tolist()))
+    >>> len(set(paired_differences(np.array([[0.3], [0.2]]), np.array([[0.2], [0.1]])).ravel().tolist()))
     1
     """
     gaps = mine - base
@@ -170,22 +174,24 @@ def gaps_of(mine: Floats, base: Floats) -> Floats:
     return np.asarray(np.copysign(sizes, gaps) + 0.0)  # removes negative zeros
 
 
-def _mean(values: Floats) -> float:
+def _mean_or_nan(values: Floats) -> float:
     return float(values.mean()) if len(values) else math.nan
 
 
-def _needed(deviation: float, method: Method) -> int | None:
+def _queries_to_detect(deviation: float, method: ComparisonSettings) -> int | None:
     if method.detect is None or not deviation > 0:  # a deviation of 0 means that it is unknown
         return None
     return queries_needed(deviation, method.detect, alpha=method.alpha, power=method.power)
 
 
-def _moved(queries: Sequence[str], base: Floats, mine: Floats, gap: Floats) -> list[Moved]:
+def _changed_queries(queries: Sequence[str], base: Floats, mine: Floats, gap: Floats) -> list[ChangedQuery]:
     order = np.argsort(-np.abs(gap), kind="stable")
-    return [Moved(queries[i], float(base[i]), float(mine[i]), float(gap[i])) for i in order.tolist() if gap[i] != 0]
+    return [
+        ChangedQuery(queries[i], float(base[i]), float(mine[i]), float(gap[i])) for i in order.tolist() if gap[i] != 0
+    ]
 
 
-def _margin(gap: Floats, pair: Pair, method: Method) -> Margin | None:
+def _test_margin(gap: Floats, pair: SystemPair, method: ComparisonSettings) -> MarginTest | None:
     """Test non-inferiority and equivalence by two one-sided t-tests.
 
     The tests are above minus the margin, and below the margin (Schuirmann 1987).
@@ -193,42 +199,42 @@ def _margin(gap: Floats, pair: Pair, method: Method) -> Margin | None:
     if method.margin is None:
         return None
     if len(gap) < 2:
-        return Margin(method.margin, math.nan, math.nan)
+        return MarginTest(method.margin, math.nan, math.nan)
     better = -gap if pair.lower_is_better else gap
     above = float(paired_tests.t_test(better[:, None], -method.margin)[1][0])
     below = float(paired_tests.t_test(-better[:, None], -method.margin)[1][0])
-    return Margin(method.margin, above, max(above, below))
+    return MarginTest(method.margin, above, max(above, below))
 
 
-def _over_seeds(
-    pairs: Sequence[Pair], mask: Mask, gaps: Floats, method: Method, executor: Executor | None
+def _test_over_seeds(
+    pairs: Sequence[SystemPair], mask: QueryMask, gaps: Floats, method: ComparisonSettings, executor: Executor | None
 ) -> tuple[Floats, Floats]:
     """Compute p-values and intervals over queries and seeds."""
-    sides = [sides_of(one.mine[:, mask], one.base[:, mask], paired=_is_paired(one)) for one in pairs]
-    resampled = hierarchical_means(sides, method.rounds, method.seed, executor)
+    sides = [values_by_seed(one.mine[:, mask], one.base[:, mask], paired=_has_paired_seeds(one)) for one in pairs]
+    resampled = hierarchical_bootstrap_means(sides, method.rounds, method.seed, executor)
     found = []
     for column, mine in enumerate(sides):
-        difference, known = _mean(gaps[:, column]), variances(mine, method.seed)
-        ends = seeds_interval(resampled[:, column], difference, known, method.confidence)
+        difference, known = _mean_or_nan(gaps[:, column]), draw_variances(mine, method.seed)
+        ends = seed_difference_interval(resampled[:, column], difference, known, method.confidence)
         values = np.concatenate([pairs[column].mine[:, mask], pairs[column].base[:, mask]])
         if values.min() >= 0 and values.max() <= 1:  # scores in [0, 1] differ by at most 1, however few the seeds
             ends = max(-1.0, ends[0]), min(1.0, ends[1])
-        found.append((seeds_test(difference, known), *ends))
+        found.append((seed_difference_p_value(difference, known), *ends))
     p, low, high = np.array(found).T
     return p, np.stack([low, high])
 
 
-def _is_paired(pair: Pair) -> bool:
+def _has_paired_seeds(pair: SystemPair) -> bool:
     return bool(pair.seeds) and len(pair.mine) == len(pair.base)
 
 
-def _seeds(pair: Pair, mask: Mask) -> Seeds | None:
+def _seed_differences(pair: SystemPair, mask: QueryMask) -> SeedDifferences | None:
     if len(pair.mine) == len(pair.base) == 1 or not mask.any():
         return None
-    sides = sides_of(pair.mine[:, mask], pair.base[:, mask], paired=_is_paired(pair))
-    share = share_of_seeds(sides) if mask.sum() > 1 else math.nan
+    sides = values_by_seed(pair.mine[:, mask], pair.base[:, mask], paired=_has_paired_seeds(pair))
+    share = seed_variance_share(sides) if mask.sum() > 1 else math.nan
     mine, base = pair.mine[:, mask].mean(axis=1), pair.base[:, mask].mean(axis=1)
     if pair.seeds:
-        return Seeds(list(pair.seeds), (mine - base).tolist(), paired=True, share=share)
+        return SeedDifferences(list(pair.seeds), (mine - base).tolist(), paired=True, share=share)
     labels = [f"{i + 1}/{j + 1}" for i in range(len(mine)) for j in range(len(base))]
-    return Seeds(labels, (mine[:, None] - base[None, :]).ravel().tolist(), paired=False, share=share)
+    return SeedDifferences(labels, (mine[:, None] - base[None, :]).ravel().tolist(), paired=False, share=share)

@@ -10,44 +10,59 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ragauge.core.composition import parts_of
+from ragauge.core.composition import iterate_plugins
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.plugins import check_installed
 from ragauge.core.records import Dataset, Ints
-from ragauge.core.settings import one_of
+from ragauge.core.settings import check_choice
 from ragauge.core.specs import Spec
 from ragauge.evaluation import evaluate
 from ragauge.files.workspace import cache_folder, hold_folder, temporary_folder
-from ragauge.runs.folder import circumstances, now
-from ragauge.store_benchmarks.analysis import Measuring, Relevance, cost, is_exact, placed
-from ragauge.store_benchmarks.exact_neighbours import WAYS
-from ragauge.store_benchmarks.jobs import FilterPiece, Progress, Sweeping
+from ragauge.runs.folder import provenance, utc_now
+from ragauge.store_benchmarks.analysis import (
+    BenchmarkAnalysis,
+    RelevanceScorer,
+    compute_cost_per_million,
+    is_exact_search,
+    with_frontiers,
+)
+from ragauge.store_benchmarks.exact_neighbours import NEIGHBOUR_BACKENDS
+from ragauge.store_benchmarks.jobs import BenchmarkRunner, FilterRawResult, WorkerProgressCallback
 from ragauge.store_benchmarks.metadata_filters import (
     Filter,
     Metadata,
-    filters_for,
+    keep_used_fields,
     metadata_hash,
-    used_fields,
+    resolve_filters,
     with_metadata,
 )
-from ragauge.store_benchmarks.neighbour_cache import truth as exactly
-from ragauge.store_benchmarks.plan import Job, Plan, jobs
-from ragauge.store_benchmarks.results import Change, Filtered, Load, Mixed, Point, Sweep, VectorSet, representative
-from ragauge.store_benchmarks.vector_sets import collection
+from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours as exactly
+from ragauge.store_benchmarks.plan import BenchmarkSettings, StoreBuild, plan_builds
+from ragauge.store_benchmarks.results import (
+    FilteredSearch,
+    LoadResult,
+    MeasuredConfiguration,
+    MixedWorkload,
+    OperationLatency,
+    StoreBenchmark,
+    VectorSet,
+    select_representative,
+)
+from ragauge.store_benchmarks.vector_sets import load_vector_set
 
-STORES = ("exact", "faiss:kind=hnsw", "faiss:kind=ivf", "usearch")
+DEFAULT_STORES = ("exact", "faiss:kind=hnsw", "faiss:kind=ivf", "usearch")
 """Stores that are measured if none is given."""
-DEPTH = 100
+MIN_NEIGHBOUR_DEPTH = 100
 """Minimum number of exact neighbours per query, as in the published vector sets."""
-R = TypeVar("R", Load, Change, Mixed)
-DOUBTFUL = "doubtful"
+StageResultT = TypeVar("StageResultT", LoadResult, OperationLatency, MixedWorkload)
+DOUBTFUL_RESULTS = "doubtful"
 """The only value that `remeasure` accepts."""
-ABOUT_DATA = ("metric", "embedder", "limit", "queries")
+DATA_OPTIONS = ("metric", "embedder", "limit", "queries")
 
 
 def bench(  # noqa: PLR0913 - each says something else about what is measured
     data: str | Path | Dataset | VectorSet = "clustered",
-    stores: str | Sequence[str] = STORES,
+    stores: str | Sequence[str] = DEFAULT_STORES,
     *,
     folder: str | Path | None = None,
     keep: bool = False,
@@ -60,9 +75,9 @@ def bench(  # noqa: PLR0913 - each says something else about what is measured
     price: float | None = None,
     truth: str = "auto",
     executor: Executor | None = None,
-    progress: Progress | None = None,
+    progress: WorkerProgressCallback | None = None,
     **settings: Any,
-) -> Sweep:
+) -> StoreBenchmark:
     """Measure recall, latency, load and size of vector stores on the same vectors.
 
     Each store is measured over a sweep of its options.
@@ -88,28 +103,32 @@ def bench(  # noqa: PLR0913 - each says something else about what is measured
     `faiss`, `torch` (on a GPU), or `auto`; with an `executor` its workers find them. The stores are always measured on
     this machine, because times of several machines cannot be compared.
     """
-    about = {name: settings.pop(name) for name in ABOUT_DATA if name in settings}
+    about = {name: settings.pop(name) for name in DATA_OPTIONS if name in settings}
     requested = [where] if isinstance(where, str | Mapping) else list(where)
-    plan = replace(Plan.of(settings), where=tuple(map(str, requested)))
+    plan = replace(BenchmarkSettings.of(settings), where=tuple(map(str, requested)))
     chosen_modes = [name for name, value in {"fresh": fresh, "reuse": reuse, "remeasure": remeasure}.items() if value]
     if len(chosen_modes) > 1:
         raise BadInput(f"{' and '.join(chosen_modes)} are mutually exclusive", hint="leave out all but one of them")
-    if remeasure not in (None, DOUBTFUL):
-        raise BadInput(f"remeasure must be `{DOUBTFUL}`, got `{remeasure}`", hint=f"--remeasure {DOUBTFUL}")
+    if remeasure not in (None, DOUBTFUL_RESULTS):
+        raise BadInput(
+            f"remeasure must be `{DOUBTFUL_RESULTS}`, got `{remeasure}`", hint=f"--remeasure {DOUBTFUL_RESULTS}"
+        )
     if price is not None and not price > 0:
         raise BadInput(f"a price of {price:g} an hour tells nothing")
-    wanted = jobs([stores] if isinstance(stores, str) else list(stores), plan)
+    wanted = plan_builds([stores] if isinstance(stores, str) else list(stores), plan)
     if not wanted:
         raise BadInput("no store is asked for", hint="--store hnswlib")
-    one_of("way to find exact neighbours", truth, WAYS)
+    check_choice("way to find exact neighbours", truth, NEIGHBOUR_BACKENDS)
     builds = [job.configuration for job in wanted]
-    stored = {part for one in builds if ":" not in one.store for part in parts_of("stores", Spec(one.store, one.build))}
+    stored = {
+        part for one in builds if ":" not in one.store for part in iterate_plugins("stores", Spec(one.store, one.build))
+    }
     check_installed([*sorted(stored), ("neighbour searches", truth), ("measurements", "memory")])
-    vectors = collection(data, seed=plan.seed, **about)
+    vectors = load_vector_set(data, seed=plan.seed, **about)
     if metadata is not None:
         vectors = with_metadata(vectors, metadata)
-    own = filters_for(vectors, requested) if requested else []
-    vectors = used_fields(vectors, own)
+    own = resolve_filters(vectors, requested) if requested else []
+    vectors = keep_used_fields(vectors, own)
     texts = tuple(json.dumps(one) for one in own)
     plan = replace(plan, where=texts, metadata=metadata_hash(vectors.metadata))
     if truth != "auto":
@@ -124,8 +143,8 @@ def bench(  # noqa: PLR0913 - each says something else about what is measured
         if folder is None:
             folder = after.enter_context(temporary_folder("bench"))
         after.enter_context(hold_folder(folder))
-        tell = progress or _silent
-        depth = min(max(DEPTH, plan.k), len(vectors.base))
+        tell = progress or _no_progress
+        depth = min(max(MIN_NEIGHBOUR_DEPTH, plan.k), len(vectors.base))
         true = exactly(
             vectors,
             depth,
@@ -134,8 +153,10 @@ def bench(  # noqa: PLR0913 - each says something else about what is measured
             executor=executor,
             progress=lambda done, total: tell("exact neighbours", done, total),
         )
-        work = Sweeping(vectors, plan, Path(folder), tell, remeasures_doubtful=remeasure == DOUBTFUL)
-        measuring = Measuring(vectors, true, plan, _relevance(vectors, measures) if measures else None)
+        work = BenchmarkRunner(vectors, plan, Path(folder), tell, remeasures_doubtful=remeasure == DOUBTFUL_RESULTS)
+        measuring = BenchmarkAnalysis(
+            vectors, true, plan, _build_relevance_scorer(vectors, measures) if measures else None
+        )
         if work.remeasures_doubtful:
             for job, point in list(measuring.points(wanted, work)):
                 if point.clock.doubts:
@@ -147,22 +168,22 @@ def bench(  # noqa: PLR0913 - each says something else about what is measured
             work.built(job)
         found = list(measuring.points(wanted, work))
         points = [one for _, one in found]
-        chosen = _chosen(points, measuring.recall) if plan.more else []
+        chosen = _representative_indices(points, measuring.recall) if plan.more else []
         for number, place in enumerate(chosen):
             tell("load, filters, changes", number, len(chosen))
-            points[place] = _more(points[place], found[place][0], work, measuring)
+            points[place] = _measure_extra_stages(points[place], found[place][0], work, measuring)
             if plan.requested_filters and "filter" not in points[place].unsupported:
-                settings_of = _same_build(points, [job for job, _ in found], place)
-                filtered = _with_filters([points[i] for i in settings_of], found[place][0], work, measuring)
+                settings_of = _indices_of_build(points, [job for job, _ in found], place)
+                filtered = _measure_filters([points[i] for i in settings_of], found[place][0], work, measuring)
                 for i, point in zip(settings_of, filtered, strict=True):
                     points[i] = point
         if price is not None:
-            points = [replace(one, cost_per_million=cost(one.qps, price)) for one in points]
+            points = [replace(one, cost_per_million=compute_cost_per_million(one.qps, price)) for one in points]
         work.finish(wanted)
         if not keep:
             work.clear(wanted)
-    return placed(
-        Sweep(
+    return with_frontiers(
+        StoreBenchmark(
             data=vectors.name,
             vectors=len(vectors.base),
             dimension=int(vectors.base.shape[1]),
@@ -177,28 +198,30 @@ def bench(  # noqa: PLR0913 - each says something else about what is measured
             repeats=plan.repeats,
             cutoffs=plan.cutoffs,
             true_neighbours=true.neighbours.shape[1],
-            circumstances={"made": now(), **circumstances(), "vectors_hash": vectors.hash, "seed": plan.seed},
+            circumstances={"made": utc_now(), **provenance(), "vectors_hash": vectors.hash, "seed": plan.seed},
             notes=[*vectors.notes, *true.notes],
         )
     )
 
 
-def _silent(what: str, done: int, total: int) -> None:
+def _no_progress(what: str, done: int, total: int) -> None:
     """Ignore progress."""
 
 
-def _chosen(points: Sequence[Point], recall: str) -> list[int]:
+def _representative_indices(points: Sequence[MeasuredConfiguration], recall: str) -> list[int]:
     """Return the indices of the points that represent their stores."""
-    series: dict[str, list[Point]] = {}
+    series: dict[str, list[MeasuredConfiguration]] = {}
     for one in points:
         # The null store takes part only with search options, which make it misbehave on purpose.
         if not one.is_floor or one.configuration.search:
             series.setdefault(one.configuration.series, []).append(one)
-    chosen = [representative(some, recall) for some in series.values()]
+    chosen = [select_representative(some, recall) for some in series.values()]
     return [place for place, one in enumerate(points) if any(one is other for other in chosen)]
 
 
-def _more(point: Point, job: Job, work: Sweeping, measuring: Measuring) -> Point:
+def _measure_extra_stages(
+    point: MeasuredConfiguration, job: StoreBuild, work: BenchmarkRunner, measuring: BenchmarkAnalysis
+) -> MeasuredConfiguration:
     """Measure load and updates of a configuration.
 
     Operations that its store does not support are added to its notes.
@@ -207,7 +230,7 @@ def _more(point: Point, job: Job, work: Sweeping, measuring: Measuring) -> Point
     notes, unable = list(point.notes), list[str]()
     able = set(work.about(job).get("abilities", ()))
 
-    def dated(stage: str, results: list[R]) -> list[R]:
+    def dated(stage: str, results: list[StageResultT]) -> list[StageResultT]:
         found = work.provenance(job, search, stage) if results else {}
         return [replace(one, **found) for one in results]
 
@@ -238,7 +261,7 @@ def _more(point: Point, job: Job, work: Sweeping, measuring: Measuring) -> Point
     return replace(point, notes=notes, unsupported=unable)
 
 
-def _same_build(points: Sequence[Point], jobs: Sequence[Job], place: int) -> list[int]:
+def _indices_of_build(points: Sequence[MeasuredConfiguration], jobs: Sequence[StoreBuild], place: int) -> list[int]:
     """Return the indices of the configurations that share a build and a series.
 
     That of `place` comes first, then the later ones, then the earlier ones. The order matters if the time limit of a
@@ -249,7 +272,9 @@ def _same_build(points: Sequence[Point], jobs: Sequence[Job], place: int) -> lis
     return [i for i in same if i >= place] + [i for i in same if i < place]
 
 
-def _with_filters(points: Sequence[Point], job: Job, work: Sweeping, measuring: Measuring) -> list[Point]:
+def _measure_filters(
+    points: Sequence[MeasuredConfiguration], job: StoreBuild, work: BenchmarkRunner, measuring: BenchmarkAnalysis
+) -> list[MeasuredConfiguration]:
     """Return the configurations of one build with their results under each filter."""
     searches = [one.configuration.search for one in points]
     in_process = "server" not in points[0].build.about
@@ -275,7 +300,9 @@ def _with_filters(points: Sequence[Point], job: Job, work: Sweeping, measuring: 
     return found
 
 
-def _note_unused_index(point: Point, piece: Sequence[FilterPiece], row: Sequence[Filtered | None]) -> list[str]:
+def _note_unused_index(
+    point: MeasuredConfiguration, piece: Sequence[FilterRawResult], row: Sequence[FilteredSearch | None]
+) -> list[str]:
     """Return a note on the filters with which the engine did not use its index.
 
     The list is empty if there are no such filters or the store has no index.
@@ -285,12 +312,12 @@ def _note_unused_index(point: Point, piece: Sequence[FilterPiece], row: Sequence
         for saved, one in zip(piece, row, strict=True)
         if saved is not None and one is not None and saved[0][0].get("index_used") is False
     ]
-    if not unused or is_exact(point.build.about):
+    if not unused or is_exact_search(point.build.about):
         return []
     return [f"with the filter {', '.join(unused)} the engine did not use its index, and compared every matching vector"]
 
 
-def _relevance(data: VectorSet, measures: Sequence[str]) -> Relevance:
+def _build_relevance_scorer(data: VectorSet, measures: Sequence[str]) -> RelevanceScorer:
     """Build a function that scores found rows against the relevance judgments."""
     grades = {} if data.judgments is None else data.judgments.nested
     judged = {query: grades[query] for query in data.query_ids if query in grades}

@@ -12,63 +12,67 @@ from typing import Any
 import numpy as np
 
 from ragauge.compute import observation
-from ragauge.core.documents import NOTHING
+from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.records import Ints
 from ragauge.store_benchmarks import measures
-from ragauge.store_benchmarks.jobs import FilterPiece, Piece, Sweeping
-from ragauge.store_benchmarks.metadata_filters import describe_filter, mask_of
-from ragauge.store_benchmarks.plan import Job, Plan
+from ragauge.store_benchmarks.jobs import BenchmarkRunner, FilterRawResult, RawResult
+from ragauge.store_benchmarks.metadata_filters import describe_filter, matching_mask
+from ragauge.store_benchmarks.plan import BenchmarkSettings, StoreBuild
 from ragauge.store_benchmarks.results import (
-    RECALL,
-    Build,
-    Change,
+    RECALL_MEASURE,
+    BuildCost,
     Configuration,
-    Filtered,
-    Load,
-    Mixed,
-    Point,
-    Reached,
-    Sweep,
-    Truth,
+    ExactNeighbours,
+    FilteredSearch,
+    LoadResult,
+    MeasuredConfiguration,
+    MixedWorkload,
+    OperationLatency,
+    QpsAtRecall,
+    StoreBenchmark,
     VectorSet,
-    points_around,
-    unbeaten,
+    find_pareto_indices,
+    find_points_around,
 )
-from ragauge.store_benchmarks.search_loops import Mask, Raw, ladder
-from ragauge.store_benchmarks.updates import OPERATIONS
-from ragauge.stores.nearest_neighbours import nearest
+from ragauge.store_benchmarks.search_loops import Mask, RawArrays, nested_filters
+from ragauge.store_benchmarks.updates import UPDATE_OPERATIONS
+from ragauge.stores.nearest_neighbours import find_nearest
 
-LEVELS = (0.90, 0.95, 0.99)
+RECALL_LEVELS = (0.90, 0.95, 0.99)
 """Recall levels at which the speed of stores is compared."""
-Figure = Callable[[Point], float]
+SpeedFunction = Callable[[MeasuredConfiguration], float]
 
-SPEEDS: dict[str, Figure] = {
+SPEED_FUNCTIONS: dict[str, SpeedFunction] = {
     "qps": lambda point: point.qps,
-    "p50": lambda point: _inverse(point.latency.p50),
-    "p99": lambda point: _inverse(point.latency.p99),
+    "p50": lambda point: _reciprocal_or_nan(point.latency.p50),
+    "p99": lambda point: _reciprocal_or_nan(point.latency.p99),
 }
 """Speed of a configuration by name; higher is better."""
 
 
-def frontier(points: Sequence[Point], recall: str, *, by: str = "qps") -> list[int]:
+def find_frontier(points: Sequence[MeasuredConfiguration], recall: str, *, by: str = "qps") -> list[int]:
     """Return the indices of the Pareto frontier of recall and speed.
 
     They are sorted by ascending recall. `by` is `qps`, or `p50` or `p99` for the latency of one query. The null store
     is excluded.
     """
     recalls = [math.nan if one.is_floor else one.quality.get(recall, math.nan) for one in points]
-    return unbeaten(recalls, [_positive(SPEEDS[by](one)) for one in points])
+    return find_pareto_indices(recalls, [_positive_or_nan(SPEED_FUNCTIONS[by](one)) for one in points])
 
 
-def frontiers(points: Sequence[Point], recall: str, *, by: str = "qps") -> dict[str, list[int]]:
+def find_series_frontiers(
+    points: Sequence[MeasuredConfiguration], recall: str, *, by: str = "qps"
+) -> dict[str, list[int]]:
     """Return the indices of the Pareto frontier of each series."""
     return {
-        series: [places[i] for i in frontier([points[place] for place in places], recall, by=by)]
-        for series, places in _series(points).items()
+        series: [places[i] for i in find_frontier([points[place] for place in places], recall, by=by)]
+        for series, places in _group_by_series(points).items()
     }
 
 
-def reached(points: Sequence[Point], recall: str, levels: Sequence[float] = LEVELS) -> list[Reached]:
+def compute_qps_at_recall(
+    points: Sequence[MeasuredConfiguration], recall: str, levels: Sequence[float] = RECALL_LEVELS
+) -> list[QpsAtRecall]:
     """Interpolate the speed of each store at each recall level.
 
     The logarithm of the speed is interpolated between the two adjacent points of the frontier. There is no
@@ -76,37 +80,37 @@ def reached(points: Sequence[Point], recall: str, levels: Sequence[float] = LEVE
     reach it has None.
     """
     found = []
-    for series, places in _series(points).items():
+    for series, places in _group_by_series(points).items():
         mine = [points[place] for place in places]
         for level in levels:
-            qps, by = _at(mine, recall, level, "qps")
-            fast, _ = _at(mine, recall, level, "p50")
+            qps, by = _interpolate_speed(mine, recall, level, "qps")
+            fast, _ = _interpolate_speed(mine, recall, level, "p50")
             told = "" if by is None else str(by.configuration)
-            found.append(Reached(series, level, qps, None if fast is None else 1 / fast, told))
+            found.append(QpsAtRecall(series, level, qps, None if fast is None else 1 / fast, told))
     return found
 
 
-def cost(qps: float, price_per_hour: float) -> float:
+def compute_cost_per_million(qps: float, price_per_hour: float) -> float:
     """Return the cost of a million queries, given the price of one thread per hour.
 
-    >>> cost(1000, 3.6)
+    >>> compute_cost_per_million(1000, 3.6)
     1.0
     """
     return price_per_hour * 1e6 / (qps * 3600) if qps > 0 else math.nan
 
 
-def placed(sweep: Sweep) -> Sweep:
+def with_frontiers(sweep: StoreBenchmark) -> StoreBenchmark:
     """Return the benchmark with its frontiers and its speeds at the recall levels."""
     points, recall = sweep.points, sweep.recall
     return replace(
         sweep,
-        frontiers=frontiers(points, recall),
-        frontier=frontier(points, recall),
-        reached=reached(points, recall),
+        frontiers=find_series_frontiers(points, recall),
+        frontier=find_frontier(points, recall),
+        reached=compute_qps_at_recall(points, recall),
     )
 
 
-def _series(points: Sequence[Point]) -> dict[str, list[int]]:
+def _group_by_series(points: Sequence[MeasuredConfiguration]) -> dict[str, list[int]]:
     """Group the indices of the points by series, without the null store."""
     found: dict[str, list[int]] = {}
     for place, one in enumerate(points):
@@ -115,10 +119,12 @@ def _series(points: Sequence[Point]) -> dict[str, list[int]]:
     return found
 
 
-def _at(points: Sequence[Point], recall: str, level: float, by: str) -> tuple[float | None, Point | None]:
+def _interpolate_speed(
+    points: Sequence[MeasuredConfiguration], recall: str, level: float, by: str
+) -> tuple[float | None, MeasuredConfiguration | None]:
     """Return the speed at a recall level, and the nearest point at or above it."""
-    speed = SPEEDS[by]
-    around = points_around(points, [_positive(speed(one)) for one in points], recall, level)
+    speed = SPEED_FUNCTIONS[by]
+    around = find_points_around(points, [_positive_or_nan(speed(one)) for one in points], recall, level)
     if not around:
         return None, None
     first, last = around[0], around[-1]
@@ -128,33 +134,35 @@ def _at(points: Sequence[Point], recall: str, level: float, by: str) -> tuple[fl
     return math.exp((1 - share) * math.log(speed(first)) + share * math.log(speed(last))), last
 
 
-def _inverse(value: float) -> float:
+def _reciprocal_or_nan(value: float) -> float:
     return 1 / value if value > 0 else math.nan
 
 
-def _positive(value: float) -> float:
+def _positive_or_nan(value: float) -> float:
     return value if 0 < value < math.inf else math.nan
 
 
-Relevance = Callable[[Ints], Mapping[str, float]]
+RelevanceScorer = Callable[[Ints], Mapping[str, float]]
 """Function that scores found rows against relevance judgments, by measure."""
 
 
 @dataclass(frozen=True)
-class Measuring:
+class BenchmarkAnalysis:
     """Vectors, exact neighbours and settings that raw measurements are scored with."""
 
     data: VectorSet
-    truth: Truth
-    plan: Plan
-    relevance: Relevance | None = None
+    truth: ExactNeighbours
+    plan: BenchmarkSettings
+    relevance: RelevanceScorer | None = None
 
     @property
     def recall(self) -> str:
         """Name of the recall measure that stores are compared by; ties count as found."""
-        return f"{RECALL}@{self.plan.k}"
+        return f"{RECALL_MEASURE}@{self.plan.k}"
 
-    def points(self, jobs: Sequence[Job], work: Sweeping) -> Iterator[tuple[Job, Point]]:
+    def points(
+        self, jobs: Sequence[StoreBuild], work: BenchmarkRunner
+    ) -> Iterator[tuple[StoreBuild, MeasuredConfiguration]]:
         """Yield the measured configurations with their builds."""
         pieces = [(job, one, work.searched(job, one.search)) for job in jobs for one in job.points if work.about(job)]
         # The median, not the minimum: a moment of higher CPU speed must not make other results unreliable.
@@ -162,89 +170,102 @@ class Measuring:
         usual = float(np.median(floors)) if floors else math.inf
         for job, configuration, piece in pieces:
             if piece is not None:
-                cold, _ = work.opened_cold(job) or (NOTHING, NOTHING)
-                build = _build(work.about(job), cold, piece[0]["about"])
-                point = self._point(configuration, build, piece[1], usual)
+                cold, _ = work.opened_cold(job) or (EMPTY_MAPPING, EMPTY_MAPPING)
+                build = _parse_build_cost(work.about(job), cold, piece[0]["about"])
+                point = self._build_measured_configuration(configuration, build, piece[1], usual)
                 yield job, replace(point, **work.provenance(job, configuration.search))
 
-    def loads(self, piece: Piece | None) -> list[Load]:
+    def loads(self, piece: RawResult | None) -> list[LoadResult]:
         """Return the results of the load tests."""
         told, arrays = piece or ({"notes": []}, {})
-        return [measures.load(_of(arrays, f"{place}_"), note) for place, note in enumerate(told["notes"])]
+        return [
+            measures.summarise_load(_arrays_with_prefix(arrays, f"{place}_"), note)
+            for place, note in enumerate(told["notes"])
+        ]
 
-    def filters(self, pieces: Sequence[Sequence[FilterPiece]], *, in_process: bool) -> list[list[Filtered | None]]:
+    def filters(
+        self, pieces: Sequence[Sequence[FilterRawResult]], *, in_process: bool
+    ) -> list[list[FilteredSearch | None]]:
         """Return the results of each configuration with each filter.
 
         A result is None if the time limit was reached before it could be measured.
         """
         floors = [np.median(one[0][1]["floor_ns"]) for row in pieces for one in row if one and one[0][1]]
         usual = float(np.median(floors)) if floors else math.inf
-        found: list[list[Filtered | None]] = [[] for _ in pieces]
+        found: list[list[FilteredSearch | None]] = [[] for _ in pieces]
         for mine, row in zip(found, pieces, strict=True):
-            for one, (name, mask, true) in zip(row, self._exact_filtered, strict=True):
+            for one, (name, mask, true) in zip(row, self._exact_filtered_neighbours, strict=True):
                 if one is None or not one[0][1]:
                     mine.append(None)
                     continue
                 (_, raw), dated = one
-                result = measures.filtered(raw, mask, self.data, self.plan.k, true)
-                doubts = observation.clock(raw, in_process=in_process, usual_floor_ns=usual).doubts
+                result = measures.summarise_filtered_search(raw, mask, self.data, self.plan.k, true)
+                doubts = observation.assess_clock(raw, in_process=in_process, usual_floor_ns=usual).doubts
                 mine.append(replace(result, name=name, doubts=doubts, **dated))
         return found
 
     @cached_property
-    def _exact_filtered(self) -> list[tuple[str, Mask, Ints]]:
+    def _exact_filtered_neighbours(self) -> list[tuple[str, Mask, Ints]]:
         """Name, matching rows and exact neighbours of each filter, computed once."""
-        masks = [("", mask) for mask in ladder(len(self.data.base), self.plan.filters, seed=self.plan.seed).values()]
+        masks = [
+            ("", mask) for mask in nested_filters(len(self.data.base), self.plan.filters, seed=self.plan.seed).values()
+        ]
         own = [json.loads(one) for one in self.plan.where]
-        masks += [(describe_filter(where), mask_of(self.data.metadata, where)) for where in own]
+        masks += [(describe_filter(where), matching_mask(self.data.metadata, where)) for where in own]
         base, queries, metric = self.data.base, self.data.queries, self.data.metric
-        return [(name, mask, nearest(base, queries, self.plan.k, metric, allowed=mask)[0]) for name, mask in masks]
+        return [(name, mask, find_nearest(base, queries, self.plan.k, metric, allowed=mask)[0]) for name, mask in masks]
 
-    def changes(self, piece: Piece | None) -> list[Change]:
+    def changes(self, piece: RawResult | None) -> list[OperationLatency]:
         """Return the results of inserts, updates and deletes."""
         _, arrays = piece or ({}, {})
-        return [measures.change(one, _of(arrays, f"{one}_")) for one in OPERATIONS if f"{one}_ns" in arrays]
+        return [
+            measures.summarise_updates(one, _arrays_with_prefix(arrays, f"{one}_"))
+            for one in UPDATE_OPERATIONS
+            if f"{one}_ns" in arrays
+        ]
 
-    def mixed(self, piece: Piece | None) -> Mixed | None:
+    def mixed(self, piece: RawResult | None) -> MixedWorkload | None:
         """Return the result of searching during inserts; None if it was not measured."""
         _, arrays = piece or ({}, {})
-        raw = _of(arrays, "mixed_")
-        return measures.mixed(raw, self.truth, self.data, self.plan.k) if raw else None
+        raw = _arrays_with_prefix(arrays, "mixed_")
+        return measures.summarise_mixed_workload(raw, self.truth, self.data, self.plan.k) if raw else None
 
-    def _quality(self, found: Ints) -> dict[str, float]:
+    def _compute_quality(self, found: Ints) -> dict[str, float]:
         """Compute the quality of the same searches at each requested k."""
         return {
             name: value
             for k in self.plan.cutoffs or (self.plan.k,)
-            for name, value in measures.quality(self.truth, found, self.data, k).items()
+            for name, value in measures.compute_quality(self.truth, found, self.data, k).items()
         }
 
-    def _point(self, configuration: Configuration, build: Build, raw: Raw, usual_floor_ns: float) -> Point:
+    def _build_measured_configuration(
+        self, configuration: Configuration, build: BuildCost, raw: RawArrays, usual_floor_ns: float
+    ) -> MeasuredConfiguration:
         found = raw["positions"]
-        notes = measures.lies(found, raw["distances"], self.data)
+        notes = measures.distance_errors(found, raw["distances"], self.data)
         if (changed := int(raw["changed"].max(initial=0))) and configuration.store != "null":
             notes.append(f"{changed} of {len(found)} queries had other results when they were repeated")
-        if build.about.get("index_used") is False and not is_exact(build.about):
+        if build.about.get("index_used") is False and not is_exact_search(build.about):
             notes.append("the engine did not use its index, and compared every vector")
-        return Point(
+        return MeasuredConfiguration(
             configuration=configuration.shown,
             build=build,
-            quality=self._quality(found),
-            latency=measures.latency_of(raw["nanoseconds"]),
-            clock=observation.clock(raw, in_process="server" not in build.about, usual_floor_ns=usual_floor_ns),
+            quality=self._compute_quality(found),
+            latency=measures.summarise_search_latency(raw["nanoseconds"]),
+            clock=observation.assess_clock(raw, in_process="server" not in build.about, usual_floor_ns=usual_floor_ns),
             qps_spread=measures.qps_spread(raw["nanoseconds"]),
-            relevance=NOTHING if self.relevance is None else self.relevance(found),
+            relevance=EMPTY_MAPPING if self.relevance is None else self.relevance(found),
             notes=notes,
         )
 
 
-def is_exact(about: Mapping[str, Any]) -> bool:
+def is_exact_search(about: Mapping[str, Any]) -> bool:
     """Return whether a store compares every vector, by its own description."""
     return about.get("index") == "none" or about.get("exact") is True
 
 
-def _build(told: Mapping[str, Any], cold: Mapping[str, Any], about: Mapping[str, Any]) -> Build:
-    return Build(
+def _parse_build_cost(told: Mapping[str, Any], cold: Mapping[str, Any], about: Mapping[str, Any]) -> BuildCost:
+    return BuildCost(
         vectors=told["vectors"],
         insert_seconds=told["insert_seconds"],
         index_seconds=told["index_seconds"],
@@ -256,6 +277,6 @@ def _build(told: Mapping[str, Any], cold: Mapping[str, Any], about: Mapping[str,
     )
 
 
-def _of(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+def _arrays_with_prefix(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """Return the arrays whose names have a prefix, without the prefix."""
     return {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}

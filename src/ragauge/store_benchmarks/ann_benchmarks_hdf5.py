@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from ragauge.core.errors import BadInput, MissingExtra
-from ragauge.files.source import library_errors
-from ragauge.files.vectors import odd_row
+from ragauge.files.source import wrap_library_errors
+from ragauge.files.vectors import first_bad_row
 from ragauge.files.workspace import replace_file
-from ragauge.store_benchmarks.results import Truth, VectorSet
+from ragauge.store_benchmarks.results import ExactNeighbours, VectorSet
 
-ENDINGS = (".hdf5", ".h5")
-METRICS = {
+HDF5_SUFFIXES = (".hdf5", ".h5")
+METRICS_BY_NAME = {
     "euclidean": "l2",
     "l2": "l2",
     "angular": "cosine",
@@ -30,7 +30,7 @@ METRICS = {
 
 def is_hdf5(path: Path) -> bool:
     """Return whether a file name has an HDF5 suffix."""
-    return path.suffix.lower() in ENDINGS
+    return path.suffix.lower() in HDF5_SUFFIXES
 
 
 def read_hdf5(
@@ -43,30 +43,30 @@ def read_hdf5(
     `sift-128-euclidean.hdf5`.
     """
     place = Path(path)
-    with _opened(place) as file:
+    with _open_hdf5(place) as file:
         said = file.attrs.get("distance")
         told = said.decode() if isinstance(said, bytes) else said if isinstance(said, str) else None
-        told = told or next((word for word in METRICS if place.stem.lower().endswith(f"-{word}")), None)
-        if told is not None and told.lower() not in METRICS:
-            raise BadInput(f"its distance is {told!r}", file=str(path), hint=f"known are {', '.join(METRICS)}")
-        known = metric or (METRICS[told.lower()] if told else None)
+        told = told or next((word for word in METRICS_BY_NAME if place.stem.lower().endswith(f"-{word}")), None)
+        if told is not None and told.lower() not in METRICS_BY_NAME:
+            raise BadInput(f"its distance is {told!r}", file=str(path), hint=f"known are {', '.join(METRICS_BY_NAME)}")
+        known = metric or (METRICS_BY_NAME[told.lower()] if told else None)
         if known is None:
             raise BadInput("does not say its distance", file=str(path), hint="name the metric: l2, cosine or ip")
-        base = _rows(file, "train", limit, place)
-        asked = _rows(file, "test", queries, place)
+        base = _read_hdf5_rows(file, "train", limit, place)
+        asked = _read_hdf5_rows(file, "test", queries, place)
         if base.shape[1] != asked.shape[1]:
             what = f"`train` has {base.shape[1]} dimensions and `test` has {asked.shape[1]}"
             raise BadInput(what, file=str(path))
         # Neighbours by one metric are not valid for another.
-        ours = "neighbors" in file and told is not None and METRICS[told.lower()] == known
-        near = _rows(file, "neighbors", queries, place).astype(np.int64) if ours and limit is None else None
+        ours = "neighbors" in file and told is not None and METRICS_BY_NAME[told.lower()] == known
+        near = _read_hdf5_rows(file, "neighbors", queries, place).astype(np.int64) if ours and limit is None else None
     return VectorSet(place.stem, base, asked, known, neighbours=near)
 
 
-def write_hdf5(path: str | Path, data: VectorSet, truth: Truth) -> None:
+def write_hdf5(path: str | Path, data: VectorSet, truth: ExactNeighbours) -> None:
     """Write vectors and their neighbours in the layout of ann-benchmarks, atomically."""
     names = {"l2": "euclidean", "cosine": "angular", "ip": "dot"}
-    h5py = _library()
+    h5py = _import_h5py()
     with replace_file(Path(path)) as part, h5py.File(part, "w") as file:
         file.attrs["distance"] = names[data.metric]
         file.attrs["dimension"] = data.base.shape[1]
@@ -77,7 +77,7 @@ def write_hdf5(path: str | Path, data: VectorSet, truth: Truth) -> None:
         file.create_dataset("distances", data=truth.distances.astype(np.float32))
 
 
-def _library() -> Any:
+def _import_h5py() -> Any:
     try:
         import h5py
     except ImportError:
@@ -86,16 +86,16 @@ def _library() -> Any:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    h5py = _library()
+def _open_hdf5(path: Path) -> Iterator[Any]:
+    h5py = _import_h5py()
     if not path.exists():
         raise BadInput("cannot be read as HDF5 (no such file)", file=str(path))
-    with library_errors(str(path), what="cannot be read as HDF5"), h5py.File(path, "r") as file:
+    with wrap_library_errors(str(path), what="cannot be read as HDF5"), h5py.File(path, "r") as file:
         yield file
 
 
-def _rows(file: Any, name: str, limit: int | None, path: Path) -> Any:
-    h5py = _library()
+def _read_hdf5_rows(file: Any, name: str, limit: int | None, path: Path) -> Any:
+    h5py = _import_h5py()
     if name not in file:
         there = ", ".join(sorted(file)) or "nothing"
         hint = "files of ann-benchmarks have `train`, `test`, `neighbors` and `distances`"
@@ -104,6 +104,6 @@ def _rows(file: Any, name: str, limit: int | None, path: Path) -> Any:
     if not isinstance(found, h5py.Dataset) or found.ndim != 2 or found.dtype.kind not in "fiu" or not all(found.shape):
         raise BadInput(f"`{name}` is no table of numbers", file=str(path), hint="sparse and ragged sets are not read")
     rows = found[:limit]
-    if (row := odd_row(rows)) is not None:
+    if (row := first_bad_row(rows)) is not None:
         raise BadInput(f"row {row} of `{name}` has a NaN or an infinity", file=str(path))
     return rows if name == "neighbors" else np.ascontiguousarray(rows, np.float32)

@@ -18,18 +18,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.compute.executors import lanes, spread
+from ragauge.compute.executors import map_ordered, worker_count
 from ragauge.core.errors import BackendFailed
 from ragauge.core.records import Floats, Ints
 from ragauge.store_benchmarks import neighbours_faiss, neighbours_gpu
 from ragauge.store_benchmarks.results import Matrix
-from ragauge.stores.nearest_neighbours import nearer, nearest
+from ragauge.stores.nearest_neighbours import find_nearest, merge_nearest
 
-WAYS = ("auto", "numpy", "faiss", "torch")
-BOTH = " and "
+NEIGHBOUR_BACKENDS = ("auto", "numpy", "faiss", "torch")
+BACKEND_SEPARATOR = " and "
 
 
-class Found(NamedTuple):
+class NeighbourSearchResult(NamedTuple):
     """Nearest rows of a set of queries."""
 
     neighbours: Ints
@@ -39,59 +39,59 @@ class Found(NamedTuple):
     note: str = ""
     """Reason why another backend than the requested one was used; empty if none."""
 
-    def among(self, other: Found, k: int) -> Found:
+    def among(self, other: NeighbourSearchResult, k: int) -> NeighbourSearchResult:
         """Merge with the nearest rows found among other rows, and keep the `k` nearest."""
-        near, far = nearer((self.neighbours, self.distances), (other.neighbours, other.distances), k)
-        return Found(near, far, joined([self.by, other.by]), self.note or other.note)
+        near, far = merge_nearest((self.neighbours, self.distances), (other.neighbours, other.distances), k)
+        return NeighbourSearchResult(near, far, join_backends([self.by, other.by]), self.note or other.note)
 
 
-def joined(ways: list[str]) -> str:
+def join_backends(ways: list[str]) -> str:
     """Combine the backends of several parts into one label.
 
-    >>> joined(["torch", "numpy", "torch"])
+    >>> join_backends(["torch", "numpy", "torch"])
     'numpy and torch'
     """
-    return BOTH.join(sorted({one for way in ways for one in way.split(BOTH)}))
+    return BACKEND_SEPARATOR.join(sorted({one for way in ways for one in way.split(BACKEND_SEPARATOR)}))
 
 
-def find(
+def find_neighbours(
     base: NDArray[np.float32],
     queries: NDArray[np.float32],
     k: int,
     metric: str,
     way: str,
     progress: Callable[[float], None] | None = None,
-) -> Found:
+) -> NeighbourSearchResult:
     """Find the nearest rows of each query.
 
     The backend `torch` uses a GPU, and falls back to NumPy if there is none or it fails; the note then says why.
     """
     if way == "faiss":
-        return Found(*neighbours_faiss.by_faiss(base, queries, k, metric), way)
-    why = neighbours_gpu.no_card() if way == "torch" else ""
+        return NeighbourSearchResult(*neighbours_faiss.search_with_faiss(base, queries, k, metric), way)
+    why = neighbours_gpu.gpu_unavailable_reason() if way == "torch" else ""
     if way == "torch" and not why:
         try:
-            return Found(*neighbours_gpu.by_torch(base, queries, k, metric), way)
+            return NeighbourSearchResult(*neighbours_gpu.search_with_torch(base, queries, k, metric), way)
         except BackendFailed as error:
             why = f"the graphics card failed ({error.message})"
     note = f"{why}: exact neighbours on the processor" if why else ""
-    return Found(*nearest(base, queries, k, metric, progress=progress), "numpy", note)
+    return NeighbourSearchResult(*find_nearest(base, queries, k, metric, progress=progress), "numpy", note)
 
 
-READ_AT_MOST, SENT_AT_MOST = 256 << 20, 64 << 20
+MAX_READ_SHARD_BYTES, MAX_SENT_SHARD_BYTES = 256 << 20, 64 << 20
 """Maximum size of a shard that a worker reads from a file, and of one that is sent to it."""
-ROWS_AT_LEAST = 4096
+MIN_SHARD_ROWS = 4096
 """Minimum number of rows per shard; fewer are not worth a task."""
-QUERIES_AT_LEAST = 64
-EACH = 2
+MIN_SHARD_QUERIES = 64
+SHARDS_PER_WORKER = 2
 """Number of shards per worker, if there are enough rows, so that fast workers process more of them."""
-AHEAD = 2
-MARKED = 64
+TASKS_AHEAD = 2
+CHECKSUM_ROWS = 64
 """Number of rows of a shard whose checksum identifies the file."""
 
 
 @dataclass(frozen=True, eq=False)
-class Shard:
+class RowShard:
     """Rows that are sent to a worker."""
 
     start: int
@@ -104,7 +104,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Stored:
+class FileShard:
     """Rows given by their location in a file, for workers that have the same file."""
 
     start: int
@@ -125,11 +125,11 @@ class Stored:
             rows: Matrix = np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
         except (OSError, ValueError):
             return None
-        return rows if _mark(rows) == self.mark else None
+        return rows if _rows_checksum(rows) == self.mark else None
 
 
 @dataclass(frozen=True, eq=False)
-class AmongRows:
+class RowShardSearch:
     """Task that searches all queries in one shard of the rows."""
 
     queries: NDArray[np.float32]
@@ -137,17 +137,17 @@ class AmongRows:
     metric: str
     way: str
 
-    def __call__(self, shard: Shard | Stored) -> Found | None:
+    def __call__(self, shard: RowShard | FileShard) -> NeighbourSearchResult | None:
         """Return the nearest rows of the shard; None if the worker cannot read it."""
         rows = shard.read()
         if rows is None:
             return None
-        found = find(np.ascontiguousarray(rows, np.float32), self.queries, self.k, self.metric, self.way)
+        found = find_neighbours(np.ascontiguousarray(rows, np.float32), self.queries, self.k, self.metric, self.way)
         return found._replace(neighbours=found.neighbours + shard.start)
 
 
 @dataclass(frozen=True, eq=False)
-class ForQueries:
+class QueryShardSearch:
     """Task that searches one shard of the queries in all rows."""
 
     base: NDArray[np.float32]
@@ -155,12 +155,12 @@ class ForQueries:
     metric: str
     way: str
 
-    def __call__(self, queries: NDArray[np.float32]) -> Found:
+    def __call__(self, queries: NDArray[np.float32]) -> NeighbourSearchResult:
         """Return the nearest rows of the given queries."""
-        return find(self.base, queries, self.k, self.metric, self.way)
+        return find_neighbours(self.base, queries, self.k, self.metric, self.way)
 
 
-def find_on(
+def find_neighbours_on_executor(
     executor: Executor,
     base: Matrix,
     queries: NDArray[np.float32],
@@ -168,49 +168,55 @@ def find_on(
     metric: str,
     way: str,
     progress: Callable[[float], None],
-) -> Found:
+) -> NeighbourSearchResult:
     """Find the nearest rows on the workers of an executor.
 
     The result is identical, bit for bit, to that of `find_neighbours`.
     """
     if queries.nbytes > base.nbytes:
-        work = ForQueries(np.ascontiguousarray(base, np.float32), k, metric, way)
-        return _by_queries(executor, work, queries, progress)
-    return _by_rows(executor, AmongRows(queries, k, metric, way), base, progress)
+        work = QueryShardSearch(np.ascontiguousarray(base, np.float32), k, metric, way)
+        return _search_query_shards(executor, work, queries, progress)
+    return _search_row_shards(executor, RowShardSearch(queries, k, metric, way), base, progress)
 
 
-def _by_queries(
-    executor: Executor, work: ForQueries, queries: NDArray[np.float32], progress: Callable[[float], None]
-) -> Found:
-    step = _step(executor, queries, QUERIES_AT_LEAST, SENT_AT_MOST)
+def _search_query_shards(
+    executor: Executor, work: QueryShardSearch, queries: NDArray[np.float32], progress: Callable[[float], None]
+) -> NeighbourSearchResult:
+    step = _shard_size(executor, queries, MIN_SHARD_QUERIES, MAX_SENT_SHARD_BYTES)
     parts = (queries[start : start + step] for start in range(0, len(queries), step))
     found, done = [], 0
-    for one in spread(executor, work, parts, heavy=True, ahead=AHEAD):
+    for one in map_ordered(executor, work, parts, heavy=True, ahead=TASKS_AHEAD):
         found.append(one)
         done += len(one.neighbours)
         progress(done / len(queries))
     near, far = (np.concatenate([one[which] for one in found]) for which in (0, 1))
-    return Found(near, far, joined([one.by for one in found]), next((one.note for one in found if one.note), ""))
+    return NeighbourSearchResult(
+        near, far, join_backends([one.by for one in found]), next((one.note for one in found if one.note), "")
+    )
 
 
-def _by_rows(executor: Executor, work: AmongRows, base: Matrix, progress: Callable[[float], None]) -> Found:
-    found = _shards(executor, work, base, progress)
+def _search_row_shards(
+    executor: Executor, work: RowShardSearch, base: Matrix, progress: Callable[[float], None]
+) -> NeighbourSearchResult:
+    found = _iterate_shard_results(executor, work, base, progress)
     return reduce(lambda best, one: best.among(one, work.k), found)
 
 
-def _shards(executor: Executor, work: AmongRows, base: Matrix, progress: Callable[[float], None]) -> Iterator[Found]:
+def _iterate_shard_results(
+    executor: Executor, work: RowShardSearch, base: Matrix, progress: Callable[[float], None]
+) -> Iterator[NeighbourSearchResult]:
     """Yield the result of each shard.
 
     Shards that workers can read from a file come first, then those that are sent to them.
     """
     left, done = [(0, len(base))], 0
-    for describe, most in ((_file_of(base), READ_AT_MOST), (Shard, SENT_AT_MOST)):
+    for describe, most in ((_file_shard_factory(base), MAX_READ_SHARD_BYTES), (RowShard, MAX_SENT_SHARD_BYTES)):
         if describe is None or not left:
             continue
-        step = _step(executor, base, ROWS_AT_LEAST, most)
+        step = _shard_size(executor, base, MIN_SHARD_ROWS, most)
         cut = [(at, min(at + step, stop)) for start, stop in left for at in range(start, stop, step)]
         shards = (describe(start, base[start:stop]) for start, stop in cut)
-        results = spread(executor, work, shards, heavy=describe is Shard, ahead=AHEAD)
+        results = map_ordered(executor, work, shards, heavy=describe is RowShard, ahead=TASKS_AHEAD)
         left = []
         for (start, stop), found in zip(cut, results, strict=True):
             if found is None:
@@ -221,20 +227,20 @@ def _shards(executor: Executor, work: AmongRows, base: Matrix, progress: Callabl
             progress(done / len(base))
 
 
-def _step(executor: Executor, matrix: Matrix, least: int, most: int) -> int:
+def _shard_size(executor: Executor, matrix: Matrix, least: int, most: int) -> int:
     """Return the number of rows per shard.
 
     There are enough shards for all workers, within the size limits.
     """
-    even = -(-len(matrix) // (EACH * lanes(executor)))
+    even = -(-len(matrix) // (SHARDS_PER_WORKER * worker_count(executor)))
     return min(max(least, even), max(1, most // max(1, matrix.nbytes // len(matrix))))
 
 
-def _mark(rows: Matrix) -> int:
-    return zlib.crc32(np.ascontiguousarray(rows[:: max(1, len(rows) // MARKED)]).data)
+def _rows_checksum(rows: Matrix) -> int:
+    return zlib.crc32(np.ascontiguousarray(rows[:: max(1, len(rows) // CHECKSUM_ROWS)]).data)
 
 
-def _file_of(base: Matrix) -> Callable[[int, Matrix], Stored] | None:
+def _file_shard_factory(base: Matrix) -> Callable[[int, Matrix], FileShard] | None:
     """Return a function that builds a FileShard, or None.
 
     None unless the matrix is contiguous and mapped read-only from a file.
@@ -248,8 +254,8 @@ def _file_of(base: Matrix) -> Callable[[int, Matrix], Stored] | None:
     path, first = os.fspath(root.filename), root.ctypes.data - root.offset
     size = Path(path).stat().st_size if Path(path).exists() else -1
 
-    def describe(start: int, rows: Matrix) -> Stored:
+    def describe(start: int, rows: Matrix) -> FileShard:
         where = rows.ctypes.data - first
-        return Stored(start, path, size, rows.dtype.str, where, (len(rows), rows.shape[1]), _mark(rows))
+        return FileShard(start, path, size, rows.dtype.str, where, (len(rows), rows.shape[1]), _rows_checksum(rows))
 
     return describe

@@ -11,7 +11,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from ragauge.store_benchmarks.neighbours_gpu import AT_ONCE
+from ragauge.store_benchmarks.neighbours_gpu import DIMENSIONS_PER_BLOCK
 
 
 @triton.autotune(  # type: ignore[untyped-decorator, unused-ignore]
@@ -23,7 +23,7 @@ from ragauge.store_benchmarks.neighbours_gpu import AT_ONCE
     reset_to_zero=["counts"],
 )
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def passing(  # type: ignore[no-untyped-def] # noqa: PLR0913
+def find_passing_rows_kernel(  # type: ignore[no-untyped-def] # noqa: PLR0913
     queries,
     rows,
     halves,
@@ -75,7 +75,9 @@ def passing(  # type: ignore[no-untyped-def] # noqa: PLR0913
             tl.store(places + owner.to(tl.int64) * room + number, named, mask=hit & (number < room))
 
 
-def launch(queries: Any, rows: Any, halves: Any, sizes: Any, edges: Any, least: Any, counts: Any, places: Any) -> None:
+def launch_kernel(
+    queries: Any, rows: Any, halves: Any, sizes: Any, edges: Any, least: Any, counts: Any, places: Any
+) -> None:
     """Fill `counts` and `places` on the GPU.
 
     All arguments are contiguous tensors on the GPU; `queries` and `rows` are float16.
@@ -86,7 +88,7 @@ def launch(queries: Any, rows: Any, halves: Any, sizes: Any, edges: Any, least: 
         blocks = triton.cdiv(len(rows), chosen["BLOCK_R"] * chosen["BLOCKS"])
         return (triton.cdiv(many, chosen["BLOCK_Q"]) * blocks,)
 
-    passing[grid](
+    find_passing_rows_kernel[grid](
         queries, rows, halves, sizes, edges, least, counts, places, many, len(rows), places.shape[1],
-        width=width, part=min(width, AT_ONCE),
+        width=width, part=min(width, DIMENSIONS_PER_BLOCK),
     )  # fmt: skip

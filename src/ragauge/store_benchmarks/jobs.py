@@ -15,26 +15,35 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.compute.resources import environment
-from ragauge.compute.workers import Child, OutOfTime
+from ragauge.compute.resources import thread_limits
+from ragauge.compute.workers import Worker, WorkerTimeout
 from ragauge.core.composition import is_reproducible
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, RagaugeError
 from ragauge.core.specs import Spec
 from ragauge.core.structured_text import parse_json
 from ragauge.core.unicode_text import replace_surrogates
-from ragauge.files.workspace import whole_file
-from ragauge.runs.folder import from_timestamp, now
+from ragauge.files.workspace import atomic_write
+from ragauge.runs.folder import format_timestamp, utc_now
 from ragauge.store_benchmarks.metadata_filters import metadata_hash
-from ragauge.store_benchmarks.plan import Job, Opening, Plan, build_key, filter_key, found, search_key, stage_key
-from ragauge.store_benchmarks.results import REMOTE, Configuration, Failure, Matrix, VectorSet
+from ragauge.store_benchmarks.plan import (
+    BenchmarkSettings,
+    StoreBuild,
+    StoreSpec,
+    build_key,
+    filter_key,
+    search_key,
+    stage_key,
+    store_class,
+)
+from ragauge.store_benchmarks.results import SERVER_OPTIONS, Configuration, FailedConfiguration, Matrix, VectorSet
 
-Arrays = Mapping[str, NDArray[Any]]
-BUILD = "build.json"
+ResultArrays = Mapping[str, NDArray[Any]]
+BUILD_FILE = "build.json"
 """Name of the file with the costs of a build, in the folder of the build."""
 
 
 @dataclass(frozen=True)
-class Order:
+class BenchmarkWorkerTask:
     """Task of a worker: one stage of one build.
 
     Stages are `build`, `cold`, `load`, `filters`, `changes` and `remove`.
@@ -53,53 +62,53 @@ class Order:
     """Folder of the build."""
     vectors: str
     """Folder of the vectors."""
-    plan: Plan
+    plan: BenchmarkSettings
 
     @property
-    def opening(self) -> Opening:
+    def opening(self) -> StoreSpec:
         """Specification of the store in the folder of the build."""
         place = str(Path(self.folder) / "store")
-        return Opening(self.store, {**self.build, **self.searches[0]}, self.metric, place, self.plan.threads)
+        return StoreSpec(self.store, {**self.build, **self.searches[0]}, self.metric, place, self.plan.threads)
 
     def text(self) -> str:
         """Serialise the task to JSON."""
-        return json.dumps(asdict(self), default=_plain)
+        return json.dumps(asdict(self), default=_to_json_value)
 
     @classmethod
-    def of(cls, text: str) -> Order:
+    def of(cls, text: str) -> BenchmarkWorkerTask:
         """Parse a task from JSON."""
         told = json.loads(text)
-        return cls(**told | {"plan": Plan.of(told["plan"])})
+        return cls(**told | {"plan": BenchmarkSettings.of(told["plan"])})
 
 
-def told_of(folder: Path) -> dict[str, Any]:
+def read_build_costs(folder: Path) -> dict[str, Any]:
     """Read the costs of a build from its folder; empty if the build did not finish."""
     try:
-        told: dict[str, Any] = parse_json((folder / BUILD).read_text(encoding="utf-8"))
+        told: dict[str, Any] = parse_json((folder / BUILD_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return told
 
 
-def standing(folder: Path) -> bool:
+def has_openable_store(folder: Path) -> bool:
     """Return whether the store of a build is finished, saved and still on disk."""
-    return bool(told_of(folder).get("kept")) and (folder / "store").exists()
+    return bool(read_build_costs(folder).get("kept")) and (folder / "store").exists()
 
 
 def write_json(data: Any, path: Path) -> None:
     """Write data to a JSON file atomically."""
-    with whole_file(str(path)) as out:
-        out.write(replace_surrogates(json.dumps(data, ensure_ascii=False, indent=1, default=_plain)).encode())
+    with atomic_write(str(path)) as out:
+        out.write(replace_surrogates(json.dumps(data, ensure_ascii=False, indent=1, default=_to_json_value)).encode())
 
 
-def write_piece(path: Path, told: Mapping[str, Any], arrays: Arrays) -> None:
+def write_raw_result(path: Path, told: Mapping[str, Any], arrays: ResultArrays) -> None:
     """Write one result: raw arrays, details about them, and the current time."""
-    words = np.frombuffer(json.dumps({**told, "made": now()}, default=_plain).encode(), dtype=np.uint8)
-    with whole_file(str(path)) as out:
+    words = np.frombuffer(json.dumps({**told, "made": utc_now()}, default=_to_json_value).encode(), dtype=np.uint8)
+    with atomic_write(str(path)) as out:
         np.savez_compressed(out, allow_pickle=False, told=words, **arrays)
 
 
-def read_piece(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
+def read_raw_result(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
     """Read a result as details and arrays; None if it is missing or incomplete."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
@@ -109,14 +118,14 @@ def read_piece(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | N
         return None
 
 
-def made_at(path: Path) -> str:
+def read_creation_time(path: Path) -> str:
     """Return when a result was made, as ISO 8601 in UTC.
 
     If the result does not say, it is the modification time of the file.
     """
-    told = told_of(path.parent) if path.name == BUILD else (read_piece(path) or ({}, {}))[0]
+    told = read_build_costs(path.parent) if path.name == BUILD_FILE else (read_raw_result(path) or ({}, {}))[0]
     made = told.get("made")
-    return made if isinstance(made, str) else from_timestamp(path.stat().st_mtime)
+    return made if isinstance(made, str) else format_timestamp(path.stat().st_mtime)
 
 
 def write_vectors(data: VectorSet, folder: Path) -> None:
@@ -129,7 +138,7 @@ def write_vectors(data: VectorSet, folder: Path) -> None:
         path = folder / f"{name}.f32"
         shapes[name] = list(matrix.shape)
         if not path.exists() or path.stat().st_size != matrix.size * 4:
-            with whole_file(str(path)) as out:
+            with atomic_write(str(path)) as out:
                 for start in range(0, len(matrix), 65_536):
                     out.write(np.ascontiguousarray(matrix[start : start + 65_536], dtype="<f4").tobytes())
     write_json({"shapes": shapes, "ids": list(data.ids) or None}, folder / "vectors.json")
@@ -137,7 +146,7 @@ def write_vectors(data: VectorSet, folder: Path) -> None:
         write_json(list(data.metadata), folder / f"metadata-{metadata_hash(data.metadata)}.json")
 
 
-class Vectors:
+class SavedVectors:
     """Reader of the vectors saved by `write_vectors`, which loads only requested rows."""
 
     def __init__(self, folder: str) -> None:
@@ -182,39 +191,41 @@ class Vectors:
         return np.asarray(moved, dtype=np.float32)
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
-Progress = Callable[[str, int, int], None]
+WorkerProgressCallback = Callable[[str, int, int], None]
 """Progress callback: stage, number done, total."""
-KINDS: dict[str, type[RagaugeError]] = {"BadInput": BadInput, "MissingExtra": MissingExtra}
+WORKER_ERROR_TYPES: dict[str, type[RagaugeError]] = {"BadInput": BadInput, "MissingExtra": MissingExtra}
 
 
-def carry_out(order: Order, progress: Progress | None = None) -> None:
+def run_worker_task(order: BenchmarkWorkerTask, progress: WorkerProgressCallback | None = None) -> None:
     """Run a task in a new worker process.
 
     Raises the error that the worker reports, or BackendFailed if it dies or exceeds the time limit.
     """
     log = Path(order.folder) / f"{order.stage}.log"
-    with Child(
+    with Worker(
         "ragauge.store_benchmarks.worker",
         order.text(),
         log=log,
         timeout=order.plan.timeout,
-        environment=environment(order.plan.threads),
+        environment=thread_limits(order.plan.threads),
     ) as child:
-        said = _listen(child, order, progress)
+        said = _follow_worker(child, order, progress)
     if "error" in said:
-        raise _error(said)
+        raise _build_worker_error(said)
     if "ended" not in said:
-        raise BackendFailed(f"the process {child.fate(f' while {_doing(order)}')}")
+        raise BackendFailed(f"the process {child.fate(f' while {_describe_stage(order)}')}")
     log.unlink(missing_ok=True)
 
 
-def _listen(child: Child, order: Order, progress: Progress | None) -> dict[str, Any]:
+def _follow_worker(
+    child: Worker, order: BenchmarkWorkerTask, progress: WorkerProgressCallback | None
+) -> dict[str, Any]:
     """Report the progress of a worker until it ends, and return its last message."""
     stage = order.stage
     said: dict[str, Any] = {}
@@ -224,45 +235,45 @@ def _listen(child: Child, order: Order, progress: Progress | None) -> dict[str, 
                 stage = said["stage"]
                 if progress is not None:
                     progress(stage, said["done"], said["total"])
-    except OutOfTime:
+    except WorkerTimeout:
         raise BackendFailed(
-            f"gave up after {order.plan.timeout:g} seconds while {_doing(order, stage)}",
+            f"gave up after {order.plan.timeout:g} seconds while {_describe_stage(order, stage)}",
             hint="--timeout gives it longer",
         ) from None
     return said
 
 
-def _doing(order: Order, stage: str = "") -> str:
+def _describe_stage(order: BenchmarkWorkerTask, stage: str = "") -> str:
     words = {"build": "building", "cold": "opening it again", "load": "under load", "filters": "filtering"}
     return {**words, "changes": "changing it", "insert": "inserting", "index": "indexing", "search": "searching"}.get(
         stage or order.stage, stage or order.stage
     )
 
 
-def _error(said: dict[str, Any]) -> RagaugeError:
+def _build_worker_error(said: dict[str, Any]) -> RagaugeError:
     if said["error"] == "MissingExtra":
         missing = MissingExtra(said["message"], "")
         missing.message, missing.hint = said["message"], said["hint"]
         return missing
-    return KINDS.get(said["error"], BackendFailed)(said["message"], hint=said["hint"])
+    return WORKER_ERROR_TYPES.get(said["error"], BackendFailed)(said["message"], hint=said["hint"])
 
 
-Piece = tuple[dict[str, Any], dict[str, Any]]
-FilterPiece = tuple[Piece, dict[str, Any]] | None
+RawResult = tuple[dict[str, Any], dict[str, Any]]
+FilterRawResult = tuple[RawResult, dict[str, Any]] | None
 """Result with a filter, and its provenance (`made`, `reused`); None if it could not be measured."""
-FINISHED = "finished.json"
+FINISHED_FILE = "finished.json"
 """Name of the file that marks a build whose benchmark finished; an interrupted one lacks it, and is resumed."""
 
 
 @dataclass
-class Sweeping:
+class BenchmarkRunner:
     """Runner that measures missing results of a benchmark and reads saved ones."""
 
     data: VectorSet
-    plan: Plan
+    plan: BenchmarkSettings
     folder: Path
-    progress: Progress
-    failures: list[Failure] = field(default_factory=list)
+    progress: WorkerProgressCallback
+    failures: list[FailedConfiguration] = field(default_factory=list)
     remeasures_doubtful: bool = False
     """Whether saved results with unreliable times are measured again."""
 
@@ -272,125 +283,137 @@ class Sweeping:
         self._made: set[Path] = set()
         write_vectors(self.data, self._vectors)
 
-    def discard(self, jobs: Sequence[Job], *, all_results: bool) -> None:
+    def discard(self, jobs: Sequence[StoreBuild], *, all_results: bool) -> None:
         """Remove saved results that may be out of date, so that they are measured again.
 
         Without `all_results` these are finished results of stores that ragauge cannot identify: the user's own classes,
         plug-ins of other packages, and servers. Results of an interrupted benchmark stay, and it is resumed.
         """
         for job in jobs:
-            place = self._place(job)
-            if place.exists() and (all_results or (not _is_reproducible(job) and (place / FINISHED).exists())):
+            place = self._build_folder(job)
+            if place.exists() and (all_results or (not _is_reproducible(job) and (place / FINISHED_FILE).exists())):
                 self.clear([job])
                 shutil.rmtree(place)
 
-    def remove(self, job: Job, search: Mapping[str, Any], stage: str | None = None) -> None:
+    def remove(self, job: StoreBuild, search: Mapping[str, Any], stage: str | None = None) -> None:
         """Remove the saved result of one setting: its search, or one of the other stages."""
         name = search_key(search, self.plan) if stage is None else stage_key(stage, search, self.plan)
-        (self._place(job) / f"{name}.npz").unlink(missing_ok=True)
+        (self._build_folder(job) / f"{name}.npz").unlink(missing_ok=True)
 
-    def remove_filtered(self, job: Job, search: Mapping[str, Any], requested: Mapping[str, Any]) -> None:
+    def remove_filtered(self, job: StoreBuild, search: Mapping[str, Any], requested: Mapping[str, Any]) -> None:
         """Remove the saved result of one setting with one of the requested filters."""
-        (self._place(job) / f"{filter_key(search, requested, self.plan)}.npz").unlink(missing_ok=True)
+        (self._build_folder(job) / f"{filter_key(search, requested, self.plan)}.npz").unlink(missing_ok=True)
 
-    def finish(self, jobs: Sequence[Job]) -> None:
+    def finish(self, jobs: Sequence[StoreBuild]) -> None:
         """Mark the builds as finished."""
         for job in jobs:
-            if self._place(job).exists():
-                write_json({"made": now()}, self._place(job) / FINISHED)
+            if self._build_folder(job).exists():
+                write_json({"made": utc_now()}, self._build_folder(job) / FINISHED_FILE)
 
-    def provenance(self, job: Job, search: Mapping[str, Any], stage: str | None = None) -> dict[str, Any]:
+    def provenance(self, job: StoreBuild, search: Mapping[str, Any], stage: str | None = None) -> dict[str, Any]:
         """Return when a result was made and whether it was reused.
 
         `made` is the time of its oldest part; `reused` is true if an earlier call made any part. Without a stage, the
         result is the search with its build.
         """
-        place = self._place(job)
+        place = self._build_folder(job)
         name = search_key(search, self.plan) if stage is None else stage_key(stage, search, self.plan)
-        return self._dated([place / f"{name}.npz", *([place / BUILD] if stage is None else [])])
+        return self._file_provenance([place / f"{name}.npz", *([place / BUILD_FILE] if stage is None else [])])
 
-    def _dated(self, files: Sequence[Path]) -> dict[str, Any]:
-        return {"made": min(map(made_at, files)), "reused": any(file not in self._made for file in files)}
+    def _file_provenance(self, files: Sequence[Path]) -> dict[str, Any]:
+        return {"made": min(map(read_creation_time, files)), "reused": any(file not in self._made for file in files)}
 
-    def built(self, job: Job) -> None:
+    def built(self, job: StoreBuild) -> None:
         """Build a store and time its searches, unless all results are saved."""
         if job.configuration.store in self._missing:
             return
         files = {search_key(one, self.plan): one for one in job.searches}
-        left = {name: one for name, one in files.items() if read_piece(self._place(job) / f"{name}.npz") is None}
+        left = {
+            name: one for name, one in files.items() if read_raw_result(self._build_folder(job) / f"{name}.npz") is None
+        }
         if left:
-            self._done(job, "build", list(left.values()), list(left))
+            self._run_stage(job, "build", list(left.values()), list(left))
         cold = stage_key("cold", job.searches[0], self.plan)
-        if self._place(job) / BUILD in self._made:  # the saved time to reopen belongs to an earlier build
-            (self._place(job) / f"{cold}.npz").unlink(missing_ok=True)
-        if self.kept(job) and read_piece(self._place(job) / f"{cold}.npz") is None and self._standing(job):
-            self._done(job, "cold", [job.searches[0]], [cold])
+        if self._build_folder(job) / BUILD_FILE in self._made:  # the saved time to reopen belongs to an earlier build
+            (self._build_folder(job) / f"{cold}.npz").unlink(missing_ok=True)
+        if (
+            self.kept(job)
+            and read_raw_result(self._build_folder(job) / f"{cold}.npz") is None
+            and self._ensure_store(job)
+        ):
+            self._run_stage(job, "cold", [job.searches[0]], [cold])
 
-    def more(self, job: Job, search: Mapping[str, Any], stage: str) -> Piece | None:
+    def more(self, job: StoreBuild, search: Mapping[str, Any], stage: str) -> RawResult | None:
         """Return the result of a load test or of updates; measured now unless it is saved."""
         name = stage_key(stage, search, self.plan)
-        place = self._place(job) / f"{name}.npz"
-        piece = read_piece(place)
-        if piece is None and (stage != "load" or self._standing(job)) and self._done(job, stage, [search], [name]):
-            piece = read_piece(place)
+        place = self._build_folder(job) / f"{name}.npz"
+        piece = read_raw_result(place)
+        if (
+            piece is None
+            and (stage != "load" or self._ensure_store(job))
+            and self._run_stage(job, stage, [search], [name])
+        ):
+            piece = read_raw_result(place)
         return piece
 
-    def filtered(self, job: Job, searches: Sequence[Mapping[str, Any]]) -> list[list[FilterPiece]]:
+    def filtered(self, job: StoreBuild, searches: Sequence[Mapping[str, Any]]) -> list[list[FilterRawResult]]:
         """Return the results of each setting with each filter, and measure missing ones.
 
         Each result has its provenance. It is saved when its filter is done, so that an interrupted sweep resumes with
         the next filter.
         """
-        place, requested = self._place(job), self.plan.requested_filters
+        place, requested = self._build_folder(job), self.plan.requested_filters
         names = [[filter_key(search, one, self.plan) for search in searches] for one in requested]
-        left = [name if read_piece(place / f"{name}.npz") is None else "" for row in names for name in row]
+        left = [name if read_raw_result(place / f"{name}.npz") is None else "" for row in names for name in row]
         if any(left):
-            self._done(job, "filters", searches, left)
+            self._run_stage(job, "filters", searches, left)
             self._made |= {place / f"{name}.npz" for name in left if name}
-        found: list[list[FilterPiece]] = [[] for _ in searches]
+        found: list[list[FilterRawResult]] = [[] for _ in searches]
         for row in names:
             for mine, file in zip(found, (place / f"{name}.npz" for name in row), strict=True):
-                piece = read_piece(file)
-                mine.append((piece, self._dated([file])) if piece is not None else None)
+                piece = read_raw_result(file)
+                mine.append((piece, self._file_provenance([file])) if piece is not None else None)
         return found
 
-    def about(self, job: Job) -> dict[str, Any]:
+    def about(self, job: StoreBuild) -> dict[str, Any]:
         """Return the costs of a build; empty if it failed."""
-        return told_of(self._place(job))
+        return read_build_costs(self._build_folder(job))
 
-    def kept(self, job: Job) -> bool:
+    def kept(self, job: StoreBuild) -> bool:
         """Return whether the store of a build can be reopened."""
         return bool(self.about(job).get("kept"))
 
-    def searched(self, job: Job, search: Mapping[str, Any]) -> Piece | None:
+    def searched(self, job: StoreBuild, search: Mapping[str, Any]) -> RawResult | None:
         """Return the raw measurements of one search setting; None if missing."""
-        return read_piece(self._place(job) / f"{search_key(search, self.plan)}.npz")
+        return read_raw_result(self._build_folder(job) / f"{search_key(search, self.plan)}.npz")
 
-    def opened_cold(self, job: Job) -> Piece | None:
+    def opened_cold(self, job: StoreBuild) -> RawResult | None:
         """Return the times to reopen the store; None if missing."""
-        return read_piece(self._place(job) / f"{stage_key('cold', job.searches[0], self.plan)}.npz")
+        return read_raw_result(self._build_folder(job) / f"{stage_key('cold', job.searches[0], self.plan)}.npz")
 
-    def clear(self, jobs: Sequence[Job]) -> None:
+    def clear(self, jobs: Sequence[StoreBuild]) -> None:
         """Delete the stores, and keep the results."""
         for job in jobs:
-            place = self._place(job) / "store"
-            if place.exists() and hasattr(found(job.configuration.store), "remove"):
+            place = self._build_folder(job) / "store"
+            if place.exists() and hasattr(store_class(job.configuration.store), "remove"):
                 with suppress(RagaugeError):
-                    carry_out(self._order(job, "remove", job.searches[:1], []), None)
+                    run_worker_task(self._create_task(job, "remove", job.searches[:1], []), None)
             shutil.rmtree(place, ignore_errors=True)
 
-    def _standing(self, job: Job) -> bool:
+    def _ensure_store(self, job: StoreBuild) -> bool:
         """Rebuild the store if it is missing; return whether it can be opened."""
-        return standing(self._place(job)) or self._done(job, "build", [job.searches[0]], [])
+        return has_openable_store(self._build_folder(job)) or self._run_stage(job, "build", [job.searches[0]], [])
 
-    def _place(self, job: Job) -> Path:
+    def _build_folder(self, job: StoreBuild) -> Path:
         return self.folder / "builds" / build_key(self.data, job, self.plan)
 
-    def _order(self, job: Job, stage: str, searches: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Order:
-        place = self._place(job)
+    def _create_task(
+        self, job: StoreBuild, stage: str, searches: Sequence[Mapping[str, Any]], names: Sequence[str]
+    ) -> BenchmarkWorkerTask:
+        place = self._build_folder(job)
         place.mkdir(parents=True, exist_ok=True)
         one = job.configuration
-        return Order(
+        return BenchmarkWorkerTask(
             stage,
             one.store,
             one.build,
@@ -402,35 +425,37 @@ class Sweeping:
             self.plan,
         )
 
-    def _done(self, job: Job, stage: str, searches: Sequence[Mapping[str, Any]], names: Sequence[str]) -> bool:
+    def _run_stage(
+        self, job: StoreBuild, stage: str, searches: Sequence[Mapping[str, Any]], names: Sequence[str]
+    ) -> bool:
         """Run a stage in a worker, record a failure, and return whether it succeeded."""
         told = job.configuration.shown
-        order = self._order(job, stage, searches, names)
-        building = stage == "build" and not standing(Path(order.folder))
+        order = self._create_task(job, stage, searches, names)
+        building = stage == "build" and not has_openable_store(Path(order.folder))
 
         def progress(what: str, done: int, total: int) -> None:
             self.progress(f"{told}: {what}", done, total)
 
         try:
-            carry_out(order, progress)
+            run_worker_task(order, progress)
         except RagaugeError as error:
             if isinstance(error, MissingExtra):
                 self._missing.add(told.store)
                 told = Configuration(told.store)
             elif stage != "build":
                 told = Configuration(told.store, told.build, searches[0], told.name)
-            self.failures.append(Failure(told, stage, error.message, error.hint, error.exit_code))
+            self.failures.append(FailedConfiguration(told, stage, error.message, error.hint, error.exit_code))
             return False
-        self._made |= {self._place(job) / f"{name}.npz" for name in names if name}
-        self._made |= {self._place(job) / BUILD} if building else set()
+        self._made |= {self._build_folder(job) / f"{name}.npz" for name in names if name}
+        self._made |= {self._build_folder(job) / BUILD_FILE} if building else set()
         return True
 
 
-def _is_reproducible(job: Job) -> bool:
+def _is_reproducible(job: StoreBuild) -> bool:
     """Return whether options and versions identify a saved result.
 
     This holds for built-in engines on this machine.
     """
     one = job.configuration
-    server = REMOTE & one.build.keys() or (one.store == "pgvector" and "RAGAUGE_DSN" in os.environ)
+    server = SERVER_OPTIONS & one.build.keys() or (one.store == "pgvector" and "RAGAUGE_DSN" in os.environ)
     return not server and is_reproducible("stores", Spec(one.store, one.build))

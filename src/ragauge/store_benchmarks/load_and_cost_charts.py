@@ -5,79 +5,90 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from ragauge.output.chart_style import PALETTE, Cast
+from ragauge.output.chart_style import PALETTE, SystemStyles
 from ragauge.output.charts import (
+    ChartDraft,
+    ChartPanel,
     ChartRows,
-    Panel,
-    Sketch,
-    altair,
-    figure,
-    format_bar_label,
-    panel,
-    powers,
-    sentence,
-    ticked,
+    format_bar_value,
+    import_altair,
+    join_sentence,
+    log_range,
+    log_ticks,
+    make_panel,
+    round_digits,
 )
-from ragauge.output.report import Drawing
+from ragauge.output.report import Chart
 from ragauge.output.terminal import format_share
 from ragauge.store_benchmarks import recall_charts
 from ragauge.store_benchmarks.filter_results import list_filters, operating_points
-from ragauge.store_benchmarks.report_text import MEGABYTE, chosen, everyone, named, of_series, ranked
-from ragauge.store_benchmarks.results import Load, Point, Sweep
+from ragauge.store_benchmarks.report_text import (
+    BYTES_PER_MEGABYTE,
+    format_configuration,
+    points_in_series,
+    rank_all_series,
+    rank_stores,
+    representative_point,
+)
+from ragauge.store_benchmarks.results import LoadResult, MeasuredConfiguration, StoreBenchmark
 
-FROM = {"from when it was due": PALETTE[1], "from when it was sent": PALETTE[0]}
+LATENCY_START_COLOURS = {"from when it was due": PALETTE[1], "from when it was sent": PALETTE[0]}
 """Colours by the start of the latency: scheduled time or actual send time."""
-MOST = 12
+MAX_LOAD_PANELS = 12
 
 
-def rates(sweep: Sweep) -> Sketch | None:
+def draw_rates(sweep: StoreBenchmark) -> ChartDraft | None:
     """Draw p99 latency by target rate, one panel per configuration.
 
     Latency counts from the scheduled time and from the send time. None if there is nothing to draw.
     """
-    every = [(point, loads) for point in _points(sweep) if len(loads := _at_rates(point)) > 0]
+    every = [(point, loads) for point in _ranked_points(sweep) if len(loads := _open_loop_results(point)) > 0]
     if not every:
         return None
-    drawn = every[:MOST]
+    drawn = every[:MAX_LOAD_PANELS]
     values = [v for _, loads in drawn for one in loads for v in (one.latency.p99, one.service.p99) if v > 0]
-    ends = ticked(min(values) / 1.3, max(values) * 1.3)
-    panels = [_rates(named(sweep, point), loads, ends, keyed=not i) for i, (point, loads) in enumerate(drawn)]
+    ends = log_range(min(values) / 1.3, max(values) * 1.3)
+    panels = [
+        _rate_panel(format_configuration(sweep, point), loads, ends, keyed=not i)
+        for i, (point, loads) in enumerate(drawn)
+    ]
     said = []
     for point, loads in drawn:
         worst = max(loads, key=lambda one: one.latency.p99 / max(one.service.p99, 1e-9))
         said.append(
-            f"{named(sweep, point)} at {worst.rate or 0:,.0f} a second {format_bar_label(worst.latency.p99)} ms from when it was "
-            f"due, {format_bar_label(worst.service.p99)} ms from when it was sent"
+            f"{format_configuration(sweep, point)} at {worst.rate or 0:,.0f} a second "
+            f"{format_bar_value(worst.latency.p99)} ms from when it was "
+            f"due, {format_bar_value(worst.service.p99)} ms from when it was sent"
         )
-    caption = sentence(
+    caption = join_sentence(
         "p99 by the rate that queries were sent at, answered or not",
         "counted from when a query was due, a stall counts for all who had to wait; counted from when it was sent, "
         "it counts once, which is all that a closed loop sees",
         "crosses did not keep up" if any(not one.kept_up for _, loads in drawn for one in loads) else "",
-        f"{len(every) - MOST} more are not drawn" if len(every) > MOST else "",
+        f"{len(every) - MAX_LOAD_PANELS} more are not drawn" if len(every) > MAX_LOAD_PANELS else "",
     )
-    return Sketch(panels, f"99th percentile at fixed rates: {'; '.join(said)}.", caption)
+    return ChartDraft(panels, f"99th percentile at fixed rates: {'; '.join(said)}.", caption)
 
 
-def clients(sweep: Sweep) -> Sketch | None:
+def draw_clients(sweep: StoreBenchmark) -> ChartDraft | None:
     """Draw closed-loop throughput by number of clients, one line per store.
 
     None if there are fewer than two numbers of clients.
     """
-    alt = altair()
-    names = everyone(sweep)
-    cast = Cast(names)
+    alt = import_altair()
+    names = rank_all_series(sweep)
+    cast = SystemStyles(names)
     rows: ChartRows = [
         {
             "system": point.configuration.series,
             "dash": cast.dashes[point.configuration.series],
-            "setting": named(sweep, point),
+            "setting": format_configuration(sweep, point),
             "clients": one.clients,
-            "qps": figure(one.qps),
-            "p50": figure(one.latency.p50),
-            "p99": figure(one.latency.p99),
+            "qps": round_digits(one.qps),
+            "p50": round_digits(one.latency.p50),
+            "p99": round_digits(one.latency.p99),
         }
-        for point in _points(sweep)
+        for point in _ranked_points(sweep)
         for one in point.loads
         if one.rate is None and one.qps > 0
     ]
@@ -85,9 +96,9 @@ def clients(sweep: Sweep) -> Sketch | None:
     if len(numbers) < 2:
         return None
     every = [row["qps"] for row in rows]
-    ends = ticked(min(every) / 1.3, max(every) * 1.3)
-    scale = alt.Scale(type="log", domain=[figure(one) for one in ends])
-    axis = alt.Axis(values=powers(*ends), format="~s")
+    ends = log_range(min(every) / 1.3, max(every) * 1.3)
+    scale = alt.Scale(type="log", domain=[round_digits(one) for one in ends])
+    axis = alt.Axis(values=log_ticks(*ends), format="~s")
     x = alt.X(
         "clients:Q",
         title="clients at once",
@@ -109,52 +120,55 @@ def clients(sweep: Sweep) -> Sketch | None:
         chart.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=cast.dash(alt), detail="setting:N"),
         chart.mark_point(filled=True, size=55, opacity=1).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
     ]
-    said = ", ".join(f"{row['setting']} {format_bar_label(row['qps'])} with {row['clients']}" for row in rows)
-    caption = sentence("each client asks as soon as it has its answer, and the wall clock counts for all of them")
-    return Sketch([panel("", layers, 260)], f"Queries per second by clients: {said}.", caption)
+    said = ", ".join(f"{row['setting']} {format_bar_value(row['qps'])} with {row['clients']}" for row in rows)
+    caption = join_sentence("each client asks as soon as it has its answer, and the wall clock counts for all of them")
+    return ChartDraft([make_panel("", layers, 260)], f"Queries per second by clients: {said}.", caption)
 
 
-def _points(sweep: Sweep) -> list[Point]:
-    return [point for name in everyone(sweep) for point in of_series(sweep, name)]
+def _ranked_points(sweep: StoreBenchmark) -> list[MeasuredConfiguration]:
+    return [point for name in rank_all_series(sweep) for point in points_in_series(sweep, name)]
 
 
-def _at_rates(point: Point) -> list[Load]:
+def _open_loop_results(point: MeasuredConfiguration) -> list[LoadResult]:
     known = [one for one in point.loads if one.rate and one.latency.p99 > 0 and one.service.p99 > 0]
     return sorted(known, key=lambda one: one.rate or 0.0)
 
 
-def _rates(title: str, loads: Sequence[Load], ends: tuple[float, float], *, keyed: bool) -> Panel:
-    alt = altair()
+def _rate_panel(title: str, loads: Sequence[LoadResult], ends: tuple[float, float], *, keyed: bool) -> ChartPanel:
+    alt = import_altair()
     rows: ChartRows = [
         {
             "from": start,
-            "rate": figure(one.rate or math.nan),
-            "ms": figure(found.p99),
-            "p50": figure(found.p50),
-            "max": figure(found.max),
-            "qps": figure(one.qps),
+            "rate": round_digits(one.rate or math.nan),
+            "ms": round_digits(found.p99),
+            "p50": round_digits(found.p50),
+            "max": round_digits(found.max),
+            "qps": round_digits(one.qps),
             "kept": one.kept_up,
         }
         for one in loads
-        for start, found in zip(FROM, (one.latency, one.service), strict=True)
+        for start, found in zip(LATENCY_START_COLOURS, (one.latency, one.service), strict=True)
     ]
     asked = [one.rate or 1.0 for one in loads]
-    wide = ticked(min(asked) / 1.5, max(asked) * 1.5)
+    wide = log_range(min(asked) / 1.5, max(asked) * 1.5)
     x = alt.X(
         "rate:Q",
         title="queries per second asked for",
-        scale=alt.Scale(type="log", domain=[figure(one) for one in wide]),
-        axis=alt.Axis(values=powers(*wide), format="~s"),
+        scale=alt.Scale(type="log", domain=[round_digits(one) for one in wide]),
+        axis=alt.Axis(values=log_ticks(*wide), format="~s"),
     )
     y = alt.Y(
         "ms:Q",
         title="p99, ms (log scale)",
-        scale=alt.Scale(type="log", domain=[figure(one) for one in ends]),
-        axis=alt.Axis(values=powers(*ends), format="~g"),
+        scale=alt.Scale(type="log", domain=[round_digits(one) for one in ends]),
+        axis=alt.Axis(values=log_ticks(*ends), format="~g"),
     )
     legend = alt.Legend(title=None, orient="bottom", columns=1) if keyed else None
     colour = alt.Color(
-        "from:N", scale=alt.Scale(domain=list(FROM), range=list(FROM.values())), sort=None, legend=legend
+        "from:N",
+        scale=alt.Scale(domain=list(LATENCY_START_COLOURS), range=list(LATENCY_START_COLOURS.values())),
+        sort=None,
+        legend=legend,
     )
     shape = alt.Shape("kept:N", scale=alt.Scale(domain=[True, False], range=["circle", "cross"]), legend=None)
     tips = [
@@ -170,76 +184,80 @@ def _rates(title: str, loads: Sequence[Load], ends: tuple[float, float], *, keye
         chart.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour),
         chart.mark_point(filled=True, size=60, opacity=1).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
     ]
-    return panel(title, layers, 200, wide=False)
+    return make_panel(title, layers, 200, wide=False)
 
 
-FAR = 30
+MIN_LOG_SCALE_RATIO = 30
 """Ratio of the largest to the smallest value above which points on a logarithmic axis replace bars."""
-SHARE = 0.66
+BAR_WIDTH_SHARE = 0.66
 """Share of the width used up to the largest value; the rest is for its label."""
-FIGURES: Mapping[str, Callable[[Point], float | None]] = {
+COST_VALUES: Mapping[str, Callable[[MeasuredConfiguration], float | None]] = {
     "build, s": lambda one: one.build.seconds,
-    "memory, MB": lambda one: None if one.build.memory_bytes is None else one.build.memory_bytes / MEGABYTE,
-    "disk, MB": lambda one: None if one.build.disk_bytes is None else one.build.disk_bytes / MEGABYTE,
+    "memory, MB": lambda one: None if one.build.memory_bytes is None else one.build.memory_bytes / BYTES_PER_MEGABYTE,
+    "disk, MB": lambda one: None if one.build.disk_bytes is None else one.build.disk_bytes / BYTES_PER_MEGABYTE,
     "cold start, ms": lambda one: one.build.cold_open_ms + one.build.cold_first_ms,
 }
 
 
-def costs(sweep: Sweep) -> Sketch | None:
+def draw_costs(sweep: StoreBenchmark) -> ChartDraft | None:
     """Draw one panel per cost, with one row per store.
 
     Each store is shown at its representative configuration. None if there is nothing to draw.
     """
-    points = {name: one for name in ranked(sweep) if (one := chosen(sweep, name)) is not None}
-    cast = Cast(everyone(sweep))
+    points = {name: one for name in rank_stores(sweep) if (one := representative_point(sweep, name)) is not None}
+    cast = SystemStyles(rank_all_series(sweep))
     panels, said = [], []
-    for title, value in FIGURES.items():
+    for title, value in COST_VALUES.items():
         found = {name: value(one) for name, one in points.items()}
         known = {name: v for name, v in found.items() if v is not None and math.isfinite(v) and v > 0}
         if known:
-            panels.append(_panel(title, known, {name: named(sweep, points[name]) for name in known}, cast))
+            panels.append(
+                _cost_panel(title, known, {name: format_configuration(sweep, points[name]) for name in known}, cast)
+            )
             least, most = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
             said.append(
-                f"{title}: least {least} {format_bar_label(known[least])}, most {most} {format_bar_label(known[most])}"
+                f"{title}: least {least} {format_bar_value(known[least])}, most {most} {format_bar_value(known[most])}"
             )
     if not panels:
         return None
-    caption = sentence(
+    caption = join_sentence(
         "of each store the fastest setting with recall 0.95, or else the one with the most recall", "less is better"
     )
-    return Sketch(panels, f"{'; '.join(said)}.", caption)
+    return ChartDraft(panels, f"{'; '.join(said)}.", caption)
 
 
-def _panel(title: str, values: Mapping[str, float], settings: Mapping[str, str], cast: Cast) -> Panel:
-    alt = altair()
+def _cost_panel(title: str, values: Mapping[str, float], settings: Mapping[str, str], cast: SystemStyles) -> ChartPanel:
+    alt = import_altair()
     rows: ChartRows = [
-        {"system": name, "setting": settings[name], "value": figure(v), "label": format_bar_label(v)}
+        {"system": name, "setting": settings[name], "value": round_digits(v), "label": format_bar_value(v)}
         for name, v in values.items()
     ]
     low, high = min(values.values()), max(values.values())
-    far = high / low > FAR
+    far = high / low > MIN_LOG_SCALE_RATIO
     chart = alt.Chart(alt.Data(values=rows))
     y = cast.rows(alt, list(values))
     tips = [alt.Tooltip("setting:N", title="store"), alt.Tooltip("value:Q", title=title, format=".4~g")]
     if far:
-        ends = (low / (high / low) ** 0.06, high * (high / low) ** (1.06 / SHARE - 1.06))
-        ticks = [one for one in powers(*ends) if one <= 1.3 * high]
+        ends = (low / (high / low) ** 0.06, high * (high / low) ** (1.06 / BAR_WIDTH_SHARE - 1.06))
+        ticks = [one for one in log_ticks(*ends) if one <= 1.3 * high]
         axis = alt.Axis(values=ticks, format="~g", labelOverlap="greedy", labelSeparation=4)
-        x = alt.X("value:Q", title=None, scale=alt.Scale(type="log", domain=[figure(one) for one in ends]), axis=axis)
+        x = alt.X(
+            "value:Q", title=None, scale=alt.Scale(type="log", domain=[round_digits(one) for one in ends]), axis=axis
+        )
         marks = chart.mark_point(filled=True, size=80, opacity=1).encode(
             x=x, y=y, color=cast.colour(alt), shape=cast.shape(alt), tooltip=tips
         )
     else:
         # Without this, Vega-Lite would write the names into an expression to stack bars.
-        scale = alt.Scale(domain=[0, figure(high / SHARE)], nice=False)
+        scale = alt.Scale(domain=[0, round_digits(high / BAR_WIDTH_SHARE)], nice=False)
         x = alt.X("value:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4), stack=None)
         marks = chart.mark_bar(height={"band": 0.66}).encode(x=x, y=y, color=cast.colour(alt), tooltip=tips)
     words = chart.mark_text(style="words", align="left", dx=8 if far else 5)
     layers = [marks, words.encode(x=x, y=y, text="label:N")]
-    return panel(f"{title} (log scale)" if far else title, layers, 20 * len(rows) + 4, wide=False)
+    return make_panel(f"{title} (log scale)" if far else title, layers, 20 * len(rows) + 4, wide=False)
 
 
-def filters(sweep: Sweep) -> Sketch | None:
+def draw_filters(sweep: StoreBenchmark) -> ChartDraft | None:
     """Draw recall and share of rows returned by the selectivity of a filter.
 
     None if there is nothing to draw.
@@ -248,47 +266,47 @@ def filters(sweep: Sweep) -> Sketch | None:
     if not found:
         return None
     series = {point.configuration.series for _, point in found}
-    names = [name for name in everyone(sweep) if name in series]
-    cast = Cast(everyone(sweep))
+    names = [name for name in rank_all_series(sweep) if name in series]
+    cast = SystemStyles(rank_all_series(sweep))
     rows: ChartRows = [
         {
             "system": point.configuration.series,
             "dash": cast.dashes[point.configuration.series],
-            "setting": named(sweep, point),
+            "setting": format_configuration(sweep, point),
             "filter": name or "random",
-            "share": figure(100 * selectivity),
-            "recall": figure(point.filters[0].recall),
-            "returned": figure(point.filters[0].returned),
+            "share": round_digits(100 * selectivity),
+            "recall": round_digits(point.filters[0].recall),
+            "returned": round_digits(point.filters[0].returned),
             "matching": point.filters[0].matching,
-            "p50": figure(point.latency.p50),
+            "p50": round_digits(point.latency.p50),
         }
         for (name, selectivity), point in found
     ]
-    panels = [_filtered(rows, "recall", cast, names), _filtered(rows, "returned", cast, [])]
+    panels = [_filter_panel(rows, "recall", cast, names), _filter_panel(rows, "returned", cast, [])]
     said = []
     for name in names:
         mine = [point for _, point in found if point.configuration.series == name]
         least = min((point.filters[0] for point in mine), key=lambda one: one.selectivity)
         said.append(
-            f"{name} at {format_share(least.selectivity)} recall {format_bar_label(least.recall)}, "
-            f"{format_bar_label(least.returned)} of the rows"
+            f"{name} at {format_share(least.selectivity)} recall {format_bar_value(least.recall)}, "
+            f"{format_bar_value(least.returned)} of the rows"
         )
-    caption = sentence(
+    caption = join_sentence(
         "each store at its operating point under the filter",
         f"returned is the share of rows that came back, of the smaller of {sweep.k} and the number of matches",
         "recall is against the exact neighbours among the vectors that match",
     )
-    return Sketch(panels, f"With a filter: {'; '.join(said)}.", caption)
+    return ChartDraft(panels, f"With a filter: {'; '.join(said)}.", caption)
 
 
-def _filtered(rows: ChartRows, field: str, cast: Cast, key: Sequence[str]) -> Panel:
-    alt = altair()
+def _filter_panel(rows: ChartRows, field: str, cast: SystemStyles, key: Sequence[str]) -> ChartPanel:
+    alt = import_altair()
     shares = [row["share"] for row in rows]
     ends = (min(shares) / 1.4, max(shares) * 1.4)
     x = alt.X(
         "share:Q",
         title="selectivity of the filter, %",
-        scale=alt.Scale(type="log", domain=[figure(one) for one in ends], reverse=True),
+        scale=alt.Scale(type="log", domain=[round_digits(one) for one in ends], reverse=True),
         axis=alt.Axis(values=sorted(set(shares)), format=".3~g", labelOverlap="greedy"),
     )
     y = alt.Y(f"{field}:Q", title=field, scale=alt.Scale(domain=[0, 1.02], nice=False), axis=alt.Axis(tickCount=6))
@@ -307,26 +325,26 @@ def _filtered(rows: ChartRows, field: str, cast: Cast, key: Sequence[str]) -> Pa
         chart.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=cast.dash(alt), detail="system:N"),
         chart.mark_point(filled=True, size=55, opacity=1).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
     ]
-    return panel("", layers, 240, wide=False)
+    return make_panel("", layers, 240, wide=False)
 
 
-CHARTS: dict[str, tuple[str, Callable[[Sweep], Sketch | None]]] = {
-    "frontier": ("Recall against speed", recall_charts.speed),
-    "recall_latency": ("Recall against latency", recall_charts.latency),
-    "costs": ("What it takes", costs),
-    "relevance": ("Does it matter for answers?", recall_charts.relevance),
-    "rates": ("At a fixed rate", rates),
-    "clients": ("Several clients", clients),
-    "filter_latency": ("Latency against recall with a filter", recall_charts.filter_latency),
-    "filters": ("Recall by selectivity", filters),
+BENCHMARK_CHARTS: dict[str, tuple[str, Callable[[StoreBenchmark], ChartDraft | None]]] = {
+    "frontier": ("Recall against speed", recall_charts.draw_speed),
+    "recall_latency": ("Recall against latency", recall_charts.draw_latency),
+    "costs": ("What it takes", draw_costs),
+    "relevance": ("Does it matter for answers?", recall_charts.draw_relevance),
+    "rates": ("At a fixed rate", draw_rates),
+    "clients": ("Several clients", draw_clients),
+    "filter_latency": ("Latency against recall with a filter", recall_charts.draw_filter_latency),
+    "filters": ("Recall by selectivity", draw_filters),
 }
 
 
-def drawn(sweep: Sweep) -> dict[str, Drawing]:
+def draw_benchmark_charts(sweep: StoreBenchmark) -> dict[str, Chart]:
     """Draw every chart that the benchmark has data for."""
     found = {}
-    for name, (title, draw) in CHARTS.items():
+    for name, (title, draw) in BENCHMARK_CHARTS.items():
         sketch = draw(sweep)
         if sketch is not None:
-            found[name] = Drawing(title, sketch.caption, sketch.alt, sketch.panels)
+            found[name] = Chart(title, sketch.caption, sketch.alt, sketch.panels)
     return found

@@ -20,22 +20,22 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.compute.resources import cores, now, pin, read, undisturbed, wait_until
-from ragauge.compute.workers import died
+from ragauge.compute.resources import now, pin_to_cores, take_snapshot, usable_cores, wait_until, without_gc
+from ragauge.compute.workers import describe_exit
 from ragauge.core import protocols
 from ragauge.core.errors import BackendFailed, BadInput, RagaugeError
 from ragauge.core.records import Ints
 from ragauge.files.workspace import temporary_folder
-from ragauge.store_benchmarks.plan import Opening
+from ragauge.store_benchmarks.plan import StoreSpec
 from ragauge.store_benchmarks.results import Matrix
-from ragauge.store_benchmarks.search_loops import Raw, rows_of, timed
+from ragauge.store_benchmarks.search_loops import RawArrays, split_rows, time_searches
 
-START_NS = 50_000_000
+START_DELAY_NS = 50_000_000
 """Delay between the last client being ready and the common start."""
 
 
-def run(  # noqa: PLR0913 - each is one choice of the experiment
-    opening: Opening,
+def run_load_test(  # noqa: PLR0913 - each is one choice of the experiment
+    opening: StoreSpec,
     queries: Matrix,
     k: int,
     *,
@@ -49,7 +49,7 @@ def run(  # noqa: PLR0913 - each is one choice of the experiment
     patience: float = 1.0,
     opening_seconds: float = 120.0,
     seed: int = 0,
-) -> tuple[Raw, str]:
+) -> tuple[RawArrays, str]:
     """Run several clients against a saved store.
 
     Returns the times of every query on one clock, and a note for the user (may be empty). Without a `rate`, each client
@@ -68,33 +68,37 @@ def run(  # noqa: PLR0913 - each is one choice of the experiment
     """
     if clients < 1:
         raise BadInput(f"{clients} clients cannot ask anything")
-    known = cores()
+    known = usable_cores()
     # A busy wait needs a CPU core. If there are too few, clients sleep and start slightly late.
     spin = clients * threads < len(known) + (not server)
-    work = _Work(k, clients, rate, seconds, threads, patience, known, spin)
-    due = arrivals(rate, seconds, poisson=poisson, seed=seed) if rate is not None else np.empty(0, dtype=np.int64)
+    work = _LoadSettings(k, clients, rate, seconds, threads, patience, known, spin)
+    due = (
+        compute_arrival_times(rate, seconds, poisson=poisson, seed=seed)
+        if rate is not None
+        else np.empty(0, dtype=np.int64)
+    )
     context = get_context("spawn")
     counter = context.Value("q", 0)
     # Next to the store: copies may be large, and leftovers of a killed process are deleted with the store.
     beside = None if opening.path is None else Path(opening.path).parent
     with temporary_folder("load", beside) as folder:
-        openings, copies = _places(opening, clients, folder)
+        openings, copies = _client_store_specs(opening, clients, folder)
         told = [(one, queries, warm_up, work, due, place) for place, one in enumerate(openings)]
-        with _clients(context, told, counter) as running:
-            _gather(running, "ready", opening_seconds)
-            start = now() + START_NS
+        with _start_clients(context, told, counter) as running:
+            _collect_messages(running, "ready", opening_seconds)
+            start = now() + START_DELAY_NS
             for one in running:
                 one.pipe.send(start)
-            parts = _gather(running, "done", seconds * (1 + patience) + opening_seconds)
+            parts = _collect_messages(running, "done", seconds * (1 + patience) + opening_seconds)
     note = "each client had a copy of the store: it cannot be opened by several at once" if copies else ""
-    raw = _merged(parts, work, due, copies=copies)
+    raw = _merge_client_results(parts, work, due, copies=copies)
     return raw | {"server": np.array(int(server)), "cores": np.array(len(known) // threads)}, note
 
 
-def arrivals(rate: float, seconds: float, *, poisson: bool = False, seed: int = 0) -> Ints:
+def compute_arrival_times(rate: float, seconds: float, *, poisson: bool = False, seed: int = 0) -> Ints:
     """Compute the scheduled times of queries, in nanoseconds from the start.
 
-    >>> arrivals(4, 1).tolist()
+    >>> compute_arrival_times(4, 1).tolist()
     [0, 250000000, 500000000, 750000000]
     """
     if not rate > 0 or not seconds > 0:
@@ -107,7 +111,7 @@ def arrivals(rate: float, seconds: float, *, poisson: bool = False, seed: int = 
 
 
 @dataclass(frozen=True)
-class _Work:
+class _LoadSettings:
     """Settings common to all clients."""
 
     k: int
@@ -121,22 +125,22 @@ class _Work:
 
 
 @dataclass(frozen=True)
-class _Client:
+class _ClientProcess:
     process: Any
     pipe: Any
 
 
 @contextmanager
-def _clients(context: Any, told: list[Any], counter: Any) -> Iterator[list[_Client]]:
+def _start_clients(context: Any, told: list[Any], counter: Any) -> Iterator[list[_ClientProcess]]:
     """Start client processes, and end them when the block is left."""
-    running: list[_Client] = []
+    running: list[_ClientProcess] = []
     try:
         for arguments in told:
             ours, theirs = context.Pipe()
-            process = context.Process(target=_client, args=(theirs, counter, arguments))
+            process = context.Process(target=_run_client, args=(theirs, counter, arguments))
             process.start()
             theirs.close()
-            running.append(_Client(process, ours))
+            running.append(_ClientProcess(process, ours))
         yield running
     finally:
         for one in running:
@@ -150,7 +154,7 @@ def _clients(context: Any, told: list[Any], counter: Any) -> Iterator[list[_Clie
             one.process.close()
 
 
-def _gather(running: list[_Client], what: str, seconds: float) -> list[Any]:
+def _collect_messages(running: list[_ClientProcess], what: str, seconds: float) -> list[Any]:
     """Return the next message of each client.
 
     Raises BackendFailed for the first client that fails, dies or exceeds the time limit.
@@ -169,7 +173,9 @@ def _gather(running: list[_Client], what: str, seconds: float) -> list[Any]:
             except (EOFError, ConnectionError) as error:
                 process = running[place].process
                 process.join(5)
-                raise BackendFailed(f"client {place + 1} of {len(running)} {died(process.exitcode)}") from error
+                raise BackendFailed(
+                    f"client {place + 1} of {len(running)} {describe_exit(process.exitcode)}"
+                ) from error
             if said == "failed":
                 message, hint = content
                 raise BackendFailed(f"client {place + 1} of {len(running)}: {message}", hint=hint)
@@ -178,29 +184,29 @@ def _gather(running: list[_Client], what: str, seconds: float) -> list[Any]:
     return [found[place] for place in range(len(running))]
 
 
-def _client(pipe: Any, counter: Any, told: tuple[Any, ...]) -> None:
+def _run_client(pipe: Any, counter: Any, told: tuple[Any, ...]) -> None:
     """Open the store in a client process, run its loop and send the results."""
     opening, queries, warm_up, work, due, place = told
     os.dup2(2, 1)  # output of an engine must not reach stdout
     try:
-        pin(work.threads, first=place * work.threads, among=work.cores)
+        pin_to_cores(work.threads, first=place * work.threads, among=work.cores)
         store = opening.open()
         try:
-            timed(store, queries[:32] if warm_up is None else warm_up, work.k)
-            rows = rows_of(queries)
-            with undisturbed():
+            time_searches(store, queries[:32] if warm_up is None else warm_up, work.k)
+            rows = split_rows(queries)
+            with without_gc():
                 pipe.send(("ready", None))
                 start = pipe.recv()
                 wait_until(start, spin=work.spin)
-                before = read()
+                before = take_snapshot()
                 if len(due):
                     found = _open_loop(store, rows, work, due, counter, start)
                 else:
                     found = _closed_loop(store, rows, work, place, start)
-                readings = read().since(before)
+                readings = take_snapshot().since(before)
             pipe.send(("done", (found, readings, now() - start)))
         finally:
-            protocols.close(store)
+            protocols.close_if_possible(store)
     except (EOFError, ConnectionError):
         return  # the parent closed the pipe
     except RagaugeError as error:
@@ -209,7 +215,7 @@ def _client(pipe: Any, counter: Any, told: tuple[Any, ...]) -> None:
         pipe.send(("failed", (" ".join(f"{type(error).__name__}: {error}".split()), None)))
 
 
-def _closed_loop(store: Any, rows: list[Matrix], work: _Work, place: int, start: int) -> Raw:
+def _closed_loop(store: Any, rows: list[Matrix], work: _LoadSettings, place: int, start: int) -> RawArrays:
     """Send each query after the previous result; each client starts at another query."""
     began, ended = array("q"), array("q")
     search, k, n, empty = store.search, work.k, len(rows), 0
@@ -225,10 +231,10 @@ def _closed_loop(store: Any, rows: list[Matrix], work: _Work, place: int, start:
         ended.append(last)
         empty += len(answer[0][0]) == 0 or answer[0][0][0] is None
         at = at + 1 if at + 1 < n else 0
-    return _times(began, began, ended, array("q"), start, empty)
+    return _build_time_arrays(began, began, ended, array("q"), start, empty)
 
 
-def _open_loop(store: Any, rows: list[Matrix], work: _Work, due: Ints, counter: Any, start: int) -> Raw:
+def _open_loop(store: Any, rows: list[Matrix], work: _LoadSettings, due: Ints, counter: Any, start: int) -> RawArrays:
     """Take the next query from the shared schedule, wait until it is due, and run it."""
     planned, began, ended, taken = array("q"), array("q"), array("q"), array("q")
     search, k, n, empty = store.search, work.k, len(rows), 0
@@ -252,24 +258,24 @@ def _open_loop(store: Any, rows: list[Matrix], work: _Work, due: Ints, counter: 
         ended.append(last)
         taken.append(mine)
         empty += len(answer[0][0]) == 0 or answer[0][0][0] is None
-    return _times(planned, began, ended, taken, start, empty)
+    return _build_time_arrays(planned, began, ended, taken, start, empty)
 
 
-def _times(planned: Any, began: Any, ended: Any, taken: Any, start: int, empty: int) -> Raw:
+def _build_time_arrays(planned: Any, began: Any, ended: Any, taken: Any, start: int, empty: int) -> RawArrays:
     moments = {"due_ns": planned, "began_ns": began, "ended_ns": ended}
-    found: Raw = {name: np.array(values, dtype=np.int64) - start for name, values in moments.items()}
+    found: RawArrays = {name: np.array(values, dtype=np.int64) - start for name, values in moments.items()}
     return found | {"query": np.array(taken, dtype=np.int64), "empty": np.array(empty)}
 
 
-def _merged(parts: list[Any], work: _Work, due: Ints, *, copies: bool) -> Raw:
+def _merge_client_results(parts: list[Any], work: _LoadSettings, due: Ints, *, copies: bool) -> RawArrays:
     """Merge the times of all clients; open-loop queries are sorted by scheduled time."""
-    found: Raw = {
+    found: RawArrays = {
         name: np.concatenate([part[name] for part, _, _ in parts]) for name in ("due_ns", "began_ns", "ended_ns")
     }
     found["client"] = np.repeat(np.arange(len(parts)), [len(part["due_ns"]) for part, _, _ in parts])
     if len(due):
         asked = np.concatenate([part["query"] for part, _, _ in parts])
-        whole: Raw = {"due_ns": due}
+        whole: RawArrays = {"due_ns": due}
         for name in ("began_ns", "ended_ns", "client"):
             whole[name] = np.full(len(due), -1, dtype=np.int64)
             whole[name][asked] = found[name]
@@ -285,15 +291,15 @@ def _merged(parts: list[Any], work: _Work, due: Ints, *, copies: bool) -> Raw:
     }
 
 
-def _places(opening: Opening, clients: int, folder: Path) -> tuple[list[Opening], bool]:
+def _client_store_specs(opening: StoreSpec, clients: int, folder: Path) -> tuple[list[StoreSpec], bool]:
     """Return one store specification per client, and whether the store was copied."""
     if opening.path is None or clients == 1 or not Path(opening.path).is_dir():
         return [opening] * clients, False
     store = opening.open()
     try:
-        share = "share" in protocols.abilities(store)
+        share = "share" in protocols.get_capabilities(store)
     finally:
-        protocols.close(store)
+        protocols.close_if_possible(store)
     if share:
         return [opening] * clients, False
     found = [opening]

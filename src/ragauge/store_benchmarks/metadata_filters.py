@@ -14,19 +14,26 @@ from typing import Any
 import numpy as np
 
 from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
-from ragauge.files.source import Source
+from ragauge.files.source import InputFile
 from ragauge.files.table_rows import read_rows
 from ragauge.files.vectors import ID_COLUMNS
 from ragauge.store_benchmarks.results import VectorSet
 from ragauge.store_benchmarks.search_loops import Mask
-from ragauge.stores.filter_conditions import EQUAL, ONE_OF, OPERATORS, RANGES, conditions_of, matches
+from ragauge.stores.filter_conditions import (
+    EQUAL,
+    FILTER_OPERATORS,
+    ONE_OF,
+    RANGE_OPERATORS,
+    matches_conditions,
+    parse_filter,
+)
 
 Metadata = Sequence[Mapping[str, Any]]
 Filter = Mapping[str, Any]
-CONDITION = re.compile(r"\s*(?P<field>[^\s<>=]+)\s*(?P<operator>>=|<=|=|>|<|\bin\b)\s*(?P<value>.+?)\s*", re.S)
-NAMED = {operator: name for name, operator in OPERATORS.items()}
-FORMS = ("csv", "tsv", "jsonl", "parquet")
-EXAMPLE = "lang=de and year>=2019 and kind in a|b"
+CONDITION_PATTERN = re.compile(r"\s*(?P<field>[^\s<>=]+)\s*(?P<operator>>=|<=|=|>|<|\bin\b)\s*(?P<value>.+?)\s*", re.S)
+OPERATOR_NAMES = {operator: name for name, operator in FILTER_OPERATORS.items()}
+METADATA_FORMATS = ("csv", "tsv", "jsonl", "parquet")
+FILTER_EXAMPLE = "lang=de and year>=2019 and kind in a|b"
 
 
 def read_metadata(path: str | Path) -> list[dict[str, Any]]:
@@ -34,17 +41,18 @@ def read_metadata(path: str | Path) -> list[dict[str, Any]]:
 
     CSV and TSV columns of numbers or truth values are converted.
     """
-    source = Source(str(path))
+    source = InputFile(str(path))
     form = source.ending.removeprefix(".")
-    if form not in FORMS:
+    if form not in METADATA_FORMATS:
         raise BadInput(
-            f"unknown format of metadata; expected {', '.join(f'.{one}' for one in FORMS)}, got `{source.ending}`",
+            f"unknown format of metadata; expected {', '.join(f'.{one}' for one in METADATA_FORMATS)}, got "
+            f"`{source.ending}`",
             file=source.label,
             hint="one row per vector, with a column `id` or in the order of the vectors",
         )
     rows = read_rows(source, form)
     columns = {
-        name: _typed(values) if form in ("csv", "tsv") and name not in ID_COLUMNS else list(values)
+        name: _convert_csv_column(values) if form in ("csv", "tsv") and name not in ID_COLUMNS else list(values)
         for name, values in rows.columns.items()
     }
     return [{name: cells[at] for name, cells in columns.items() if cells[at] is not None} for at in range(len(rows))]
@@ -83,7 +91,7 @@ def with_metadata(data: VectorSet, metadata: str | Path | Metadata) -> VectorSet
     return replace(data, metadata=found, notes=[*data.notes, *notes])
 
 
-def filters_for(data: VectorSet, wanted: Sequence[str | Filter]) -> list[Filter]:
+def resolve_filters(data: VectorSet, wanted: Sequence[str | Filter]) -> list[Filter]:
     """Return filters as mappings whose values have the types of the metadata.
 
     Raises an error for an unknown field and for a filter that matches nothing.
@@ -96,11 +104,11 @@ def filters_for(data: VectorSet, wanted: Sequence[str | Filter]) -> list[Filter]
     known = dict.fromkeys(field for about in data.metadata for field in about)
     found: list[Filter] = []
     for one in wanted:
-        where = _converted(_parsed(one), data) if isinstance(one, str) else dict(one)
-        for condition in conditions_of(where):
+        where = _convert_conditions(_parse_conditions(one), data) if isinstance(one, str) else dict(one)
+        for condition in parse_filter(where):
             if condition.field not in known:
                 raise UnknownName("field of the metadata", condition.field, known, hint=f"it has {', '.join(known)}")
-        if not mask_of(data.metadata, where).any():
+        if not matching_mask(data.metadata, where).any():
             raise BadInput(
                 f"the filter `{describe_filter(where)}` matches no vector; expected at least 1 of {len(data.base):,}",
                 hint="loosen the condition, or check the types in the metadata file",
@@ -109,15 +117,15 @@ def filters_for(data: VectorSet, wanted: Sequence[str | Filter]) -> list[Filter]
     return found
 
 
-def used_fields(data: VectorSet, filters: Sequence[Filter]) -> VectorSet:
+def keep_used_fields(data: VectorSet, filters: Sequence[Filter]) -> VectorSet:
     """Return vectors with only the metadata that filters use.
 
     Raises BadInput for values that stores cannot hold.
     """
-    fields = list(dict.fromkeys(condition.field for where in filters for condition in conditions_of(where)))
+    fields = list(dict.fromkeys(condition.field for where in filters for condition in parse_filter(where)))
     for field in fields:
         values = [about[field] for about in data.metadata if field in about]
-        kinds = {_kind(value) for value in values}
+        kinds = {_metadata_type(value) for value in values}
         if len(kinds) > 1:
             raise BadInput(
                 f"the field `{field}` of the metadata has values of several types ({', '.join(sorted(kinds))}); "
@@ -128,10 +136,10 @@ def used_fields(data: VectorSet, filters: Sequence[Filter]) -> VectorSet:
     return replace(data, metadata=kept)
 
 
-def mask_of(metadata: Metadata, where: Filter) -> Mask:
+def matching_mask(metadata: Metadata, where: Filter) -> Mask:
     """Return which rows a filter matches."""
-    conditions = conditions_of(where)
-    return np.fromiter((matches(about, conditions) for about in metadata), np.bool_, len(metadata))
+    conditions = parse_filter(where)
+    return np.fromiter((matches_conditions(about, conditions) for about in metadata), np.bool_, len(metadata))
 
 
 def metadata_hash(metadata: Metadata) -> str:
@@ -146,73 +154,78 @@ def describe_filter(where: Filter) -> str:
     'lang=de and kind in a|b and year>=2019'
     """
     parts = []
-    for field, operator, value in conditions_of(where):
+    for field, operator, value in parse_filter(where):
         if operator == ONE_OF:
-            parts.append(f"{field} in {'|'.join(map(_shown, value))}")
+            parts.append(f"{field} in {'|'.join(map(_format_filter_value, value))}")
         else:
-            parts.append(f"{field}{operator}{_shown(value)}")
+            parts.append(f"{field}{operator}{_format_filter_value(value)}")
     return " and ".join(parts)
 
 
-def _shown(value: Any) -> str:
+def _format_filter_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _parsed(text: str) -> list[tuple[str, str, list[str]]]:
+def _parse_conditions(text: str) -> list[tuple[str, str, list[str]]]:
     """Parse a typed filter into conditions of field, operator and values.
 
-    >>> _parsed("lang = de and year>=2019 and kind in a|b")
+    >>> _parse_conditions("lang = de and year>=2019 and kind in a|b")
     [('lang', '=', ['de']), ('year', '>=', ['2019']), ('kind', 'in', ['a', 'b'])]
     """
     found = []
     for part in re.split(r"\s+and\s+", text.strip()):
-        condition = CONDITION.fullmatch(part)
+        condition = CONDITION_PATTERN.fullmatch(part)
         if condition is None:
             raise BadInput(
                 f"the filter `{text[:80]}` cannot be read at `{part[:40]}`; expected FIELD=VALUE, FIELD in A|B, "
                 "FIELD>=NUMBER or FIELD<NUMBER",
-                hint=f"--where '{EXAMPLE}'",
+                hint=f"--where '{FILTER_EXAMPLE}'",
             )
         field, operator, value = condition["field"], condition["operator"], condition["value"]
         found.append((field, operator, [one.strip() for one in value.split("|")] if operator == ONE_OF else [value]))
     return found
 
 
-def _converted(conditions: Sequence[tuple[str, str, list[str]]], data: VectorSet) -> dict[str, Any]:
+def _convert_conditions(conditions: Sequence[tuple[str, str, list[str]]], data: VectorSet) -> dict[str, Any]:
     """Convert parsed conditions to a mapping with the value types of the metadata."""
     found: dict[str, Any] = {}
     for field, operator, texts in conditions:
         known = next((about[field] for about in data.metadata if field in about), "")
-        values = [_as_kind(text, known, field) if operator not in RANGES else _number(text, field) for text in texts]
+        values = [
+            _convert_value(text, known, field) if operator not in RANGE_OPERATORS else _parse_finite_number(text, field)
+            for text in texts
+        ]
         there = found.setdefault(field, {})
-        name = NAMED[operator]
+        name = OPERATOR_NAMES[operator]
         if name in there:
-            raise BadInput(f"the filter has two conditions `{field}{operator}`", hint=f"--where '{EXAMPLE}'")
+            raise BadInput(f"the filter has two conditions `{field}{operator}`", hint=f"--where '{FILTER_EXAMPLE}'")
         there[name] = values if operator == ONE_OF else values[0]
-    return {field: value["$eq"] if list(value) == [NAMED[EQUAL]] else value for field, value in found.items()}
+    return {field: value["$eq"] if list(value) == [OPERATOR_NAMES[EQUAL]] else value for field, value in found.items()}
 
 
-def _as_kind(text: str, known: Any, field: str) -> Any:
+def _convert_value(text: str, known: Any, field: str) -> Any:
     if isinstance(known, str):
         return text
     if isinstance(known, bool):
         if text.lower() not in ("true", "false"):
             raise BadInput(f"the field `{field}` is true or false, got `{text[:80]}`", hint=f"--where '{field}=true'")
         return text.lower() == "true"
-    return _number(text, field)
+    return _parse_finite_number(text, field)
 
 
-def _number(text: str, field: str) -> float | int:
+def _parse_finite_number(text: str, field: str) -> float | int:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise BadInput(f"a condition on `{field}` needs a number, got `{text[:80]}`", hint=f"--where '{EXAMPLE}'")
+        raise BadInput(
+            f"a condition on `{field}` needs a number, got `{text[:80]}`", hint=f"--where '{FILTER_EXAMPLE}'"
+        )
     return int(value) if re.fullmatch(r"[+-]?\d+", text) else value
 
 
-def _typed(cells: Sequence[Any]) -> list[Any]:
+def _convert_csv_column(cells: Sequence[Any]) -> list[Any]:
     """Convert the cells of a CSV column to numbers or truth values if all of them are."""
     known = [cell for cell in cells if cell is not None]
     if known and all(str(cell).lower() in ("true", "false") for cell in known):
@@ -227,7 +240,7 @@ def _typed(cells: Sequence[Any]) -> list[Any]:
     return list(cells)
 
 
-def _kind(value: Any) -> str:
+def _metadata_type(value: Any) -> str:
     if isinstance(value, bool):
         return "true or false"
     if isinstance(value, str):

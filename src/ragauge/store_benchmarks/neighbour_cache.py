@@ -15,36 +15,42 @@ from numpy.typing import NDArray
 
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Floats, Ints
-from ragauge.core.settings import one_of, whole
-from ragauge.files.workspace import whole_file
-from ragauge.store_benchmarks.exact_neighbours import BOTH, WAYS, Found, find, find_on
-from ragauge.store_benchmarks.results import Truth, VectorSet
-from ragauge.store_benchmarks.vector_sets import finite
+from ragauge.core.settings import check_choice, check_int
+from ragauge.files.workspace import atomic_write
+from ragauge.store_benchmarks.exact_neighbours import (
+    BACKEND_SEPARATOR,
+    NEIGHBOUR_BACKENDS,
+    NeighbourSearchResult,
+    find_neighbours,
+    find_neighbours_on_executor,
+)
+from ragauge.store_benchmarks.results import ExactNeighbours, VectorSet
+from ragauge.store_benchmarks.vector_sets import check_finite
 from ragauge.stores.bookkeeping import METRICS
-from ragauge.stores.nearest_neighbours import nearest, pair_distances
+from ragauge.stores.nearest_neighbours import find_nearest, pair_distances
 
-Progress = Callable[[int, int], None]
+NeighbourProgress = Callable[[int, int], None]
 
-ENOUGH_FOR_A_CARD = 1e12
+MIN_GPU_MULTIPLICATIONS = 1e12
 """Number of multiplications from which a GPU is worth starting; NumPy takes half a minute for them."""
-CHECKED_IN_FULL = 4e11
+MAX_FULL_CHECK_MULTIPLICATIONS = 4e11
 """Maximum number of multiplications for checking the published neighbours of all queries; above it, SAMPLED_QUERIES."""
-SOME = 256
-HAIR = 1e-9
+SAMPLED_QUERIES = 256
+CACHE_RELATIVE_TOLERANCE = 1e-9
 """Maximum relative difference of cached distances, which another machine may have computed."""
-TOLERANCE = 1e-5
+PUBLISHED_RELATIVE_TOLERANCE = 1e-5
 """Maximum relative error of the distances of published neighbours, many of which come from single precision."""
 
 
-def truth(
+def find_exact_neighbours(
     data: VectorSet,
     k: int,
     *,
     by: str = "auto",
     cache: Path | None = None,
     executor: Executor | None = None,
-    progress: Progress | None = None,
-) -> Truth:
+    progress: NeighbourProgress | None = None,
+) -> ExactNeighbours:
     """Return the `k` exact neighbours of every query.
 
     `by` selects the backend: `numpy`, `faiss` or `torch`; all give the same result. `cache` is a folder in which the
@@ -55,16 +61,16 @@ def truth(
     so. `progress` receives the number of queries done and their total.
 
     >>> base = np.array([[0, 0], [3, 4], [6, 8]], np.float32)
-    >>> found = truth(VectorSet("three", base, base[:1], "l2"), 2)
+    >>> found = find_exact_neighbours(VectorSet("three", base, base[:1], "l2"), 2)
     >>> found.neighbours.tolist(), found.distances.tolist(), found.by
     ([[0, 1]], [[0.0, 5.0]], 'numpy')
     """
-    k = min(whole("k", k), len(data.base))
-    one_of("way to find exact neighbours", by, WAYS)
-    one_of("metric", data.metric, METRICS)
+    k = min(check_int("k", k), len(data.base))
+    check_choice("way to find exact neighbours", by, NEIGHBOUR_BACKENDS)
+    check_choice("metric", data.metric, METRICS)
     if not len(data.base) or not len(data.queries):
         raise BadInput(f"{data.name} has no {'queries' if len(data.base) else 'vectors'}")
-    finite(data)
+    check_finite(data)
     given = data.neighbours
     if given is not None and len(given) != len(data.queries):
         raise BadInput(f"{data.name}: there are published neighbours of {len(given)} queries, not {len(data.queries)}")
@@ -72,59 +78,61 @@ def truth(
         given = None
     if given is not None:
         given = given[:, :k]
-        _plausible(data, given)
-    found = None if cache is None else _kept(cache, data, k)
-    if given is not None and found is None and _work(data) > CHECKED_IN_FULL:
-        return _sampled(data, given, executor)
+        _check_published_rows(data, given)
+    found = None if cache is None else _read_cached_neighbours(cache, data, k)
+    if given is not None and found is None and _count_multiplications(data) > MAX_FULL_CHECK_MULTIPLICATIONS:
+        return _verify_by_sample(data, given, executor)
     if found is None:
-        found = _computed(data, k, by, executor, progress)
+        found = _compute_exact_neighbours(data, k, by, executor, progress)
         if cache is not None:
-            _keep(cache, data, found)
+            _write_cached_neighbours(cache, data, found)
     if given is None:
         return found
-    _check(data, np.arange(len(given)), given, found.distances)
+    _check_published_distances(data, np.arange(len(given)), given, found.distances)
     return replace(found, by="given")
 
 
-def cached_at(cache: Path, data: VectorSet, k: int) -> Path:
+def neighbour_cache_path(cache: Path, data: VectorSet, k: int) -> Path:
     """Return the cache file of the neighbours of these vectors, named by their hash."""
     return cache / "truth" / f"{data.hash[:40]}-{data.metric}-{k}.npz"
 
 
-def _work(data: VectorSet) -> float:
+def _count_multiplications(data: VectorSet) -> float:
     return float(data.base.size) * len(data.queries)
 
 
-def _computed(data: VectorSet, k: int, by: str, executor: Executor | None, progress: Progress | None) -> Truth:
+def _compute_exact_neighbours(
+    data: VectorSet, k: int, by: str, executor: Executor | None, progress: NeighbourProgress | None
+) -> ExactNeighbours:
     way = by
     if by == "auto":
-        way = "torch" if _work(data) > ENOUGH_FOR_A_CARD else "numpy"
-    found = _found(data, np.ascontiguousarray(data.queries, np.float32), k, way, executor, progress)
+        way = "torch" if _count_multiplications(data) > MIN_GPU_MULTIPLICATIONS else "numpy"
+    found = _search_neighbours(data, np.ascontiguousarray(data.queries, np.float32), k, way, executor, progress)
     notes = [found.note] if found.note else []
-    return Truth(found.neighbours, found.distances, data.metric, found.by, notes)
+    return ExactNeighbours(found.neighbours, found.distances, data.metric, found.by, notes)
 
 
-def _found(
+def _search_neighbours(
     data: VectorSet,
     queries: NDArray[np.float32],
     k: int,
     way: str,
     executor: Executor | None,
-    progress: Progress | None,
-) -> Found:
-    said = _Said(progress, len(queries))
+    progress: NeighbourProgress | None,
+) -> NeighbourSearchResult:
+    said = _QueryProgress(progress, len(queries))
     if executor is None:
-        found = find(np.ascontiguousarray(data.base, np.float32), queries, k, data.metric, way, said)
+        found = find_neighbours(np.ascontiguousarray(data.base, np.float32), queries, k, data.metric, way, said)
     else:
-        found = find_on(executor, data.base, queries, k, data.metric, way, said)
+        found = find_neighbours_on_executor(executor, data.base, queries, k, data.metric, way, said)
     said(1)
     return found
 
 
-class _Said:
+class _QueryProgress:
     """Progress callback that reports each number of finished queries once."""
 
-    def __init__(self, progress: Progress | None, total: int) -> None:
+    def __init__(self, progress: NeighbourProgress | None, total: int) -> None:
         self._progress, self._total, self._last = progress, total, -1
 
     def __call__(self, share: float) -> None:
@@ -134,9 +142,9 @@ class _Said:
             self._progress(done, self._total)
 
 
-def _kept(cache: Path, data: VectorSet, k: int) -> Truth | None:
+def _read_cached_neighbours(cache: Path, data: VectorSet, k: int) -> ExactNeighbours | None:
     """Read cached neighbours; None if there are too few per query or they are invalid."""
-    wanted = cached_at(cache, data, k)
+    wanted = neighbour_cache_path(cache, data, k)
     deep = []
     for file in wanted.parent.glob(f"{wanted.name.rpartition('-')[0]}-*.npz"):
         told = file.stem.rpartition("-")[2]
@@ -150,66 +158,66 @@ def _kept(cache: Path, data: VectorSet, k: int) -> Truth | None:
             np.load(opened, allow_pickle=False) as kept,
         ):
             neighbours, distances, by = kept["neighbours"], kept["distances"], str(kept["by"])
-            shape, known = (len(data.queries), depth), set(by.split(BOTH)) <= set(WAYS[1:])
+            shape, known = (len(data.queries), depth), set(by.split(BACKEND_SEPARATOR)) <= set(NEIGHBOUR_BACKENDS[1:])
             if neighbours.shape == distances.shape == shape and neighbours.dtype == np.int64 and known:
                 near, far = neighbours[:, :k].copy(), distances[:, :k].copy()
-                if _sound(data, near, far):
-                    return Truth(near, far, data.metric, by)
+                if _is_valid_cache(data, near, far):
+                    return ExactNeighbours(near, far, data.metric, by)
     return None
 
 
-def _sound(data: VectorSet, near: Ints, far: Floats) -> bool:
+def _is_valid_cache(data: VectorSet, near: Ints, far: Floats) -> bool:
     """Return whether cached rows are valid, unique, sorted, and have those distances.
 
     The content of a file may differ from what its name says.
     """
-    if _outside(data, near).any() or _twice(near).any() or not (np.diff(far, axis=1) >= 0).all():
+    if _is_out_of_range(data, near).any() or _has_duplicate_rows(near).any() or not (np.diff(far, axis=1) >= 0).all():
         return False
-    own = _distances(data, np.arange(len(near)), near)
-    room = HAIR * np.maximum(np.abs(own), np.abs(own).max(axis=1, keepdims=True))
+    own = _neighbour_distances(data, np.arange(len(near)), near)
+    room = CACHE_RELATIVE_TOLERANCE * np.maximum(np.abs(own), np.abs(own).max(axis=1, keepdims=True))
     return bool((np.abs(own - far) <= room).all())
 
 
-def _keep(cache: Path, data: VectorSet, found: Truth) -> None:
+def _write_cached_neighbours(cache: Path, data: VectorSet, found: ExactNeighbours) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, neighbours=found.neighbours, distances=found.distances, by=np.array(found.by))
-    with whole_file(str(cached_at(cache, data, found.neighbours.shape[1]))) as out:
+    with atomic_write(str(neighbour_cache_path(cache, data, found.neighbours.shape[1]))) as out:
         out.write(buffer.getvalue())
 
 
-def _sampled(data: VectorSet, given: Ints, executor: Executor | None) -> Truth:
+def _verify_by_sample(data: VectorSet, given: Ints, executor: Executor | None) -> ExactNeighbours:
     """Check a sample of published neighbours, and return all of them by distance."""
-    some = np.unique(np.linspace(0, len(given) - 1, SOME).astype(np.int64))
+    some = np.unique(np.linspace(0, len(given) - 1, SAMPLED_QUERIES).astype(np.int64))
     asked = np.ascontiguousarray(data.queries[some], np.float32)
-    exact = _found(data, asked, given.shape[1], "numpy", executor, None)
-    _check(data, some, given[some], exact.distances)
-    own = _distances(data, np.arange(len(given)), given)
+    exact = _search_neighbours(data, asked, given.shape[1], "numpy", executor, None)
+    _check_published_distances(data, some, given[some], exact.distances)
+    own = _neighbour_distances(data, np.arange(len(given)), given)
     order = np.lexsort((given, own), axis=1)
     near, far = np.take_along_axis(given, order, 1), np.take_along_axis(own, order, 1)
     all_of_them = len(some) == len(given)
     by = "given" if all_of_them else f"given ({len(some):,} of {len(given):,} queries checked)"
-    return Truth(near.astype(np.int64), far, data.metric, by)
+    return ExactNeighbours(near.astype(np.int64), far, data.metric, by)
 
 
-def _outside(data: VectorSet, given: Ints) -> NDArray[np.bool_]:
+def _is_out_of_range(data: VectorSet, given: Ints) -> NDArray[np.bool_]:
     return np.asarray((given < 0) | (given >= len(data.base)))
 
 
-def _twice(given: Ints) -> NDArray[np.bool_]:
+def _has_duplicate_rows(given: Ints) -> NDArray[np.bool_]:
     """Return which queries have the same row more than once."""
     return np.asarray((np.diff(np.sort(given, axis=1), axis=1) == 0).any(axis=1))
 
 
-def _plausible(data: VectorSet, given: Ints) -> None:
+def _check_published_rows(data: VectorSet, given: Ints) -> None:
     """Check that published neighbours are rows of the base, without duplicates."""
-    if (wrong := _outside(data, given)).any():
+    if (wrong := _is_out_of_range(data, given)).any():
         row, column = np.argwhere(wrong)[0]
         raise BadInput(
             f"{data.name}: the published neighbours of query {row} name row {given[row, column]}, "
             f"and there are {len(data.base):,}",
             hint="are they those of a larger base?",
         )
-    if (twice := _twice(given)).any():
+    if (twice := _has_duplicate_rows(given)).any():
         of = f"{int(twice.sum())} of {len(given)} queries"
         raise BadInput(
             f"{data.name}: the published neighbours of query {int(twice.argmax())} name one row twice ({of} do)",
@@ -217,7 +225,7 @@ def _plausible(data: VectorSet, given: Ints) -> None:
         )
 
 
-def _distances(data: VectorSet, queries: Ints, given: Ints) -> Floats:
+def _neighbour_distances(data: VectorSet, queries: Ints, given: Ints) -> Floats:
     """Compute the actual distances of given neighbours."""
     pairs = pair_distances(
         data.base,
@@ -229,11 +237,11 @@ def _distances(data: VectorSet, queries: Ints, given: Ints) -> Floats:
     return pairs.reshape(given.shape)
 
 
-def _check(data: VectorSet, queries: Ints, given: Ints, exact: Floats) -> None:
+def _check_published_distances(data: VectorSet, queries: Ints, given: Ints, exact: Floats) -> None:
     """Check that no published neighbour is farther than the exact one of its rank."""
-    own = np.sort(_distances(data, queries, given), axis=1)
+    own = np.sort(_neighbour_distances(data, queries, given), axis=1)
     # Rounding is relative to the terms of a distance, which may be larger than the distance itself.
-    room = TOLERANCE * np.maximum(np.abs(exact), np.abs(exact).max(axis=1, keepdims=True))
+    room = PUBLISHED_RELATIVE_TOLERANCE * np.maximum(np.abs(exact), np.abs(exact).max(axis=1, keepdims=True))
     wrong = np.flatnonzero((own > exact + room).any(axis=1))
     if not len(wrong):
         return
@@ -241,13 +249,17 @@ def _check(data: VectorSet, queries: Ints, given: Ints, exact: Floats) -> None:
     rank = int((own[row] > exact[row] + room[row]).argmax())
     what = f"are not the nearest: that of rank {rank + 1} is at {own[row, rank]:.6g}, the true one at"
     what += f" {exact[row, rank]:.6g}"
-    fits = [metric for metric in METRICS if metric != data.metric and _fit(data, metric, int(queries[row]), given[row])]
+    fits = [
+        metric
+        for metric in METRICS
+        if metric != data.metric and _fits_metric(data, metric, int(queries[row]), given[row])
+    ]
     hint = f"they are those by {fits[0]}: take that metric" if fits else "leave them out, and they are computed"
     of = f"{len(wrong)} of {len(queries)} queries" + (" looked at" if len(queries) < len(data.queries) else "")
     raise BadInput(f"{data.name}: the published neighbours of query {queries[row]} {what} ({of} are wrong)", hint=hint)
 
 
-def _fit(data: VectorSet, metric: str, query: int, given: Ints) -> bool:
+def _fits_metric(data: VectorSet, metric: str, query: int, given: Ints) -> bool:
     """Return whether the neighbours of a query are the nearest by another metric."""
-    near, _ = nearest(np.ascontiguousarray(data.base), data.queries[query : query + 1], len(given), metric)
+    near, _ = find_nearest(np.ascontiguousarray(data.base), data.queries[query : query + 1], len(given), metric)
     return len(np.intersect1d(near[0], given)) >= 0.99 * len(given)

@@ -13,28 +13,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragauge.core.errors import MissingExtra
-from ragauge.stores.nearest_neighbours import EPSILON, MODERATE, lengths, nearest, pair_distances
+from ragauge.stores.nearest_neighbours import FLOAT32_EPSILON, MAX_SAFE_NORM, find_nearest, pair_distances, row_norms
 
-Single = NDArray[np.float32]
-Double = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Found = tuple[Ints, Double]
+Float32Array = NDArray[np.float32]
+Float64Array = NDArray[np.float64]
+Int64Array = NDArray[np.int64]
+NeighbourArrays = tuple[Int64Array, Float64Array]
 
-SAMPLE = 4096
-HAIR = 1e-12
+CENTRE_SAMPLE_ROWS = 4096
+DOUBLE_ERROR_BOUND = 1e-12
 """Upper bound of the relative rounding error of a distance in double precision."""
 
 
-class Candidates(NamedTuple):
+class NeighbourCandidates(NamedTuple):
     """Pairs of queries and rows that may be neighbours, sorted by query."""
 
-    rows: Ints
-    positions: Ints
-    rest: Double
+    rows: Int64Array
+    positions: Int64Array
+    rest: Float64Array
     """Minimum distance of all other rows, one per query, in the metric of the search."""
 
 
-def by_faiss(base: Single, queries: Single, k: int, metric: str) -> Found:
+def search_with_faiss(base: Float32Array, queries: Float32Array, k: int, metric: str) -> NeighbourArrays:
     """Return the `k` nearest rows of each query and their distances."""
     try:
         import faiss
@@ -42,36 +42,40 @@ def by_faiss(base: Single, queries: Single, k: int, metric: str) -> Found:
         raise MissingExtra("exact neighbours by faiss", "faiss") from None
     asked, k = np.asarray(queries, np.float64), min(k, len(base))
     more = min(len(base), k + max(32, k // 4))
-    moved, ours, shift = _moved(base, asked, metric)
+    moved, ours, shift = _centre_vectors(base, asked, metric)
     index = faiss.IndexFlat(base.shape[1], faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT)
     index.add(moved)
     values, positions = index.search(ours, more)
-    longest, own = float(lengths(moved).max()), lengths(ours)
-    rounding = (base.shape[1] + 16) * EPSILON
+    longest, own = float(row_norms(moved).max()), row_norms(ours)
+    rounding = (base.shape[1] + 16) * FLOAT32_EPSILON
     worst = values[:, -1].astype(np.float64)
     if metric == "l2":
         rest = np.sqrt(np.maximum(worst - rounding * (own + longest) ** 2, 0))
     else:
         extra = 1.0 if metric == "cosine" else 0.0
-        rest = shift - worst - rounding * own * (longest + extra) - HAIR * (np.abs(shift) + np.abs(worst))
+        rest = shift - worst - rounding * own * (longest + extra) - DOUBLE_ERROR_BOUND * (np.abs(shift) + np.abs(worst))
     # Squares of very large or small lengths overflow or underflow in single precision, and faiss returns nothing for
     # NaN.
-    known = np.isfinite(worst) & (positions.min(axis=1) >= 0) & (1 / MODERATE < longest < MODERATE)
-    rest = np.where(known & (own < MODERATE), np.inf if more == len(base) else rest, -np.inf)
+    known = np.isfinite(worst) & (positions.min(axis=1) >= 0) & (1 / MAX_SAFE_NORM < longest < MAX_SAFE_NORM)
+    rest = np.where(known & (own < MAX_SAFE_NORM), np.inf if more == len(base) else rest, -np.inf)
     rows = np.repeat(np.arange(len(asked)), more)
-    return decided(base, asked, k, metric, Candidates(rows, np.maximum(positions.ravel(), 0).astype(np.int64), rest))
+    return exact_from_candidates(
+        base, asked, k, metric, NeighbourCandidates(rows, np.maximum(positions.ravel(), 0).astype(np.int64), rest)
+    )
 
 
-def _moved(base: Single, queries: Double, metric: str) -> tuple[Single, Single, Double]:
+def _centre_vectors(
+    base: Float32Array, queries: Float64Array, metric: str
+) -> tuple[Float32Array, Float32Array, Float64Array]:
     """Centre rows and queries on the mean of the rows to keep rounding errors small.
 
     The last array, minus a product of centred vectors, gives the distance for `cosine` and `ip`; one value per
     query.
     """
-    stride = max(1, len(base) // SAMPLE)
+    stride = max(1, len(base) // CENTRE_SAMPLE_ROWS)
     if metric == "cosine":
-        rows = np.asarray(base / _positive(lengths(base)).astype(np.float32)[:, None], np.float32)
-        ours = queries / _positive(lengths(queries))[:, None]
+        rows = np.asarray(base / _replace_zeros(row_norms(base)).astype(np.float32)[:, None], np.float32)
+        ours = queries / _replace_zeros(row_norms(queries))[:, None]
     else:
         rows, ours = base, queries
     centre = rows[::stride].mean(axis=0, dtype=np.float64).astype(np.float32)
@@ -81,11 +85,13 @@ def _moved(base: Single, queries: Double, metric: str) -> tuple[Single, Single, 
     return np.ascontiguousarray(rows - centre), ours.astype(np.float32), shift
 
 
-def _positive(sizes: Double) -> Double:
+def _replace_zeros(sizes: Float64Array) -> Float64Array:
     return np.where(sizes > 0, sizes, 1)
 
 
-def decided(base: Single, queries: Double, k: int, metric: str, found: Candidates) -> Found:
+def exact_from_candidates(
+    base: Float32Array, queries: Float64Array, k: int, metric: str, found: NeighbourCandidates
+) -> NeighbourArrays:
     """Return the nearest candidates, or search all rows where those are not certain.
 
     They are not certain if an excluded row may be as near as the k-th candidate.
@@ -102,5 +108,5 @@ def decided(base: Single, queries: Double, k: int, metric: str, found: Candidate
     # A tie is not enough: the row with the smaller index wins a tie, and it may have been excluded.
     unsure = np.flatnonzero(~(far[:, -1] < found.rest))
     if len(unsure):
-        near[unsure], far[unsure] = nearest(base, queries[unsure], k, metric)
+        near[unsure], far[unsure] = find_nearest(base, queries[unsure], k, metric)
     return near, far

@@ -16,60 +16,75 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ragauge.core.errors import BackendFailed, MissingExtra, words_of
-from ragauge.store_benchmarks.neighbours_faiss import HAIR, Candidates, Double, Found, Single, decided
-from ragauge.stores.nearest_neighbours import EPSILON, nearer
+from ragauge.core.errors import BackendFailed, MissingExtra, error_summary
+from ragauge.store_benchmarks.neighbours_faiss import (
+    DOUBLE_ERROR_BOUND,
+    Float32Array,
+    Float64Array,
+    NeighbourArrays,
+    NeighbourCandidates,
+    exact_from_candidates,
+)
+from ragauge.stores.nearest_neighbours import FLOAT32_EPSILON, merge_nearest
 
-QUERIES_AT_ONCE = 16_384
-SAMPLE, CENTRE = 40_960, 4096
+QUERIES_PER_BATCH = 16_384
+BOUND_SAMPLE_ROWS, CENTRE_SAMPLE_ROWS = 40_960, 4096
 """Number of rows sampled for the first bound, and for the centre of all rows."""
-AGAIN = 2_000_000
+MIN_ROWS_FOR_SECOND_BOUND = 2_000_000
 """Number of rows from which a second bound is computed on every SECOND_BOUND_STRIDE-th row before the full search."""
-SIXTEEN = 16
-AT_ONCE = 128
+SECOND_BOUND_STRIDE = 16
+DIMENSIONS_PER_BLOCK = 128
 """Dimensions that the GPU multiplies per step; rows are padded with zeros to a multiple of it."""
-ROOM = 2048
-FEWEST = 65_536
+MAX_CANDIDATES_PER_QUERY = 2048
+MIN_ROWS_PER_BATCH = 65_536
 """Minimum number of rows per batch; if they do not fit into GPU memory, the search fails."""
-SHARE = 0.75
+ROW_MEMORY_SHARE = 0.75
 """Share of the free GPU memory used for rows; the rest is for intermediate results."""
-ROUNDS = 4
+MAX_FLOAT16_ROUNDS = 4
 """Maximum number of float16 searches of a query before it is compared with every row in double precision."""
-PAIRS_AT_ONCE = 1 << 25
+PAIRS_PER_BATCH = 1 << 25
 """Pairs compared in double precision per batch: 256 MB for each array of their distances."""
-LONG = {True: 1e4, False: 1e15}
+MAX_RELATIVE_LENGTH = {True: 1e4, False: 1e15}
 """Length limit of rows and queries in float16 (True) or float32 (False), as a multiple of the usual length."""
-HALF = 2.0**-11
+FLOAT16_RELATIVE_ERROR = 2.0**-11
 """Maximum relative error of rounding to float16."""
-TINY = 2.0**-24
+FLOAT16_ABSOLUTE_ERROR = 2.0**-24
 """Maximum absolute error of rounding to float16, which applies to numbers near zero."""
 
 
-def by_torch(
-    base: Single, queries: Single, k: int, metric: str, *, device: str | None = None, half: bool | None = None
-) -> Found:
+def search_with_torch(
+    base: Float32Array,
+    queries: Float32Array,
+    k: int,
+    metric: str,
+    *,
+    device: str | None = None,
+    half: bool | None = None,
+) -> NeighbourArrays:
     """Return the `k` nearest rows of each query and their distances.
 
     Uses a GPU with float16 products if one is available. Rows that do not fit into GPU memory are searched in batches,
     which are halved as often as necessary. Raises BackendFailed for any error of torch, the driver or the GPU.
     """
-    torch = _torch()
+    torch = _import_torch()
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
     half = place != "cpu" if half is None else half
     asked, k = np.asarray(queries, np.float64), min(k, len(base))
     try:
-        return reduce(partial(nearer, k=k), _pieces(torch, base, asked, k, metric, place, half))
+        return reduce(partial(merge_nearest, k=k), _search_in_batches(torch, base, asked, k, metric, place, half))
     except Exception as error:  # drivers and compilers raise many types
-        words = words_of(error).rstrip(".")
+        words = error_summary(error).rstrip(".")
         raise BackendFailed(f"torch: {words}", hint="take by=numpy") from None
 
 
-def _pieces(torch: Any, base: Single, asked: Double, k: int, metric: str, place: str, half: bool) -> Iterator[Found]:
+def _search_in_batches(
+    torch: Any, base: Float32Array, asked: Float64Array, k: int, metric: str, place: str, half: bool
+) -> Iterator[NeighbourArrays]:
     """Yield the nearest rows of each batch of rows."""
-    start, step = 0, _room(torch, place, base)
+    start, step = 0, _rows_per_batch(torch, place, base)
     while start < len(base):
         rows = base[start : start + step]
-        found = _piece(torch, rows, asked, k, metric, place, half, smallest=len(rows) <= FEWEST)
+        found = _search_batch(torch, rows, asked, k, metric, place, half, smallest=len(rows) <= MIN_ROWS_PER_BATCH)
         if found is None:
             step = len(rows) // 2
             torch.cuda.empty_cache()
@@ -78,31 +93,31 @@ def _pieces(torch: Any, base: Single, asked: Double, k: int, metric: str, place:
         start += step
 
 
-def _room(torch: Any, place: str, base: Single) -> int:
+def _rows_per_batch(torch: Any, place: str, base: Float32Array) -> int:
     """Return how many rows fit into memory together with their intermediate results."""
     if not place.startswith("cuda"):
         return len(base)
     unused = torch.cuda.memory_reserved(place) - torch.cuda.memory_allocated(place)
     free = int(torch.cuda.mem_get_info(place)[0]) + int(unused)
     # A row in float32, its padded copy in float16, and two numbers per row.
-    each = 4 * int(base.shape[1]) + 2 * (int(base.shape[1]) + AT_ONCE) + 8
-    return max(FEWEST, int(SHARE * free) // each)
+    each = 4 * int(base.shape[1]) + 2 * (int(base.shape[1]) + DIMENSIONS_PER_BLOCK) + 8
+    return max(MIN_ROWS_PER_BATCH, int(ROW_MEMORY_SHARE * free) // each)
 
 
-def _piece(
-    torch: Any, base: Single, asked: Double, k: int, metric: str, place: str, half: bool, *, smallest: bool
-) -> Found | None:
+def _search_batch(
+    torch: Any, base: Float32Array, asked: Float64Array, k: int, metric: str, place: str, half: bool, *, smallest: bool
+) -> NeighbourArrays | None:
     """Search one batch of rows.
 
     Returns None if GPU memory is exhausted and a smaller batch is possible.
     """
     try:
         there = torch.as_tensor(np.require(base, np.float32, ["C", "W"]), device=place)
-        card, k = Card(there, metric, half=half), min(k, len(base))
+        card, k = GpuSearch(there, metric, half=half), min(k, len(base))
         parts = []
-        for start in range(0, len(asked), QUERIES_AT_ONCE):
-            part = asked[start : start + QUERIES_AT_ONCE]
-            parts.append(decided(base, part, k, metric, card.candidates(part, k)))
+        for start in range(0, len(asked), QUERIES_PER_BATCH):
+            part = asked[start : start + QUERIES_PER_BATCH]
+            parts.append(exact_from_candidates(base, part, k, metric, card.candidates(part, k)))
     except torch.OutOfMemoryError:
         if smallest:
             raise
@@ -111,20 +126,20 @@ def _piece(
     return np.concatenate(positions), np.concatenate(distances)
 
 
-def no_card() -> str:
+def gpu_unavailable_reason() -> str:
     """Return why no GPU is available; empty if there is one."""
     try:
-        return "" if _torch().cuda.is_available() else "no graphics card"
+        return "" if _import_torch().cuda.is_available() else "no graphics card"
     except MissingExtra:
         return "torch is not installed"
 
 
-def has_card() -> bool:
+def has_gpu() -> bool:
     """Return whether torch is installed and a GPU is available."""
-    return not no_card()
+    return not gpu_unavailable_reason()
 
 
-def _torch() -> Any:
+def _import_torch() -> Any:
     try:
         import torch
     except ImportError:
@@ -132,7 +147,7 @@ def _torch() -> Any:
     return torch
 
 
-class Asked(NamedTuple):
+class GpuQueries(NamedTuple):
     """Queries prepared for comparison: centred and scaled (l2), or normalised."""
 
     given: Any
@@ -144,12 +159,12 @@ class Asked(NamedTuple):
     norms: Any
     """Lengths of the original queries."""
 
-    def some(self, which: Any) -> Asked:
+    def some(self, which: Any) -> GpuQueries:
         """Return the queries selected by a mask or by indices."""
-        return Asked(*(one[which] for one in self))
+        return GpuQueries(*(one[which] for one in self))
 
 
-class Card:
+class GpuSearch:
     """Rows in GPU memory, in single precision and prepared for comparison.
 
     The closeness of a row and a query is larger for nearer rows. It is their product after centring, minus half the
@@ -157,15 +172,15 @@ class Card:
     """
 
     def __init__(self, there: Any, metric: str, *, half: bool = True) -> None:
-        self.torch = _torch()
+        self.torch = _import_torch()
         self.there, self.metric, self.half = there, metric, half
         count, dimension = there.shape
-        sample = self._directed(there[:: max(1, count // CENTRE)].double())
+        sample = self._normalise_for_cosine(there[:: max(1, count // CENTRE_SAMPLE_ROWS)].double())
         self.centre = sample.mean(dim=0)
         most = float((sample - self.centre).norm(dim=1).max())
         # Lengths of about 1 at most keep every product within float16; a power of two changes no digits.
         self.scale = 2.0 ** -math.frexp(most)[1] if 0 < most < math.inf else 1.0
-        part = min(AT_ONCE, max(16, 1 << (dimension - 1).bit_length()))
+        part = min(DIMENSIONS_PER_BLOCK, max(16, 1 << (dimension - 1).bit_length()))
         width = -(-dimension // part) * part if half else dimension
         self.rows = self.torch.zeros(
             (count, width), dtype=self.torch.float16 if half else self.torch.float32, device=there.device
@@ -173,37 +188,39 @@ class Card:
         self.sizes, self.halves = (self.torch.zeros(count, device=there.device) for _ in range(2))
         for start in range(0, count, step := max(4096, (1 << 27) // dimension)):
             block = slice(start, start + step)
-            moved = (self._directed(there[block].double()) - self.centre) * self.scale
+            moved = (self._normalise_for_cosine(there[block].double()) - self.centre) * self.scale
             size = moved.norm(dim=1)
-            wild = ~(size < LONG[half])
+            wild = ~(size < MAX_RELATIVE_LENGTH[half])
             self.rows[block, :dimension] = moved.masked_fill_(wild[:, None], 0)
-            self.sizes[block] = size.masked_fill(wild, 0) * (1 + 4 * EPSILON)
+            self.sizes[block] = size.masked_fill(wild, 0) * (1 + 4 * FLOAT32_EPSILON)
             if metric == "l2":
-                self.halves[block] = size * size / 2 * (1 - 16 * EPSILON)
+                self.halves[block] = size * size / 2 * (1 - 16 * FLOAT32_EPSILON)
             # The closeness of a row that is too long is unknown, so it is always a candidate.
             self.halves[block].masked_fill_(wild, -math.inf)
-        self.stride = max(1, count // SAMPLE)
-        self.rounding = (2.25 * HALF if half else (dimension + 16) * EPSILON) + 16 * EPSILON
-        self.least = math.sqrt(dimension) * TINY if half else 1e-30
+        self.stride = max(1, count // BOUND_SAMPLE_ROWS)
+        self.rounding = (
+            2.25 * FLOAT16_RELATIVE_ERROR if half else (dimension + 16) * FLOAT32_EPSILON
+        ) + 16 * FLOAT32_EPSILON
+        self.least = math.sqrt(dimension) * FLOAT16_ABSOLUTE_ERROR if half else 1e-30
 
-    def candidates(self, queries: Double, k: int) -> Candidates:
+    def candidates(self, queries: Float64Array, k: int) -> NeighbourCandidates:
         """Return the `k` nearest rows of each query, and rows too close to call."""
         torch = self.torch
-        asked = self._asked(torch.as_tensor(queries, device=self.there.device))
+        asked = self._prepare_queries(torch.as_tensor(queries, device=self.there.device))
         left = torch.arange(len(queries), device=self.there.device)
         rest = torch.full((len(queries),), -math.inf, dtype=torch.float64, device=self.there.device)
         owners, found = [left[:0]], [left[:0]]
-        bound = self._guess(asked, k)
-        for _ in range(ROUNDS):
+        bound = self._estimate_bound(asked, k)
+        for _ in range(MAX_FLOAT16_ROUNDS):
             mine = asked.some(left)
-            threshold = self._threshold(mine, bound)
-            places, distances, whole = self._candidates(mine, threshold)
+            threshold = self._closeness_threshold(mine, bound)
+            places, distances, whole = self._find_candidates(mine, threshold)
             if distances.shape[1] < k:
                 break
             kth = distances.kthvalue(k, dim=1).values
-            beyond = self._beyond(mine, threshold)
+            beyond = self._min_excluded_distance(mine, threshold)
             sure = whole & (kth < beyond)
-            margin = HAIR * (kth.abs() + (mine.norms if self.metric == "l2" else kth.abs() + 1))
+            margin = DOUBLE_ERROR_BOUND * (kth.abs() + (mine.norms if self.metric == "l2" else kth.abs() + 1))
             rows, columns = (sure[:, None] & (distances <= (kth + margin)[:, None])).nonzero(as_tuple=True)
             owners.append(left[rows])
             found.append(places[rows, columns])
@@ -212,39 +229,39 @@ class Card:
             left, mine, kth = left[~sure], mine.some(~sure), kth[~sure]
             if not len(left):
                 break
-            bound = torch.where(kth < math.inf, kth, self._in_sample(mine, self.stride, k))
+            bound = torch.where(kth < math.inf, kth, self._sample_bound(mine, self.stride, k))
         if len(left):
             owners.append(left.repeat_interleave(k))
             found.append(self._compare_with_all(asked.given[left], k).ravel())
             rest[left] = math.inf
-        return Candidates(torch.cat(owners).cpu().numpy(), torch.cat(found).cpu().numpy(), rest.cpu().numpy())
+        return NeighbourCandidates(torch.cat(owners).cpu().numpy(), torch.cat(found).cpu().numpy(), rest.cpu().numpy())
 
-    def _directed(self, rows: Any) -> Any:
-        return _unit(self.torch, rows) if self.metric == "cosine" else rows
+    def _normalise_for_cosine(self, rows: Any) -> Any:
+        return _normalise_rows(self.torch, rows) if self.metric == "cosine" else rows
 
-    def _asked(self, given: Any) -> Asked:
+    def _prepare_queries(self, given: Any) -> GpuQueries:
         norms = given.norm(dim=1)
-        ours = (given - self.centre) * self.scale if self.metric == "l2" else _unit(self.torch, given)
-        return Asked(given, ours, ours.norm(dim=1), ours @ self.centre, norms)
+        ours = (given - self.centre) * self.scale if self.metric == "l2" else _normalise_rows(self.torch, given)
+        return GpuQueries(given, ours, ours.norm(dim=1), ours @ self.centre, norms)
 
-    def _guess(self, asked: Asked, k: int) -> Any:
+    def _estimate_bound(self, asked: GpuQueries, k: int) -> Any:
         """Estimate an upper bound of the distance of the k-th neighbour.
 
         The estimate may be too small, which the caller detects.
         """
         stride = self.stride
-        bound = self._in_sample(asked, stride, _rank(k, 1 / stride))
-        if len(self.rows) < AGAIN:
+        bound = self._sample_bound(asked, stride, _sample_rank(k, 1 / stride))
+        if len(self.rows) < MIN_ROWS_FOR_SECOND_BOUND:
             return bound
-        wanted = _rank(k, 1 / SIXTEEN)
-        first = self._in_sample(asked, stride, _rank(wanted, SIXTEEN / stride))
-        _, distances, whole = self._candidates(asked, self._threshold(asked, first), SIXTEEN)
+        wanted = _sample_rank(k, 1 / SECOND_BOUND_STRIDE)
+        first = self._sample_bound(asked, stride, _sample_rank(wanted, SECOND_BOUND_STRIDE / stride))
+        _, distances, whole = self._find_candidates(asked, self._closeness_threshold(asked, first), SECOND_BOUND_STRIDE)
         if distances.shape[1] < wanted:
             return bound
         better = distances.kthvalue(wanted, dim=1).values
         return self.torch.where(whole & (better < math.inf), better.minimum(bound), bound)
 
-    def _in_sample(self, asked: Asked, stride: int, rank: int) -> Any:
+    def _sample_bound(self, asked: GpuQueries, stride: int, rank: int) -> Any:
         """Return the largest distance of the apparent `rank` nearest sampled rows."""
         rows, halves = self.rows[::stride], self.halves[::stride]
         rank = min(rank, len(rows))
@@ -253,11 +270,11 @@ class Card:
             part = slice(start, start + step)
             products = (asked.ours[part].to(rows.dtype) @ rows[:, : asked.ours.shape[1]].T).float()
             best = (products - halves).nan_to_num_(nan=-math.inf).topk(rank, dim=1).indices
-            far = self._far(asked.given[part], best * stride)
+            far = self._candidate_distances(asked.given[part], best * stride)
             found.append(far.amax(dim=1))
         return self.torch.cat(found).nan_to_num_(nan=math.inf)
 
-    def _candidates(self, asked: Asked, threshold: Any, stride: int = 1) -> tuple[Any, Any, Any]:
+    def _find_candidates(self, asked: GpuQueries, threshold: Any, stride: int = 1) -> tuple[Any, Any, Any]:
         """Find rows that may reach the threshold.
 
         Returns their indices, their distances, and whether the list of each query is complete. Shorter lists are padded
@@ -270,37 +287,37 @@ class Card:
         left[:, : asked.ours.shape[1]] = asked.ours
         edges = (self.rounding * asked.own + self.least).float()
         counts = torch.zeros(many, dtype=torch.int32, device=rows.device)
-        places = torch.zeros((many, min(ROOM, len(rows))), dtype=torch.int32, device=rows.device)
-        kernel = _kernel() if rows.is_cuda and self.half else None
-        (kernel or _plainly)(left, rows, halves, sizes, edges, threshold, counts, places)
+        places = torch.zeros((many, min(MAX_CANDIDATES_PER_QUERY, len(rows))), dtype=torch.int32, device=rows.device)
+        kernel = _load_kernel() if rows.is_cuda and self.half else None
+        (kernel or _find_passing_rows)(left, rows, halves, sizes, edges, threshold, counts, places)
         most = min(int(counts.max()), places.shape[1])
         places = places[:, :most].long() * stride
         there = torch.arange(most, device=rows.device) < counts[:, None]
-        distances = self._far(asked.given, places).masked_fill_(~there, math.inf)
-        sane = (asked.own < LONG[self.half]) & torch.isfinite(threshold)
+        distances = self._candidate_distances(asked.given, places).masked_fill_(~there, math.inf)
+        sane = (asked.own < MAX_RELATIVE_LENGTH[self.half]) & torch.isfinite(threshold)
         return places, distances, (counts <= places.shape[1]) & sane
 
-    def _threshold(self, asked: Asked, bound: Any) -> Any:
+    def _closeness_threshold(self, asked: GpuQueries, bound: Any) -> Any:
         """Return the closeness of a row at distance `bound`, minus the rounding error."""
         if self.metric == "l2":
             squares = (bound * self.scale).square()
             close = (asked.own.square() - squares) / 2
-            slack = HAIR * (asked.own.square() + squares)
+            slack = DOUBLE_ERROR_BOUND * (asked.own.square() + squares)
         else:
             product = 1 - bound if self.metric == "cosine" else -bound / asked.norms
             close = (product - asked.shift) * self.scale
-            slack = HAIR * (1 + product.abs() + asked.shift.abs()) * self.scale
+            slack = DOUBLE_ERROR_BOUND * (1 + product.abs() + asked.shift.abs()) * self.scale
         close = close - slack - self.least * asked.own
         return self.torch.nextafter(close.float(), close.new_tensor(-math.inf, dtype=self.torch.float32))
 
-    def _beyond(self, asked: Asked, threshold: Any) -> Any:
+    def _min_excluded_distance(self, asked: GpuQueries, threshold: Any) -> Any:
         """Return the minimum distance of a row whose closeness is below the threshold."""
         close = threshold.double()
         if self.metric == "l2":
-            squares = asked.own.square() - 2 * close - HAIR * asked.own.square()
-            return squares.clamp(min=0).sqrt() / self.scale * (1 - HAIR)
+            squares = asked.own.square() - 2 * close - DOUBLE_ERROR_BOUND * asked.own.square()
+            return squares.clamp(min=0).sqrt() / self.scale * (1 - DOUBLE_ERROR_BOUND)
         product = close / self.scale + asked.shift
-        product = product + HAIR * (1 + product.abs() + asked.shift.abs())
+        product = product + DOUBLE_ERROR_BOUND * (1 + product.abs() + asked.shift.abs())
         return 1 - product if self.metric == "cosine" else -product * asked.norms
 
     def _compare_with_all(self, given: Any, k: int) -> Any:
@@ -310,7 +327,7 @@ class Card:
         """
         torch, found = self.torch, []
         queries_at_once = min(len(given), 1024)
-        rows_at_once = max(k, PAIRS_AT_ONCE // queries_at_once)
+        rows_at_once = max(k, PAIRS_PER_BATCH // queries_at_once)
         for first in range(0, len(given), queries_at_once):
             queries = given[first : first + queries_at_once]
             places = torch.empty((len(queries), 0), dtype=torch.int64, device=given.device)
@@ -326,7 +343,7 @@ class Card:
             found.append(places)
         return torch.cat(found)
 
-    def _far(self, given: Any, places: Any) -> Any:
+    def _candidate_distances(self, given: Any, places: Any) -> Any:
         """Compute the distances of candidates in double precision.
 
         They agree with those of NumPy except for rounding.
@@ -378,7 +395,7 @@ def _lengths_in_order(torch: Any, columns: Any) -> Any:
     return sums.sqrt_()
 
 
-def _rank(k: int, share: float) -> int:
+def _sample_rank(k: int, share: float) -> int:
     """Return the rank in a sample that is almost never nearer than rank k of all rows.
 
     It is the expected rank plus five standard deviations plus five.
@@ -387,20 +404,22 @@ def _rank(k: int, share: float) -> int:
     return min(k, math.ceil(expected + 5 * math.sqrt(expected) + 5))
 
 
-def _unit(torch: Any, rows: Any) -> Any:
+def _normalise_rows(torch: Any, rows: Any) -> Any:
     sizes = rows.norm(dim=1, keepdim=True)
     return rows / torch.where(sizes > 0, sizes, 1.0)
 
 
-def _kernel() -> Any:
+def _load_kernel() -> Any:
     try:
         from ragauge.store_benchmarks import gpu_kernel
     except ImportError:  # a torch without Triton
         return None
-    return gpu_kernel.launch
+    return gpu_kernel.launch_kernel
 
 
-def _plainly(left: Any, rows: Any, halves: Any, sizes: Any, edges: Any, least: Any, counts: Any, places: Any) -> None:
+def _find_passing_rows(
+    left: Any, rows: Any, halves: Any, sizes: Any, edges: Any, least: Any, counts: Any, places: Any
+) -> None:
     """Do the work of the Triton kernel with matrix products."""
     import torch
 

@@ -11,43 +11,43 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from ragauge.compute.resources import cores
+from ragauge.compute.resources import usable_cores
 from ragauge.core import plugins
 from ragauge.core.errors import BadInput, UnknownName, check_count
-from ragauge.core.hashes import code_hash
-from ragauge.core.specs import parse
-from ragauge.runs.folder import circumstances
+from ragauge.core.hashes import hash_source
+from ragauge.core.specs import parse_spec
+from ragauge.runs.folder import provenance
 from ragauge.store_benchmarks.results import Configuration, VectorSet
 
-WIDTHS = [10, 20, 40, 80, 160, 320]
+GRAPH_SEARCH_WIDTHS = [10, 20, 40, 80, 160, 320]
 """Search widths of graph indexes."""
-PROBES = [1, 2, 4, 8, 16, 32]
+CELL_PROBES = [1, 2, 4, 8, 16, 32]
 """Number of cells that are searched."""
 
-SEARCH_WIDTHS = ("ef_search", "nprobe", "nprobes", "probes")
+SEARCH_WIDTH_OPTIONS = ("ef_search", "nprobe", "nprobes", "probes")
 """Options that set how much of an index is searched; a search with a filter needs larger values."""
-WITHOUT_FILTERS = frozenset({"usearch", "voyager", "annoy", "scann", "memvid"})
+STORES_WITHOUT_FILTERS = frozenset({"usearch", "voyager", "annoy", "scann", "memvid"})
 """Stores whose engine does not support filters; time estimates skip filters for them."""
-WIDEST = 1_000
+MAX_SEARCH_WIDTH = 1_000
 """Largest search width that is tried."""
 
-GRIDS: dict[str, list[dict[str, Any]]] = {
+OPTION_GRIDS: dict[str, list[dict[str, Any]]] = {
     "exact": [{}],
     "null": [{}],
     "faiss": [
         {"kind": "flat"},
-        {"kind": "hnsw", "m": [16, 32], "ef_construction": 100, "ef_search": WIDTHS},
-        {"kind": "ivf", "nprobe": PROBES},
-        {"kind": "ivfpq", "refine": True, "nprobe": PROBES, "rerank": [1, 10]},
+        {"kind": "hnsw", "m": [16, 32], "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS},
+        {"kind": "ivf", "nprobe": CELL_PROBES},
+        {"kind": "ivfpq", "refine": True, "nprobe": CELL_PROBES, "rerank": [1, 10]},
         {"kind": "sq", "refine": True, "rerank": [1, 4]},
     ],
-    "usearch": [{"m": [16, 32], "ef_construction": 100, "ef_search": WIDTHS}],
-    "hnswlib": [{"m": [16, 32], "ef_construction": 100, "ef_search": WIDTHS}],
-    "voyager": [{"m": [16, 32], "ef_construction": 100, "ef_search": WIDTHS}],
+    "usearch": [{"m": [16, 32], "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS}],
+    "hnswlib": [{"m": [16, 32], "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS}],
+    "voyager": [{"m": [16, 32], "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS}],
     "annoy": [{"n_trees": [10, 50], "search_k": [100, 400, 1600, 6400]}],
-    "scann": [{"kind": "tree", "leaves_to_search": PROBES, "reorder": [30, 100]}],
-    "qdrant": [{"m": 16, "ef_construction": 100, "ef_search": WIDTHS}],
-    "chroma": [{"m": 16, "ef_construction": 100, "ef_search": WIDTHS}],
+    "scann": [{"kind": "tree", "leaves_to_search": CELL_PROBES, "reorder": [30, 100]}],
+    "qdrant": [{"m": 16, "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS}],
+    "chroma": [{"m": 16, "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS}],
     "lancedb": [
         {"index": "ivf_pq", "nprobes": [1, 4, 16], "refine_factor": [1, 10]},
         {"index": "ivf_hnsw_sq", "ef_search": [20, 80, 320]},
@@ -67,18 +67,18 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def widen(values: list[int]) -> list[int]:
+def extend_widths(values: list[int]) -> list[int]:
     """Extend a list of widths by two steps of its last ratio, up to MAX_SEARCH_WIDTH.
 
-    >>> widen([4, 8, 16, 32]), widen([10, 40, 160])
+    >>> extend_widths([4, 8, 16, 32]), extend_widths([10, 40, 160])
     ([4, 8, 16, 32, 64, 128], [10, 40, 160, 640])
     """
     ratio = values[-1] // values[-2] if len(values) > 1 else 2
-    return [*values, *(wider for step in (1, 2) if (wider := values[-1] * ratio**step) <= WIDEST)]
+    return [*values, *(wider for step in (1, 2) if (wider := values[-1] * ratio**step) <= MAX_SEARCH_WIDTH)]
 
 
 @dataclass(frozen=True)
-class Opening:
+class StoreSpec:
     """Store name, options, metric and location, from which a store can be opened."""
 
     store: str
@@ -92,7 +92,7 @@ class Opening:
 
     def open(self) -> Any:
         """Open the store."""
-        factory = found(self.store)
+        factory = store_class(self.store)
         taken = inspect.signature(factory).parameters
         given = {"metric": self.metric, "path": self.path, "threads": self.threads, **self.options}
         loose = any(one.kind is one.VAR_KEYWORD for one in taken.values())
@@ -106,14 +106,14 @@ class Opening:
                 ) from error
             raise
 
-    def at(self, path: str) -> Opening:
+    def at(self, path: str) -> StoreSpec:
         """Return a copy with another location."""
         return replace(self, path=path)
 
 
-def found(store: str) -> Any:
+def store_class(store: str) -> Any:
     """Return the class of a registered store, or of a user's `module:Class`."""
-    return plugins.own(store) if ":" in store else plugins.find("stores", store)
+    return plugins.import_user_object(store) if ":" in store else plugins.load_plugin("stores", store)
 
 
 def search_options(store: str) -> frozenset[str]:
@@ -121,23 +121,23 @@ def search_options(store: str) -> frozenset[str]:
 
     These are the keyword-only parameters of the store's `tune`.
     """
-    tune = getattr(found(store), "tune", None)
+    tune = getattr(store_class(store), "tune", None)
     if tune is None:
         return frozenset()
     return frozenset(name for name, one in inspect.signature(tune).parameters.items() if one.kind is one.KEYWORD_ONLY)
 
 
-PROCESS_S, SHORTEST_ROUND_S, WARM_UP_S = 1.0, 0.2, 0.05
+PROCESS_START_S, MIN_ROUND_S, WARM_UP_S = 1.0, 0.2, 0.05
 """Minimum seconds to start the process of a store, to time one setting once, and to warm it up."""
-EXTENSION = 3
+MAX_REPEAT_FACTOR = 3
 """Maximum number of repeats as a multiple of the requested ones, used while QPS is uncertain."""
-SELECTIVITIES = (0.9, 0.5, 0.1, 0.01, 0.001)
+DEFAULT_SELECTIVITIES = (0.9, 0.5, 0.1, 0.01, 0.001)
 FILTERS_PER_TIMEOUT = 20
 """The sweep of one store with one filter gets this fraction of the timeout: 30 of 600 seconds."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchmarkSettings:
     """Settings of a vector store benchmark."""
 
     k: int = 10
@@ -182,7 +182,7 @@ class Plan:
 
         A single repeat shows no uncertainty, so it stays single.
         """
-        return self.repeats if self.repeats == 1 else EXTENSION * self.repeats
+        return self.repeats if self.repeats == 1 else MAX_REPEAT_FACTOR * self.repeats
 
     @property
     def more(self) -> bool:
@@ -203,7 +203,7 @@ class Plan:
         return self.timeout / max(FILTERS_PER_TIMEOUT, 2 * len(self.requested_filters))
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Plan:
+    def of(cls, settings: Mapping[str, Any]) -> BenchmarkSettings:
         """Build settings from a mapping by name; lists become tuples.
 
         Raises UnknownName for a name that is not a setting.
@@ -214,7 +214,7 @@ class Plan:
                 raise UnknownName("setting", name, known, hint=f"there are {', '.join(known)}")
         made: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in settings.items()}
         if isinstance(made.get("k"), tuple):
-            made |= _depths(made["k"])
+            made |= _parse_cutoffs(made["k"])
         return cls(**made)
 
     def __post_init__(self) -> None:
@@ -224,8 +224,8 @@ class Plan:
         for name in ("clients", "rates", "shares", "filters"):
             if not isinstance(getattr(self, name), tuple):
                 raise BadInput(f"{name} is {getattr(self, name)!r}, not a list of numbers")
-        if self.threads > len(cores()):
-            raise BadInput(f"threads is {self.threads}, and this process may use {len(cores())} processors")
+        if self.threads > len(usable_cores()):
+            raise BadInput(f"threads is {self.threads}, and this process may use {len(usable_cores())} processors")
         for name in ("seconds", "timeout"):
             if not getattr(self, name) > 0:
                 raise BadInput(f"{name} is {getattr(self, name):g}, not above 0")
@@ -241,7 +241,7 @@ class Plan:
             )
 
 
-def _depths(ks: tuple[Any, ...]) -> dict[str, Any]:
+def _parse_cutoffs(ks: tuple[Any, ...]) -> dict[str, Any]:
     """Return the settings for several k: one search at the largest, scored at each."""
     if not ks or any(not isinstance(k, int) or k < 1 for k in ks):
         raise BadInput(
@@ -252,7 +252,7 @@ def _depths(ks: tuple[Any, ...]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Job:
+class StoreBuild:
     """A build of a store, and the search options to measure it with."""
 
     configuration: Configuration
@@ -266,79 +266,79 @@ class Job:
         return [Configuration(one.store, one.build, search, one.name) for search in self.searches]
 
 
-def jobs(stores: Sequence[str], plan: Plan) -> list[Job]:
+def plan_builds(stores: Sequence[str], plan: BenchmarkSettings) -> list[StoreBuild]:
     """Return the builds of all stores, in rounds of one build per store.
 
     This order spreads a temporary slowdown of the machine over all stores.
     """
-    each = [list(_jobs(text, plan)) for text in stores]
-    _refuse_twins([job for some in each for job in some])
+    each = [list(_plan_store_builds(text, plan)) for text in stores]
+    _check_duplicate_stores([job for some in each for job in some])
     return [job for turn in itertools.zip_longest(*each) for job in turn if job is not None]
 
 
-def minimum_seconds(wanted: Sequence[Job], plan: Plan) -> float:
+def estimate_min_seconds(wanted: Sequence[StoreBuild], plan: BenchmarkSettings) -> float:
     """Estimate the minimum duration of a benchmark in seconds.
 
     It covers starting processes, rounds of searches, and load tests. Building and slow searches come on top; their
     duration is unknown before the first store is built.
     """
-    setting_s = plan.repeats * (SHORTEST_ROUND_S + WARM_UP_S)
+    setting_s = plan.repeats * (MIN_ROUND_S + WARM_UP_S)
     searches = sum(len(job.searches) for job in wanted) * setting_s
     loads = len({*plan.clients, *([1] if plan.shares else [])}) + len(plan.rates) + len(plan.shares)
     stores = len({job.configuration.series for job in wanted})
     filtered = sum(
-        PROCESS_S + len(plan.requested_filters) * min(len(job.searches) * setting_s, plan.filter_seconds)
-        for job in _first_builds(wanted)
+        PROCESS_START_S + len(plan.requested_filters) * min(len(job.searches) * setting_s, plan.filter_seconds)
+        for job in _first_filterable_builds(wanted)
         if plan.requested_filters
     )
-    return len(wanted) * PROCESS_S + searches + filtered + stores * plan.seconds * (loads + bool(plan.mixed))
+    return len(wanted) * PROCESS_START_S + searches + filtered + stores * plan.seconds * (loads + bool(plan.mixed))
 
 
-def _first_builds(wanted: Sequence[Job]) -> list[Job]:
+def _first_filterable_builds(wanted: Sequence[StoreBuild]) -> list[StoreBuild]:
     """Return one build per series of the stores that are known to support filters."""
-    able = [job for job in wanted if job.configuration.store in GRIDS.keys() - WITHOUT_FILTERS]
+    able = [job for job in wanted if job.configuration.store in OPTION_GRIDS.keys() - STORES_WITHOUT_FILTERS]
     return list({job.configuration.series: job for job in reversed(able)}.values())
 
 
-def read(text: str) -> Configuration:
+def parse_store(text: str) -> Configuration:
     """Parse a store as it is typed; several values of an option become a list.
 
-    >>> read("hnswlib:m=16,ef=10+40").build
+    >>> parse_store("hnswlib:m=16,ef=10+40").build
     {'m': 16, 'ef': [10, 40]}
-    >>> str(read("mine=faiss(kind=hnsw, m=32)")), read("mine=faiss(kind=hnsw)").name
+    >>> str(parse_store("mine=faiss(kind=hnsw, m=32)")), parse_store("mine=faiss(kind=hnsw)").name
     ('faiss:kind=hnsw,m=32', 'mine')
     """
     named = re.match(r"([\w.-]+)=(?=[\w.:-]+([:(]|$))(.+)", text, re.S)
     name, rest = (named[1], named[3]) if named else ("", text)
     if "(" not in rest:
-        head, _, options = _parted(rest)
+        head, _, options = _split_store_options(rest)
         rest = f"{head}({options})" if options else head
-    spec = parse(rest)
+    spec = parse_spec(rest)
     return Configuration(spec.name, dict(spec.options), {}, name)
 
 
-def key(*parts: Any) -> str:
+def hash_parts(*parts: Any) -> str:
     """Return a short hash of values that a result depends on."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def build_key(data: VectorSet, job: Job, plan: Plan) -> str:
+def build_key(data: VectorSet, job: StoreBuild, plan: BenchmarkSettings) -> str:
     """Return a key of everything a build depends on.
 
     It covers the vectors, the store and its options, the threads, the libraries and the machine.
     """
     one = job.configuration
-    own = code_hash(found(one.store)) if ":" in one.store else ""
-    ids = key(list(data.ids))
-    return key(data.hash, ids, data.metric, one.store, dict(one.build), plan.threads, own, circumstances())
+    own = hash_source(store_class(one.store)) if ":" in one.store else ""
+    ids = hash_parts(list(data.ids))
+    return hash_parts(data.hash, ids, data.metric, one.store, dict(one.build), plan.threads, own, provenance())
 
 
-def search_key(search: Mapping[str, Any], plan: Plan) -> str:
+def search_key(search: Mapping[str, Any], plan: BenchmarkSettings) -> str:
     """Return a key of the search settings that a result of a build depends on."""
-    return key(dict(search), plan.k, plan.repeats, plan.seed)
+    return hash_parts(dict(search), plan.k, plan.repeats, plan.seed)
 
 
-def stage_key(stage: str, search: Mapping[str, Any], plan: Plan) -> str:
+def stage_key(stage: str, search: Mapping[str, Any], plan: BenchmarkSettings) -> str:
     """Return a key of a load test, of updates, or of reopening a store."""
     told = asdict(plan)
     wanted = {
@@ -346,15 +346,15 @@ def stage_key(stage: str, search: Mapping[str, Any], plan: Plan) -> str:
         "changes": ("changes", "mixed", "seconds"),
         "cold": (),
     }[stage]
-    return key(stage, dict(search), plan.k, plan.seed, {name: told[name] for name in wanted})
+    return hash_parts(stage, dict(search), plan.k, plan.seed, {name: told[name] for name in wanted})
 
 
-def filter_key(search: Mapping[str, Any], requested: Mapping[str, Any], plan: Plan) -> str:
+def filter_key(search: Mapping[str, Any], requested: Mapping[str, Any], plan: BenchmarkSettings) -> str:
     """Return a key of one search setting with one of the requested filters."""
-    return key("filter", dict(search), dict(requested), plan.k, plan.repeats, plan.seed, plan.filter_seconds)
+    return hash_parts("filter", dict(search), dict(requested), plan.k, plan.repeats, plan.seed, plan.filter_seconds)
 
 
-def _parted(text: str) -> tuple[str, str, str]:
+def _split_store_options(text: str) -> tuple[str, str, str]:
     """Split `store:options` at the colon; the store may be `module:Class`."""
     head, _, options = text.partition(":")
     if options and "=" not in options.split(":")[0]:
@@ -363,25 +363,25 @@ def _parted(text: str) -> tuple[str, str, str]:
     return head, ":", options
 
 
-def _jobs(text: str, plan: Plan) -> Iterator[Job]:
-    asked = read(text)
-    _check(asked)
+def _plan_store_builds(text: str, plan: BenchmarkSettings) -> Iterator[StoreBuild]:
+    asked = parse_store(text)
+    _check_store_options(asked)
     searching = search_options(asked.store)
-    for grid in _grids(asked, plan):
+    for grid in _expand_grids(asked, plan):
         lists = {name: value if isinstance(value, list) else [value] for name, value in grid.items()}
         build = {name: values for name, values in lists.items() if name not in searching}
         search = {name: values for name, values in lists.items() if name in searching}
-        for one in _products(build):
-            if fits(one):
-                yield Job(Configuration(asked.store, one, {}, asked.name), tuple(_products(search)))
+        for one in _option_combinations(build):
+            if is_sensible_build(one):
+                yield StoreBuild(Configuration(asked.store, one, {}, asked.name), tuple(_option_combinations(search)))
 
 
-def _check(asked: Configuration) -> None:
+def _check_store_options(asked: Configuration) -> None:
     """Check that a class is a store and has the given options.
 
     This runs before anything is built.
     """
-    factory = found(asked.store)
+    factory = store_class(asked.store)
     if wrong := [name for name in ("add", "search") if not callable(getattr(factory, name, None))]:
         hint = "a store is a class with add(ids, vectors) and search(vectors, k)"
         raise BadInput(f"{asked.store} has no {wrong[0]}", hint=hint)
@@ -394,7 +394,7 @@ def _check(asked: Configuration) -> None:
             raise UnknownName(f"option of {asked.store}", name, known, hint=f"it has {', '.join(known) or 'none'}")
 
 
-def fits(build: Mapping[str, Any]) -> bool:
+def is_sensible_build(build: Mapping[str, Any]) -> bool:
     """Return whether the build options make sense.
 
     The search width during the build of a graph index must be at least twice its number of links.
@@ -403,30 +403,38 @@ def fits(build: Mapping[str, Any]) -> bool:
     return not (isinstance(m, int) and isinstance(ef, int)) or ef >= 2 * m
 
 
-def _grids(asked: Configuration, plan: Plan) -> Iterator[dict[str, Any]]:
+def _expand_grids(asked: Configuration, plan: BenchmarkSettings) -> Iterator[dict[str, Any]]:
     """Yield the grids that match the given options, completed by default values."""
     given = dict(asked.build)
-    if not plan.sweep or asked.store not in GRIDS:
+    if not plan.sweep or asked.store not in OPTION_GRIDS:
         yield given
         return
-    agreeing = [one for one in GRIDS[asked.store] if all(_agrees(given, name, value) for name, value in one.items())]
+    agreeing = [
+        one
+        for one in OPTION_GRIDS[asked.store]
+        if all(_is_compatible_value(given, name, value) for name, value in one.items())
+    ]
     if not agreeing:
         yield given
     for usual in agreeing:
-        wide = {name: _at_least(value, plan.k) if name == "ef_search" else value for name, value in usual.items()}
+        wide = {
+            name: _raise_widths_to_k(value, plan.k) if name == "ef_search" else value for name, value in usual.items()
+        }
         if plan.requested_filters:
-            wide = {name: widen(value) if name in SEARCH_WIDTHS else value for name, value in wide.items()}
-        fewer = {name: _fewer(value) if plan.quick else value for name, value in wide.items()}
+            wide = {
+                name: extend_widths(value) if name in SEARCH_WIDTH_OPTIONS else value for name, value in wide.items()
+            }
+        fewer = {name: _thin_values(value) if plan.quick else value for name, value in wide.items()}
         kept = {name for name, value in usual.items() if isinstance(value, str | bool)}
         yield {**fewer, **{name: value for name, value in given.items() if name not in kept}}
 
 
-def _at_least(widths: list[int], k: int) -> list[int]:
+def _raise_widths_to_k(widths: list[int], k: int) -> list[int]:
     """Raise search widths to at least k, since most engines do so silently."""
     return [k, *(width for width in widths if width > k)] if widths[0] < k else widths
 
 
-def _agrees(given: Mapping[str, Any], name: str, value: Any) -> bool:
+def _is_compatible_value(given: Mapping[str, Any], name: str, value: Any) -> bool:
     """Return whether a grid has the requested kind of index.
 
     Strings and booleans determine the kind; numbers can be replaced.
@@ -437,7 +445,7 @@ def _agrees(given: Mapping[str, Any], name: str, value: Any) -> bool:
     return value in wanted
 
 
-def _fewer(value: Any) -> Any:
+def _thin_values(value: Any) -> Any:
     """Thin out a list to every other value, keeping the first and the last.
 
     Of two values only the first is kept.
@@ -447,11 +455,11 @@ def _fewer(value: Any) -> Any:
     return value[:1] if len(value) == 2 else [*value[:-1:2], value[-1]]
 
 
-def _products(options: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+def _option_combinations(options: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(options, values, strict=True)) for values in itertools.product(*options.values())]
 
 
-def _refuse_twins(made: Sequence[Job]) -> None:
+def _check_duplicate_stores(made: Sequence[StoreBuild]) -> None:
     seen: set[str] = set()
     named: dict[str, str] = {}
     for job in made:

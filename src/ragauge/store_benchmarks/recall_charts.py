@@ -6,36 +6,43 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ragauge.output.chart_style import Cast
+from ragauge.output.chart_style import SystemStyles
 from ragauge.output.charts import (
+    ChartDraft,
+    ChartPanel,
     ChartRows,
-    Panel,
-    Sketch,
-    altair,
-    figure,
-    format_bar_label,
-    panel,
-    powers,
-    sentence,
-    span,
-    ticked,
+    format_bar_value,
+    import_altair,
+    join_sentence,
+    log_range,
+    log_ticks,
+    make_panel,
+    padded_range,
+    round_digits,
 )
-from ragauge.output.numbers import rate
+from ragauge.output.numbers import format_qps
 from ragauge.output.terminal import format_share
 from ragauge.store_benchmarks.filter_results import best_with_filter, list_filters, points_with_filter
-from ragauge.store_benchmarks.report_text import at, everyone, meant, options, ranked, stops
-from ragauge.store_benchmarks.report_text import enough as where_enough
-from ragauge.store_benchmarks.results import Point, Sweep, unbeaten
+from ragauge.store_benchmarks.report_text import (
+    describe_sufficient_recall,
+    explain_recall,
+    find_qps_at_recall,
+    format_options,
+    rank_all_series,
+    rank_stores,
+)
+from ragauge.store_benchmarks.report_text import find_sufficient_recalls as where_enough
+from ragauge.store_benchmarks.results import MeasuredConfiguration, StoreBenchmark, find_pareto_indices
 
-ROUND = (0.9, 0.99, 0.999, 0.9999, 0.5, 0.95, 0.995, 0.8, 0.98, 0.7, 0.2, 0.0)
+TICK_RECALLS = (0.9, 0.99, 0.999, 0.9999, 0.5, 0.95, 0.995, 0.8, 0.98, 0.7, 0.2, 0.0)
 """Recall values with a tick, by priority."""
-MOST = 11
+MAX_TICKS = 11
 """Approximate maximum number of ticks."""
-FINEST, FARTHEST = 1e-7, 0.05
+MIN_MISSING_RECALL, MAX_MISSING_RECALL = 1e-7, 0.05
 """Smaller differences from 1 are rounding; the position of recall 1 is computed from at most the second."""
 
 
-class Axis(NamedTuple):
+class RecallAxis(NamedTuple):
     """Axis that maps recall 0.9 to 1, 0.99 to 2 and 0.999 to 3.
 
     Recall 1 is placed just beyond the highest recall below it.
@@ -53,9 +60,9 @@ class Axis(NamedTuple):
     @property
     def ticks(self) -> list[float]:
         """Positions of the ticks: round values with a minimum distance, and 1 if reached."""
-        gap = (self.high - self.low) / MOST
+        gap = (self.high - self.low) / MAX_TICKS
         found: list[float] = [self.end] if self.end <= self.high else []
-        for recall in ROUND:
+        for recall in TICK_RECALLS:
             at = self.place(recall)
             if self.low <= at <= self.high and all(abs(at - other) >= gap for other in found):
                 found.append(at)
@@ -72,120 +79,128 @@ class Axis(NamedTuple):
         return alt.X("at:Q", title=title, scale=ends, axis=axis)
 
 
-def axis(recalls: Sequence[float]) -> Axis:
+def build_recall_axis(recalls: Sequence[float]) -> RecallAxis:
     """Build the axis for the given recall values.
 
     Recall 1 is placed one halving of the missing recall beyond the highest value below 1.
 
-    >>> [round(axis([0.5, 0.999, 1.0]).place(one), 2) for one in (0.5, 0.9, 0.999, 1.0)]
+    >>> [round(build_recall_axis([0.5, 0.999, 1.0]).place(one), 2) for one in (0.5, 0.9, 0.999, 1.0)]
     [0.3, 1.0, 3.0, 3.3]
     """
-    nearest = min([1 - one for one in recalls if one < 1 - FINEST], default=FARTHEST)
-    end = -math.log10(min(nearest, FARTHEST)) + math.log10(2)
-    whole = Axis(round(end, 5), 0.0, 0.0)
+    nearest = min([1 - one for one in recalls if one < 1 - MIN_MISSING_RECALL], default=MAX_MISSING_RECALL)
+    end = -math.log10(min(nearest, MAX_MISSING_RECALL)) + math.log10(2)
+    whole = RecallAxis(round(end, 5), 0.0, 0.0)
     places = [whole.place(one) for one in recalls]
     pad = max(0.04 * (max(places) - min(places)), 0.05)
     return whole._replace(low=max(0.0, min(places) - pad), high=max(places) + pad)
 
 
-HEIGHT = 380
-Value = Callable[[Point], float]
+CHART_HEIGHT = 380
+ConfigurationValue = Callable[[MeasuredConfiguration], float]
 
 
-def speed(sweep: Sweep) -> Sketch | None:
+def draw_speed(sweep: StoreBenchmark) -> ChartDraft | None:
     """Draw recall against queries per second; None if there is nothing to draw."""
-    points = _drawable(sweep, lambda one: one.qps)
+    points = _drawable_points(sweep, lambda one: one.qps)
     if not points:
         return None
-    made = _panel(sweep, points, lambda one: one.qps, "queries per second (log scale)", up=True, chosen=True)
+    made = _recall_panel(sweep, points, lambda one: one.qps, "queries per second (log scale)", up=True, chosen=True)
     said = [
-        f"{name} {rate(found.qps) if found.qps else 'does not get there'}"
-        for name in ranked(sweep)
-        if (found := at(sweep, name)) is not None
+        f"{name} {format_qps(found.qps) if found.qps else 'does not get there'}"
+        for name in rank_stores(sweep)
+        if (found := find_qps_at_recall(sweep, name)) is not None
     ]
-    caption = sentence(
+    caption = join_sentence(
         "further right finds more and further up is faster",
         "a line joins the settings of a store that none of its others beats, and faint marks are beaten ones",
-        f"recall is {meant(sweep.recall)}, and is drawn by what is missing to 1",
+        f"recall is {explain_recall(sweep.recall)}, and is drawn by what is missing to 1",
         "a click on a name leaves only that store, and shift adds others",
     )
     told = f"Recall against queries per second. At recall 0.95: {', '.join(said)}."
-    return Sketch([made], told, caption)
+    return ChartDraft([made], told, caption)
 
 
-def latency(sweep: Sweep) -> Sketch | None:
+def draw_latency(sweep: StoreBenchmark) -> ChartDraft | None:
     """Draw recall against the p50 and p99 latency; None if there is nothing to draw."""
-    panels: list[Panel] = []
+    panels: list[ChartPanel] = []
     said = []
     for name in ("p50", "p99"):
-        value = _percentile(name)
-        points = _drawable(sweep, value)
+        value = _percentile_getter(name)
+        points = _drawable_points(sweep, value)
         if points:
-            panels.append(_panel(sweep, points, value, f"{name}, ms (log scale)", up=False, keyed=not panels))
+            panels.append(_recall_panel(sweep, points, value, f"{name}, ms (log scale)", up=False, keyed=not panels))
             least = min(points, key=value)
-            said.append(f"{name} from {format_bar_label(value(least))} ms ({least.configuration.series})")
+            said.append(f"{name} from {format_bar_value(value(least))} ms ({least.configuration.series})")
     if not panels:
         return None
-    caption = sentence("further right finds more and further down is faster", "one client, one query after the other")
-    return Sketch(panels, f"Recall against latency: {', '.join(said)}.", caption)
+    caption = join_sentence(
+        "further right finds more and further down is faster", "one client, one query after the other"
+    )
+    return ChartDraft(panels, f"Recall against latency: {', '.join(said)}.", caption)
 
 
-def filter_latency(sweep: Sweep) -> Sketch | None:
+def draw_filter_latency(sweep: StoreBenchmark) -> ChartDraft | None:
     """Draw recall against the median latency with each filter, one panel per filter.
 
     None if there is nothing to draw.
     """
-    panels: list[Panel] = []
+    panels: list[ChartPanel] = []
     said = []
-    value = _percentile("p50")
+    value = _percentile_getter("p50")
     for key in list_filters(sweep):
         points = [one for one in points_with_filter(sweep, key) if not one.is_floor and 0 < value(one) < math.inf]
         if points:
             name = f"`{key[0]}`" if key[0] else format_share(key[1])
-            made = _panel(sweep, points, value, f"p50, ms (log scale), filter {name}", up=False, keyed=not panels)
+            made = _recall_panel(
+                sweep, points, value, f"p50, ms (log scale), filter {name}", up=False, keyed=not panels
+            )
             panels.append(made)
             best = best_with_filter(sweep, key)
             said.append(
-                f"{name} {best[0].configuration.series} {format_bar_label(value(best[0]))} ms"
+                f"{name} {best[0].configuration.series} {format_bar_value(value(best[0]))} ms"
                 if best
                 else f"{name} none"
             )
     if not panels:
         return None
-    caption = sentence(
+    caption = join_sentence(
         "further right finds more and further down is faster",
         "every setting was measured with the filter",
         "recall is against the exact neighbours among the vectors that match",
     )
-    return Sketch(panels, f"Fastest at recall 0.95 with a filter: {', '.join(said)}.", caption)
+    return ChartDraft(panels, f"Fastest at recall 0.95 with a filter: {', '.join(said)}.", caption)
 
 
-def relevance(sweep: Sweep) -> Sketch | None:
+def draw_relevance(sweep: StoreBenchmark) -> ChartDraft | None:
     """Draw relevance against recall, one panel per measure.
 
     None if there is nothing to draw.
     """
-    panels: list[Panel] = []
+    panels: list[ChartPanel] = []
     for name in dict.fromkeys(name for one in sweep.points for name in one.relevance):
-        points = [one for one in _drawable(sweep, _judged(name)) if math.isfinite(one.relevance.get(name, math.nan))]
+        points = [
+            one
+            for one in _drawable_points(sweep, _relevance_getter(name))
+            if math.isfinite(one.relevance.get(name, math.nan))
+        ]
         if len(points) > 1:
-            panels.append(_relevance(sweep, points, name, keyed=not panels))
+            panels.append(_relevance_panel(sweep, points, name, keyed=not panels))
     if not panels:
         return None
-    told = [stops(one) for one in where_enough(sweep)]
-    caption = sentence("each mark is a configuration", "where the marks lie level, more recall buys nothing")
-    return Sketch(panels, sentence(*told), caption)
+    told = [describe_sufficient_recall(one) for one in where_enough(sweep)]
+    caption = join_sentence("each mark is a configuration", "where the marks lie level, more recall buys nothing")
+    return ChartDraft(panels, join_sentence(*told), caption)
 
 
-def _judged(name: str) -> Value:
+def _relevance_getter(name: str) -> ConfigurationValue:
     return lambda one: one.relevance.get(name, math.nan)
 
 
-def _percentile(name: str) -> Value:
+def _percentile_getter(name: str) -> ConfigurationValue:
     return lambda one: float(getattr(one.latency, name))
 
 
-def _drawable(sweep: Sweep, value: Value) -> list[Point]:
+def _drawable_points(sweep: StoreBenchmark, value: ConfigurationValue) -> list[MeasuredConfiguration]:
     """Return the points with a recall and a value that a logarithmic axis can show."""
     return [
         one
@@ -194,34 +209,40 @@ def _drawable(sweep: Sweep, value: Value) -> list[Point]:
     ]
 
 
-def _axis(sweep: Sweep, points: Sequence[Point]) -> Axis:
-    return axis([one.quality[sweep.recall] for one in points])
+def _axis_for_points(sweep: StoreBenchmark, points: Sequence[MeasuredConfiguration]) -> RecallAxis:
+    return build_recall_axis([one.quality[sweep.recall] for one in points])
 
 
-def _rows(sweep: Sweep, points: Sequence[Point], value: Value, up: bool, cast: Cast) -> ChartRows:
+def _recall_chart_rows(
+    sweep: StoreBenchmark,
+    points: Sequence[MeasuredConfiguration],
+    value: ConfigurationValue,
+    up: bool,
+    cast: SystemStyles,
+) -> ChartRows:
     """Build one row per point with its tooltip values.
 
     `line` says whether the point is on the frontier of its store.
     """
-    where = _axis(sweep, points)
+    where = _axis_for_points(sweep, points)
     kept: set[int] = set()
     for name in dict.fromkeys(one.configuration.series for one in points):
         mine = [i for i, one in enumerate(points) if one.configuration.series == name]
         speeds = [value(points[i]) if up else 1 / value(points[i]) for i in mine]
-        kept |= {mine[i] for i in unbeaten([points[j].quality[sweep.recall] for j in mine], speeds)}
+        kept |= {mine[i] for i in find_pareto_indices([points[j].quality[sweep.recall] for j in mine], speeds)}
     return [
         {
             "system": one.configuration.series,
             "dash": cast.dashes[one.configuration.series],
-            "options": options(one.configuration) or "as it comes",
-            "recall": figure(one.quality[sweep.recall], 7),
-            "at": figure(where.place(one.quality[sweep.recall])),
-            "value": figure(value(one)),
-            "qps": figure(one.qps),
-            "p50": figure(one.latency.p50),
-            "p99": figure(one.latency.p99),
-            "build": figure(one.build.seconds),
-            "memory": None if one.build.memory_bytes is None else figure(one.build.memory_bytes / 1e6),
+            "options": format_options(one.configuration) or "as it comes",
+            "recall": round_digits(one.quality[sweep.recall], 7),
+            "at": round_digits(where.place(one.quality[sweep.recall])),
+            "value": round_digits(value(one)),
+            "qps": round_digits(one.qps),
+            "p50": round_digits(one.latency.p50),
+            "p99": round_digits(one.latency.p99),
+            "build": round_digits(one.build.seconds),
+            "memory": None if one.build.memory_bytes is None else round_digits(one.build.memory_bytes / 1e6),
             "doubts": "; ".join(one.clock.doubts) or "none",
             "line": i in kept,
         }
@@ -229,7 +250,7 @@ def _rows(sweep: Sweep, points: Sequence[Point], value: Value, up: bool, cast: C
     ]
 
 
-def _tips(alt: Any, rows: ChartRows) -> list[Any]:
+def _recall_chart_tooltips(alt: Any, rows: ChartRows) -> list[Any]:
     tips = [
         alt.Tooltip("system:N", title="store"),
         alt.Tooltip("options:N", title="options"),
@@ -244,29 +265,31 @@ def _tips(alt: Any, rows: ChartRows) -> list[Any]:
     return [one for one in tips if any(row[one.shorthand.partition(":")[0]] is not None for row in rows)]
 
 
-def _panel(
-    sweep: Sweep,
-    points: Sequence[Point],
-    value: Value,
+def _recall_panel(
+    sweep: StoreBenchmark,
+    points: Sequence[MeasuredConfiguration],
+    value: ConfigurationValue,
     words: str,
     *,
     up: bool,
     keyed: bool = True,
     chosen: bool = False,
-) -> Panel:
+) -> ChartPanel:
     """Draw recall against a value on a logarithmic axis.
 
     With `chosen`, a click on a name in the legend shows only that store.
     """
-    alt = altair()
-    names = [one for one in ranked(sweep) if any(point.configuration.series == one for point in points)]
-    cast = Cast(everyone(sweep))
-    rows = _rows(sweep, points, value, up, cast)
-    x = _axis(sweep, points).x(alt, f"recall of the {sweep.k} nearest")
+    alt = import_altair()
+    names = [one for one in rank_stores(sweep) if any(point.configuration.series == one for point in points)]
+    cast = SystemStyles(rank_all_series(sweep))
+    rows = _recall_chart_rows(sweep, points, value, up, cast)
+    x = _axis_for_points(sweep, points).x(alt, f"recall of the {sweep.k} nearest")
     every = [value(one) for one in points]
-    ends = ticked(min(every) / 1.25, max(every) * 1.25)
-    side = alt.Axis(values=powers(*ends), format="~s" if ends[1] >= 1000 else "~g")
-    y = alt.Y("value:Q", title=words, scale=alt.Scale(type="log", domain=[figure(one) for one in ends]), axis=side)
+    ends = log_range(min(every) / 1.25, max(every) * 1.25)
+    side = alt.Axis(values=log_ticks(*ends), format="~s" if ends[1] >= 1000 else "~g")
+    y = alt.Y(
+        "value:Q", title=words, scale=alt.Scale(type="log", domain=[round_digits(one) for one in ends]), axis=side
+    )
     key = names if keyed else []
     colour, shape, dash = cast.colour(alt, key), cast.shape(alt, key), cast.dash(alt)
     kept = [row for row in rows if row["line"]]
@@ -277,9 +300,9 @@ def _panel(
     bright, dim = (1.0, 0.35)
     show = [alt.value(bright), alt.value(dim)]
     layers = [
-        faint.encode(x=x, y=y, color=colour, shape=shape, tooltip=_tips(alt, rows), opacity=show[1]),
+        faint.encode(x=x, y=y, color=colour, shape=shape, tooltip=_recall_chart_tooltips(alt, rows), opacity=show[1]),
         line.encode(x=x, y=y, color=colour, strokeDash=dash, order=alt.Order("at:Q"), opacity=show[0]),
-        dots.encode(x=x, y=y, color=colour, shape=shape, tooltip=_tips(alt, rows), opacity=show[0]),
+        dots.encode(x=x, y=y, color=colour, shape=shape, tooltip=_recall_chart_tooltips(alt, rows), opacity=show[0]),
     ]
     if chosen and len(names) > 1:
         picked = alt.selection_point(name="picked", fields=["system"], bind="legend")
@@ -288,23 +311,25 @@ def _panel(
             for layer, value in zip(layers, (dim, bright, bright), strict=True)
         ]
         layers[-1] = layers[-1].add_params(picked)
-    return panel("", layers[0 if beaten else 1 :], HEIGHT if chosen else 280, wide=chosen)
+    return make_panel("", layers[0 if beaten else 1 :], CHART_HEIGHT if chosen else 280, wide=chosen)
 
 
-def _relevance(sweep: Sweep, points: Sequence[Point], name: str, *, keyed: bool) -> Panel:
-    alt = altair()
-    names = [one for one in ranked(sweep) if any(point.configuration.series == one for point in points)]
-    cast = Cast(everyone(sweep))
-    rows = _rows(sweep, points, lambda one: one.qps or 1.0, True, cast)
+def _relevance_panel(
+    sweep: StoreBenchmark, points: Sequence[MeasuredConfiguration], name: str, *, keyed: bool
+) -> ChartPanel:
+    alt = import_altair()
+    names = [one for one in rank_stores(sweep) if any(point.configuration.series == one for point in points)]
+    cast = SystemStyles(rank_all_series(sweep))
+    rows = _recall_chart_rows(sweep, points, lambda one: one.qps or 1.0, True, cast)
     for row, one in zip(rows, points, strict=True):
-        row["value"] = figure(one.relevance[name])
-    x = _axis(sweep, points).x(alt, f"recall of the {sweep.k} nearest")
-    ends = [figure(one) for one in span([one.relevance[name] for one in points])]
+        row["value"] = round_digits(one.relevance[name])
+    x = _axis_for_points(sweep, points).x(alt, f"recall of the {sweep.k} nearest")
+    ends = [round_digits(one) for one in padded_range([one.relevance[name] for one in points])]
     scale = alt.Scale(domain=ends, zero=False, nice=False)
     y = alt.Y("value:Q", title=name, scale=scale, axis=alt.Axis(tickCount=6))
     key = names if keyed else []
-    tips = [alt.Tooltip("value:Q", title=name, format=".4f"), *_tips(alt, rows)]
+    tips = [alt.Tooltip("value:Q", title=name, format=".4f"), *_recall_chart_tooltips(alt, rows)]
     chart = alt.Chart(alt.Data(values=rows))
     dots = chart.mark_point(filled=True, size=55, opacity=0.85)
     layers = [dots.encode(x=x, y=y, color=cast.colour(alt, key), shape=cast.shape(alt, key), tooltip=tips)]
-    return panel("", layers, 280, wide=False)
+    return make_panel("", layers, 280, wide=False)

@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.compute.observation import Clock
+from ragauge.compute.observation import ClockCheck
 from ragauge.core.records import Floats, Ints, Judgments
 from ragauge.core.summaries import Latency
 
 Matrix = NDArray[np.float32]
-PLACES = ("path", "url", "dsn", "table", "collection", "api_key")
+LOCATION_OPTIONS = ("path", "url", "dsn", "table", "collection", "api_key")
 """Options that locate a store and do not affect its behaviour."""
-FORCE, FORCED = "force", "forced"
+FORCE_OPTION, FORCED_LABEL = "force", "forced"
 """Option that makes an engine use its index against the choice of its planner, and the label of such configurations."""
-REMOTE = frozenset({"url", "dsn"})
-FLOOR = "null"
+SERVER_OPTIONS = frozenset({"url", "dsn"})
+NULL_STORE = "null"
 """Name of the store that does nothing, which measures the overhead of the benchmark itself."""
-RECALL = "recall(of=eps,eps=1e-06)"
+RECALL_MEASURE = "recall(of=eps,eps=1e-06)"
 """Recall measure that stores are compared by, without its @k.
 
 A result counts if it is no farther than the k-th exact neighbour, within a relative tolerance for rounding.
@@ -63,7 +63,7 @@ class VectorSet:
 
 
 @dataclass(frozen=True, eq=False)
-class Truth:
+class ExactNeighbours:
     """Exact neighbours of every query, nearest first; ties in the order of their rows."""
 
     neighbours: Ints
@@ -94,24 +94,26 @@ class Configuration:
 
         It is the name given by the user, or the store with its kind, and says whether the index is forced.
         """
-        kinds = (key if value is True else value for key, value in self.shown.build.items() if key != FORCE)
+        kinds = (key if value is True else value for key, value in self.shown.build.items() if key != FORCE_OPTION)
         label = self.name or " ".join([self.store, *(kind for kind in kinds if isinstance(kind, str))])
-        return f"{label} {FORCED}" if {**self.build, **self.search}.get(FORCE) is True else label
+        return f"{label} {FORCED_LABEL}" if {**self.build, **self.search}.get(FORCE_OPTION) is True else label
 
     @property
     def shown(self) -> Configuration:
         """Copy without the location and the API key of the store, safe to print and save."""
-        build = {key: value for key, value in self.build.items() if key not in PLACES}
-        away = {"at": "server"} if REMOTE & self.build.keys() else {}
+        build = {key: value for key, value in self.build.items() if key not in LOCATION_OPTIONS}
+        away = {"at": "server"} if SERVER_OPTIONS & self.build.keys() else {}
         return Configuration(self.store, {**away, **build}, self.search, self.name)
 
     def __str__(self) -> str:
-        inside = ",".join(f"{name}={told(value)}" for name, value in (*self.shown.build.items(), *self.search.items()))
+        inside = ",".join(
+            f"{name}={format_option(value)}" for name, value in (*self.shown.build.items(), *self.search.items())
+        )
         return f"{self.store}:{inside}" if inside else self.store
 
 
 @dataclass(frozen=True)
-class Build:
+class BuildCost:
     """Time, disk space and memory that it took to build a store."""
 
     vectors: int
@@ -144,7 +146,7 @@ class Build:
 
 
 @dataclass(frozen=True)
-class Load:
+class LoadResult:
     """Result of a load test with several clients, closed loop or at a target rate."""
 
     clients: int
@@ -173,7 +175,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Change:
+class OperationLatency:
     """Latency of one operation (`insert`, `update` or `delete`), one vector at a time."""
 
     operation: str
@@ -189,7 +191,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Filtered:
+class FilteredSearch:
     """Result of searching with a filter."""
 
     selectivity: float
@@ -223,7 +225,7 @@ class Filtered:
 
 
 @dataclass(frozen=True)
-class Mixed:
+class MixedWorkload:
     """Result of searching while vectors are inserted."""
 
     inserted: int
@@ -243,24 +245,24 @@ class Mixed:
 
 
 @dataclass(frozen=True)
-class Point:
+class MeasuredConfiguration:
     """Everything measured for one configuration."""
 
     configuration: Configuration
-    build: Build
+    build: BuildCost
     quality: Mapping[str, float]
     """Mean scores by canonical name: recall(of=eps,eps=1e-06)@10, recall(of=k)@10, recall@10, precision@10, mrr@10 …"""
     latency: Latency
     """Latency of one client that runs one query at a time."""
-    clock: Clock
+    clock: ClockCheck
     qps_spread: float = math.nan
     """Largest minus smallest QPS of the repeats, as a share of the median; NaN for one repeat."""
     relevance: Mapping[str, float] = field(default_factory=dict)
     """Mean scores against the relevance judgments, by canonical name."""
-    loads: Sequence[Load] = ()
-    changes: Sequence[Change] = ()
-    filters: Sequence[Filtered] = ()
-    mixed: Mixed | None = None
+    loads: Sequence[LoadResult] = ()
+    changes: Sequence[OperationLatency] = ()
+    filters: Sequence[FilteredSearch] = ()
+    mixed: MixedWorkload | None = None
     cost_per_million: float = math.nan
     """Cost of a million queries on one thread; NaN if no price was given."""
     notes: Sequence[str] = ()
@@ -279,11 +281,11 @@ class Point:
     @property
     def is_floor(self) -> bool:
         """Whether this is the null store, which measures the benchmark itself."""
-        return self.configuration.store == FLOOR
+        return self.configuration.store == NULL_STORE
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedConfiguration:
     """A configuration that could not be measured, with the error message of the store."""
 
     configuration: Configuration
@@ -294,7 +296,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Reached:
+class QpsAtRecall:
     """Speed of a store at a recall level, interpolated between configurations.
 
     `qps` and `p50_ms` are None if the store does not reach the level.
@@ -309,7 +311,7 @@ class Reached:
 
 
 @dataclass(frozen=True, eq=False)
-class Sweep:
+class StoreBenchmark:
     """Result of a vector store benchmark."""
 
     data: str
@@ -319,15 +321,15 @@ class Sweep:
     metric: str
     k: int
     """Number of neighbours per search."""
-    points: Sequence[Point]
-    recall: str = f"{RECALL}@10"
+    points: Sequence[MeasuredConfiguration]
+    recall: str = f"{RECALL_MEASURE}@10"
     """Canonical name of the recall measure that stores are compared by."""
-    failures: Sequence[Failure] = ()
+    failures: Sequence[FailedConfiguration] = ()
     frontiers: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Indices in `points` of the Pareto frontier of each series (recall and QPS), by ascending recall."""
     frontier: Sequence[int] = ()
     """Indices in `points` of the Pareto frontier over all stores, by ascending recall."""
-    reached: Sequence[Reached] = ()
+    reached: Sequence[QpsAtRecall] = ()
     truth: str = ""
     """Source of the exact neighbours."""
     threads: int = 1
@@ -355,34 +357,34 @@ class Sweep:
         return f"Sweep({self.data!r}, {len(self.points)} points of {', '.join(self.stores)}{failed})"
 
 
-def told(value: Any) -> str:
+def format_option(value: Any) -> str:
     """Format an option value as it is typed."""
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-LEVEL = 0.95
+REFERENCE_RECALL = 0.95
 """Recall level at which stores are compared, load-tested, filtered and updated."""
 
 
-def representative(points: Sequence[Point], recall: str) -> Point | None:
+def select_representative(points: Sequence[MeasuredConfiguration], recall: str) -> MeasuredConfiguration | None:
     """Select the configuration that represents a store.
 
     It is the fastest one that reaches REFERENCE_RECALL, else the one with the highest recall. None if `points` has no
     finite scores.
     """
     recalls = [one.quality.get(recall, math.nan) for one in points]
-    line = [points[i] for i in unbeaten(recalls, [one.qps for one in points])]
-    good = [one for one in line if one.quality[recall] >= LEVEL - 1e-9]
+    line = [points[i] for i in find_pareto_indices(recalls, [one.qps for one in points])]
+    good = [one for one in line if one.quality[recall] >= REFERENCE_RECALL - 1e-9]
     return good[0] if good else line[-1] if line else None
 
 
-def unbeaten(recalls: Sequence[float], speeds: Sequence[float]) -> list[int]:
+def find_pareto_indices(recalls: Sequence[float], speeds: Sequence[float]) -> list[int]:
     """Return the indices of the Pareto frontier of recall and speed.
 
     They are sorted by ascending recall. Of equal points only the first is included. Points with a non-finite value are
     skipped.
 
-    >>> unbeaten([0.9, 0.8, 0.95, 0.9], [100, 90, 50, 100])
+    >>> find_pareto_indices([0.9, 0.8, 0.95, 0.9], [100, 90, 50, 100])
     [0, 2]
     """
     known = [i for i, pair in enumerate(zip(recalls, speeds, strict=True)) if all(map(math.isfinite, pair))]
@@ -393,12 +395,14 @@ def unbeaten(recalls: Sequence[float], speeds: Sequence[float]) -> list[int]:
     return kept[::-1]
 
 
-def points_around(points: Sequence[Point], speeds: Sequence[float], recall: str, level: float) -> list[Point]:
+def find_points_around(
+    points: Sequence[MeasuredConfiguration], speeds: Sequence[float], recall: str, level: float
+) -> list[MeasuredConfiguration]:
     """Return the one or two frontier points around a recall level.
 
     The last one reaches the level. The list is empty if no point does.
     """
-    line = [points[i] for i in unbeaten([one.quality.get(recall, math.nan) for one in points], speeds)]
+    line = [points[i] for i in find_pareto_indices([one.quality.get(recall, math.nan) for one in points], speeds)]
     above = next((i for i, one in enumerate(line) if one.quality[recall] >= level - 1e-9), None)
     if above is None:
         return []

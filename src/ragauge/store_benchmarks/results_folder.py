@@ -11,14 +11,14 @@ from typing import Any
 from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.summaries import Latency
 from ragauge.files.json_files import read_json
-from ragauge.files.serialization import from_data as noun_from_data
-from ragauge.files.serialization import plain, without_nan
-from ragauge.files.source import Source
-from ragauge.output.formats import Kind, written
-from ragauge.output.numbers import number
-from ragauge.output.page import vega
-from ragauge.output.terminal import csv_text
-from ragauge.store_benchmarks.analysis import placed
+from ragauge.files.serialization import from_json_data as noun_from_data
+from ragauge.files.serialization import replace_nan, to_plain_data
+from ragauge.files.source import InputFile
+from ragauge.output.formats import OutputFormat, write_format
+from ragauge.output.numbers import format_exact
+from ragauge.output.page import load_vega_script
+from ragauge.output.terminal import render_csv_rows
+from ragauge.store_benchmarks.analysis import with_frontiers
 from ragauge.store_benchmarks.filter_results import (
     FilterKey,
     list_filters,
@@ -26,15 +26,15 @@ from ragauge.store_benchmarks.filter_results import (
     passes_filter,
     points_with_filter,
 )
-from ragauge.store_benchmarks.report import latex, markdown, page
-from ragauge.store_benchmarks.report_text import enough, verdict
-from ragauge.store_benchmarks.results import Point, Sweep, told
+from ragauge.store_benchmarks.report import render_benchmark_html, render_benchmark_latex, render_benchmark_markdown
+from ragauge.store_benchmarks.report_text import find_sufficient_recalls, summary_sentences
+from ragauge.store_benchmarks.results import MeasuredConfiguration, StoreBenchmark, format_option
 
-LATENCY = tuple(one.name for one in fields(Latency))
-BUILD = ("insert_seconds", "index_seconds", "disk_bytes", "memory_bytes", "cold_open_ms", "cold_first_ms")
+LATENCY_FIELDS = tuple(one.name for one in fields(Latency))
+BUILD_FIELDS = ("insert_seconds", "index_seconds", "disk_bytes", "memory_bytes", "cold_open_ms", "cold_first_ms")
 
 
-def points_csv(sweep: Sweep) -> str:
+def render_points_csv(sweep: StoreBenchmark) -> str:
     """Render one row per configuration, with one column per build and search option."""
     points = sweep.points
     build, search = (
@@ -46,7 +46,7 @@ def points_csv(sweep: Sweep) -> str:
     )
     header = ["series", "store", "name", *(f"build.{one}" for one in build), *(f"search.{one}" for one in search)]
     header += [*quality, *(f"relevance.{one}" for one in relevance), "qps", "qps_spread", *_latency_columns()]
-    header += [*BUILD, "bytes_per_vector", "cost_per_million", "frontier", "series_frontier"]
+    header += [*BUILD_FIELDS, "bytes_per_vector", "cost_per_million", "frontier", "series_frontier"]
     header += ["floor_ms", "switches", "steal", "doubts", "notes", "made", "reused"]
     own = {place for places in sweep.frontiers.values() for place in places}
     rows = []
@@ -55,39 +55,39 @@ def points_csv(sweep: Sweep) -> str:
         rows.append(
             [
                 *(made.series, made.store, made.name),
-                *(_option(made.build, name) for name in build),
-                *(_option(made.search, name) for name in search),
-                *(number(one.quality.get(name)) for name in quality),
-                *(number(one.relevance.get(name)) for name in relevance),
-                *(number(one.qps), number(one.qps_spread), *_latency(one.latency)),
-                *(number(getattr(one.build, name)) for name in BUILD),
-                *(number(one.build.bytes_per_vector), number(one.cost_per_million)),
+                *(_option_cell(made.build, name) for name in build),
+                *(_option_cell(made.search, name) for name in search),
+                *(format_exact(one.quality.get(name)) for name in quality),
+                *(format_exact(one.relevance.get(name)) for name in relevance),
+                *(format_exact(one.qps), format_exact(one.qps_spread), *_latency_cells(one.latency)),
+                *(format_exact(getattr(one.build, name)) for name in BUILD_FIELDS),
+                *(format_exact(one.build.bytes_per_vector), format_exact(one.cost_per_million)),
                 *(str(place in set(sweep.frontier)).lower(), str(place in own).lower()),
-                *(number(clock.floor_ms), str(clock.switches), number(clock.steal)),
+                *(format_exact(clock.floor_ms), str(clock.switches), format_exact(clock.steal)),
                 *("; ".join(clock.doubts), "; ".join(one.notes), one.made, str(one.reused).lower()),
             ]
         )
-    return csv_text(header, rows)
+    return render_csv_rows(header, rows)
 
 
-def loads_csv(sweep: Sweep) -> str:
+def render_loads_csv(sweep: StoreBenchmark) -> str:
     """Render one row per load test, with latency from the scheduled and the send time."""
     header = ["series", "configuration", "clients", "rate", "qps", "kept_up", "late"]
     header += [*_latency_columns(), *_latency_columns("service_"), "note", "doubts", "made", "reused"]
-    return csv_text(header, (row for one in sweep.points for row in _loads(one)))
+    return render_csv_rows(header, (row for one in sweep.points for row in _load_rows(one)))
 
 
-def _loads(one: Point) -> Iterator[list[str]]:
+def _load_rows(one: MeasuredConfiguration) -> Iterator[list[str]]:
     for load in one.loads:
         yield [
-            *(one.configuration.series, str(one.configuration), str(load.clients), number(load.rate)),
-            *(number(load.qps), str(load.kept_up).lower(), number(load.late)),
-            *(*_latency(load.latency), *_latency(load.service), load.note, "; ".join(load.doubts)),
+            *(one.configuration.series, str(one.configuration), str(load.clients), format_exact(load.rate)),
+            *(format_exact(load.qps), str(load.kept_up).lower(), format_exact(load.late)),
+            *(*_latency_cells(load.latency), *_latency_cells(load.service), load.note, "; ".join(load.doubts)),
             *(load.made, str(load.reused).lower()),
         ]
 
 
-def filters_csv(sweep: Sweep) -> str:
+def render_filters_csv(sweep: StoreBenchmark) -> str:
     """Render one row per configuration and filter.
 
     `operating_point` marks the configuration chosen for a store.
@@ -101,57 +101,57 @@ def filters_csv(sweep: Sweep) -> str:
             (one,) = point.filters
             rows.append(
                 [
-                    *(one.name, number(one.selectivity), str(one.matching)),
+                    *(one.name, format_exact(one.selectivity), str(one.matching)),
                     *(point.configuration.series, str(point.configuration)),
-                    *(str(point.configuration in chosen).lower(), number(one.recall), number(one.returned)),
-                    *(str(one.wrong), number(one.qps), number(one.qps_spread), str(one.repeats)),
-                    *(*_latency(one.latency), "; ".join(one.doubts), one.made, str(one.reused).lower()),
+                    *(str(point.configuration in chosen).lower(), format_exact(one.recall), format_exact(one.returned)),
+                    *(str(one.wrong), format_exact(one.qps), format_exact(one.qps_spread), str(one.repeats)),
+                    *(*_latency_cells(one.latency), "; ".join(one.doubts), one.made, str(one.reused).lower()),
                 ]
             )
-    return csv_text(header, rows)
+    return render_csv_rows(header, rows)
 
 
 def _latency_columns(before: str = "") -> list[str]:
-    return [f"{before}{name}" if name == "n" else f"{before}{name}_ms" for name in LATENCY]
+    return [f"{before}{name}" if name == "n" else f"{before}{name}_ms" for name in LATENCY_FIELDS]
 
 
-def _latency(found: Latency) -> list[str]:
-    return [number(getattr(found, name)) for name in LATENCY]
+def _latency_cells(found: Latency) -> list[str]:
+    return [format_exact(getattr(found, name)) for name in LATENCY_FIELDS]
 
 
-def _option(options: Any, name: str) -> str:
-    return told(options[name]) if name in options else ""
+def _option_cell(options: Any, name: str) -> str:
+    return format_option(options[name]) if name in options else ""
 
 
-SCHEMA = "ragauge-sweep/1"
+BENCHMARK_SCHEMA = "ragauge-sweep/1"
 """Schema version of the data; a new number means that fields were removed or changed their meaning."""
 
 
-def as_data(sweep: Sweep) -> dict[str, Any]:
+def to_benchmark_data(sweep: StoreBenchmark) -> dict[str, Any]:
     """Return the benchmark as plain data; NaN becomes None."""
     data = {
-        "schema": SCHEMA,
-        "verdict": verdict(sweep),
-        **_told(sweep),
+        "schema": BENCHMARK_SCHEMA,
+        "verdict": summary_sentences(sweep),
+        **_record_fields(sweep),
         "points": [point_data(one) for one in sweep.points],
-        "enough": [one._asdict() for one in enough(sweep)],
+        "enough": [one._asdict() for one in find_sufficient_recalls(sweep)],
         "with_filter": [_filter_data(sweep, key) for key in list_filters(sweep)],
     }
-    return dict(without_nan(plain(data)))
+    return dict(replace_nan(to_plain_data(data)))
 
 
-def point_data(point: Point) -> dict[str, Any]:
+def point_data(point: MeasuredConfiguration) -> dict[str, Any]:
     """Return one configuration as plain data, with derived values."""
     return {
-        **_told(point),
+        **_record_fields(point),
         "series": point.configuration.series,
         "qps": point.qps,
-        "loads": [{**_told(one), "kept_up": one.kept_up} for one in point.loads],
-        "filters": [{**_told(one), "qps": one.qps} for one in point.filters],
+        "loads": [{**_record_fields(one), "kept_up": one.kept_up} for one in point.loads],
+        "filters": [{**_record_fields(one), "qps": one.qps} for one in point.filters],
     }
 
 
-def _filter_data(sweep: Sweep, key: FilterKey) -> dict[str, Any]:
+def _filter_data(sweep: StoreBenchmark, key: FilterKey) -> dict[str, Any]:
     """Return the operating point of each store with a filter.
 
     Stores that pass it come first, by descending QPS.
@@ -173,43 +173,45 @@ def _filter_data(sweep: Sweep, key: FilterKey) -> dict[str, Any]:
     }
 
 
-def _told(record: Any) -> Any:
+def _record_fields(record: Any) -> Any:
     """Convert a record and the records in it to plain data."""
     if is_dataclass(record):
-        return {one.name: _told(getattr(record, one.name)) for one in fields(record)}
+        return {one.name: _record_fields(getattr(record, one.name)) for one in fields(record)}
     if isinstance(record, Mapping):
-        return {str(name): _told(one) for name, one in record.items()}
-    return [_told(one) for one in record] if isinstance(record, list | tuple) else record
+        return {str(name): _record_fields(one) for name, one in record.items()}
+    return [_record_fields(one) for one in record] if isinstance(record, list | tuple) else record
 
 
-KEPT = "sweep.json"
+BENCHMARK_FILE = "sweep.json"
 """Name of the file in the results folder that contains everything."""
-HEAD = 200
+SCHEMA_SEARCH_CHARS = 200
 """Number of characters at the start of a file that are searched for the schema."""
 
 
-def _json(sweep: Sweep) -> str:
-    return json.dumps(as_data(sweep), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+def _render_benchmark_json(sweep: StoreBenchmark) -> str:
+    return json.dumps(to_benchmark_data(sweep), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-KINDS: Mapping[str, Kind[Sweep]] = {
-    "html": Kind(".html", "one self-contained page", lambda found: page(found, vega())),
-    "json": Kind(".json", "everything, by a published schema", _json),
-    "csv": Kind(".csv", "a row for each configuration", points_csv),
-    "loads": Kind(".csv", "a row for each load of each configuration", loads_csv),
-    "filters": Kind(".csv", "a row for each filter of each configuration", filters_csv),
-    "markdown": Kind(".md", "tables for a wiki or a pull request", markdown),
-    "latex": Kind(".tex", "a table for a paper: booktabs, best in bold", latex),
+BENCHMARK_FORMATS: Mapping[str, OutputFormat[StoreBenchmark]] = {
+    "html": OutputFormat(
+        ".html", "one self-contained page", lambda found: render_benchmark_html(found, load_vega_script())
+    ),
+    "json": OutputFormat(".json", "everything, by a published schema", _render_benchmark_json),
+    "csv": OutputFormat(".csv", "a row for each configuration", render_points_csv),
+    "loads": OutputFormat(".csv", "a row for each load of each configuration", render_loads_csv),
+    "filters": OutputFormat(".csv", "a row for each filter of each configuration", render_filters_csv),
+    "markdown": OutputFormat(".md", "tables for a wiki or a pull request", render_benchmark_markdown),
+    "latex": OutputFormat(".tex", "a table for a paper: booktabs, best in bold", render_benchmark_latex),
 }
 """Output formats by name; an ending selects the first format with it."""
 
 
-def write_folder(sweep: Sweep, folder: Path) -> tuple[list[str], list[str]]:
+def write_benchmark_folder(sweep: StoreBenchmark, folder: Path) -> tuple[list[str], list[str]]:
     """Write all files of the results folder.
 
     Returns the names of the files, and notes on those that could not be written.
     """
-    wanted = {"json": KEPT, "csv": "points.csv", "markdown": "report.md", "html": "report.html"}
+    wanted = {"json": BENCHMARK_FILE, "csv": "points.csv", "markdown": "report.md", "html": "report.html"}
     if any(one.loads for one in sweep.points):
         wanted["loads"] = "loads.csv"
     if any(one.filters for one in sweep.points):
@@ -217,42 +219,42 @@ def write_folder(sweep: Sweep, folder: Path) -> tuple[list[str], list[str]]:
     files, notes = [], []
     for kind, name in wanted.items():
         try:
-            written(sweep, KINDS[kind], folder / name)
+            write_format(sweep, BENCHMARK_FORMATS[kind], folder / name)
             files.append(name)
         except MissingExtra as missing:
             notes.append(f"no {name}: {missing.message} ({missing.hint})")
     return files, notes
 
 
-def found_in(path: str) -> str | None:
+def find_benchmark_file(path: str) -> str | None:
     """Return the benchmark file at a path, which may be a results folder.
 
     None if there is none.
     """
     place = Path(path)
     if place.is_dir():
-        place = place / KEPT
+        place = place / BENCHMARK_FILE
     if place.suffix != ".json" or not place.is_file():
         return None
     with place.open(encoding="utf-8", errors="replace") as file:
-        return str(place) if f'"{SCHEMA.partition("/")[0]}/' in file.read(HEAD) else None
+        return str(place) if f'"{BENCHMARK_SCHEMA.partition("/")[0]}/' in file.read(SCHEMA_SEARCH_CHARS) else None
 
 
-def read_sweep(path: str) -> Sweep:
+def read_benchmark(path: str) -> StoreBenchmark:
     """Read a benchmark, and compute its frontiers again.
 
     Earlier versions labelled some series differently.
     """
-    return placed(from_data(read_json(Source(path)), file=path))
+    return with_frontiers(from_benchmark_data(read_json(InputFile(path)), file=path))
 
 
-def from_data(data: Any, file: str | None = None) -> Sweep:
+def from_benchmark_data(data: Any, file: str | None = None) -> StoreBenchmark:
     """Build a benchmark from its JSON data; derived values are computed again."""
-    if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
+    if not isinstance(data, Mapping) or data.get("schema") != BENCHMARK_SCHEMA:
         told = data.get("schema") if isinstance(data, Mapping) else None
         raise BadInput(
-            f"this is not a benchmark; expected the schema {SCHEMA!r}, got {told!r}",
+            f"this is not a benchmark; expected the schema {BENCHMARK_SCHEMA!r}, got {told!r}",
             file=file,
             hint="sweep.json of `ragauge bench`",
         )
-    return noun_from_data(Sweep, data, file=file or "sweep.json")
+    return noun_from_data(StoreBenchmark, data, file=file or "sweep.json")

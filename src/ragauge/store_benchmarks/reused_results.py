@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ragauge.output.numbers import count_noun
-from ragauge.store_benchmarks.results import Change, Filtered, Load, Mixed, Point, Sweep
+from ragauge.store_benchmarks.results import (
+    FilteredSearch,
+    LoadResult,
+    MeasuredConfiguration,
+    MixedWorkload,
+    OperationLatency,
+    StoreBenchmark,
+)
 
-Result = Point | Load | Filtered | Change | Mixed
-LEGEND = "reused: when the result was made (UTC); `no` was measured by this command"
+BenchmarkResult = MeasuredConfiguration | LoadResult | FilteredSearch | OperationLatency | MixedWorkload
+REUSED_LEGEND = "reused: when the result was made (UTC); `no` was measured by this command"
 
 
-def list_results(sweep: Sweep) -> Iterator[tuple[Point, Result]]:
+def list_results(sweep: StoreBenchmark) -> Iterator[tuple[MeasuredConfiguration, BenchmarkResult]]:
     """Yield every result with its configuration, without the null store."""
     for point in sweep.points:
         if not point.is_floor:
@@ -20,12 +27,12 @@ def list_results(sweep: Sweep) -> Iterator[tuple[Point, Result]]:
                 yield point, one
 
 
-def format_reused(results: Sequence[Result]) -> str:
+def format_reused(results: Sequence[BenchmarkResult]) -> str:
     """Format when reused results were made, for a table cell; `no` if none is reused.
 
     >>> from ragauge.core.summaries import Latency
     >>> times = Latency(*[1] * 9)
-    >>> change = Change("insert", times, times, 1.0, "2026-11-17T14:02:09+00:00", reused=True)
+    >>> change = OperationLatency("insert", times, times, 1.0, "2026-11-17T14:02:09+00:00", reused=True)
     >>> format_reused([change]), format_reused([])
     ('2026-11-17 14:02', 'no')
     """
@@ -38,7 +45,7 @@ def format_reused(results: Sequence[Result]) -> str:
     return text if len(made) == len(results) else f"{text} ({len(made)} of {len(results)})"
 
 
-def describe_reuse(sweep: Sweep) -> str:
+def describe_reuse(sweep: StoreBenchmark) -> str:
     """Return a note on the stores with reused results and their dates; empty if none."""
     reused = [(point, one) for point, one in list_results(sweep) if one.reused]
     if not reused:
@@ -49,7 +56,7 @@ def describe_reuse(sweep: Sweep) -> str:
     return f"{names}: reused; made {' to '.join(dates)} (measure again with --fresh)"
 
 
-def describe_mixture(sweep: Sweep) -> str:
+def describe_mixture(sweep: StoreBenchmark) -> str:
     """Return a sentence if reused results are compared with new ones, else empty."""
     every = [one for _, one in list_results(sweep)]
     reused = [one for one in every if one.reused]
@@ -58,6 +65,7 @@ def describe_mixture(sweep: Sweep) -> str:
     dates = list(dict.fromkeys(f(one.made for one in reused)[:10] for f in (min, max)))
     are = "is" if len(reused) == 1 else "are"
     return (
-        f"{len(reused)} of {count_noun(len(every), 'result')} {are} reused (made {' to '.join(dates)}) and compared with "
+        f"{len(reused)} of {count_noun(len(every), 'result')} {are} reused (made {' to '.join(dates)}) and compared "
+        f"with "
         "new ones; measure all again with `--fresh` before you compare times."
     )

@@ -12,24 +12,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.compute.observation import QPS_ERROR, qps_error
-from ragauge.compute.resources import now, read, undisturbed
+from ragauge.compute.observation import MAX_QPS_ERROR, qps_error
+from ragauge.compute.resources import now, take_snapshot, without_gc
 from ragauge.core.errors import BackendRestarted, BadInput
 from ragauge.core.records import Ints
 from ragauge.store_benchmarks.results import Matrix
 from ragauge.stores.contract import check_neighbours
 
 Mask = NDArray[np.bool_]
-INSIDE, OUTSIDE = "in", "out"
+MATCHING_VALUE, OTHER_VALUE = "in", "out"
 """Metadata values of matching and other rows; every engine can compare strings."""
 
 
-def ladder(n: int, selectivities: Sequence[float], seed: int = 0) -> dict[str, Mask]:
+def nested_filters(n: int, selectivities: Sequence[float], seed: int = 0) -> dict[str, Mask]:
     """Select random rows per selectivity, each selection a subset of the larger ones.
 
     The keys are the names of metadata fields, the values which of `n` rows match.
 
-    >>> {name: int(mask.sum()) for name, mask in ladder(1000, [0.5, 0.01]).items()}
+    >>> {name: int(mask.sum()) for name, mask in nested_filters(1000, [0.5, 0.01]).items()}
     {'rung_0': 500, 'rung_1': 10}
     """
     order = np.random.default_rng([seed, 5]).permutation(n)
@@ -41,22 +41,24 @@ def ladder(n: int, selectivities: Sequence[float], seed: int = 0) -> dict[str, M
     return rungs
 
 
-def metadata(rungs: Mapping[str, Mask], start: int = 0, count: int | None = None) -> list[dict[str, str]]:
+def build_filter_metadata(rungs: Mapping[str, Mask], start: int = 0, count: int | None = None) -> list[dict[str, str]]:
     """Build the metadata of each row for the given filters.
 
     With `start` or `count`, only those rows are included.
 
-    >>> metadata({"rung_0": np.array([True, False])})
+    >>> build_filter_metadata({"rung_0": np.array([True, False])})
     [{'rung_0': 'in'}, {'rung_0': 'out'}]
     """
     some = {name: mask[start : None if count is None else start + count].tolist() for name, mask in rungs.items()}
     length = len(next(iter(some.values()), []))
-    return [{name: INSIDE if mask[row] else OUTSIDE for name, mask in some.items()} for row in range(length)]
+    return [
+        {name: MATCHING_VALUE if mask[row] else OTHER_VALUE for name, mask in some.items()} for row in range(length)
+    ]
 
 
-def where(rung: str) -> dict[str, str]:
+def build_filter_condition(rung: str) -> dict[str, str]:
     """Return the filter condition of a random filter."""
-    return {rung: INSIDE}
+    return {rung: MATCHING_VALUE}
 
 
 class FilteredStore:
@@ -67,20 +69,20 @@ class FilteredStore:
         self.tune = getattr(store, "tune", None)
 
 
-Raw = dict[str, NDArray[Any]]
+RawArrays = dict[str, NDArray[Any]]
 """Raw measurements as arrays, which can be saved in a file."""
-FLOOR_QUERIES = 256
+NULL_STORE_QUERIES = 256
 """Number of queries per measurement of the null store; enough for a median within 3 ms."""
-ROUND_NS = 200_000_000
+MIN_ROUND_NS = 200_000_000
 """Minimum duration of a round, in nanoseconds."""
-MOST_PASSES = 100
+MAX_PASSES = 100
 MAX_RESTARTS = 3
-UNKNOWN = -2
+UNKNOWN_POSITION = -2
 """Position of an id that was never added to the store."""
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class LoopResults:
     """Results and times of searches, one per query."""
 
     ids: NDArray[np.object_]
@@ -90,7 +92,7 @@ class Answers:
     nanoseconds: Ints
 
 
-def timed(store: Any, queries: Matrix, k: int) -> Answers:
+def time_searches(store: Any, queries: Matrix, k: int) -> LoopResults:
     """Run one query at a time, and time only the search.
 
     If a server dies and is restarted meanwhile, all queries are run again, so that times before and after are not
@@ -98,13 +100,13 @@ def timed(store: Any, queries: Matrix, k: int) -> Answers:
     """
     for _ in range(MAX_RESTARTS):
         with suppress(BackendRestarted):
-            return _timed_once(store, queries, k)
-    return _timed_once(store, queries, k)
+            return _time_searches_once(store, queries, k)
+    return _time_searches_once(store, queries, k)
 
 
-def _timed_once(store: Any, queries: Matrix, k: int) -> Answers:
+def _time_searches_once(store: Any, queries: Matrix, k: int) -> LoopResults:
     search = store.search
-    rows = rows_of(queries)
+    rows = split_rows(queries)
     taken: list[int] = []
     answers: list[Any] = []
     kept, noted = answers.append, taken.append
@@ -114,10 +116,10 @@ def _timed_once(store: Any, queries: Matrix, k: int) -> Answers:
         ended = now()
         noted(ended - began)
         kept(answer)
-    return Answers(*stacked(answers, k), np.array(taken, dtype=np.int64))
+    return LoopResults(*stack_results(answers, k), np.array(taken, dtype=np.int64))
 
 
-def rounds(  # noqa: PLR0913 - each is one choice of the experiment
+def time_search_rounds(  # noqa: PLR0913 - each is one choice of the experiment
     store: Any,
     queries: Matrix,
     k: int,
@@ -131,7 +133,7 @@ def rounds(  # noqa: PLR0913 - each is one choice of the experiment
     seed: int = 0,
     budget_s: float | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> list[Raw]:
+) -> list[RawArrays]:
     """Time every search setting in `repeats` rounds, and return its raw arrays.
 
     Each round has its own order of the settings, so that a temporary slowdown of the machine does not affect only one
@@ -151,21 +153,21 @@ def rounds(  # noqa: PLR0913 - each is one choice of the experiment
     found: list[dict[str, list[Any]]] = [
         {"nanoseconds": [], "changed": [], "floor_ns": [], "readings": []} for _ in settings
     ]
-    first: dict[int, Raw] = {}
+    first: dict[int, RawArrays] = {}
     passes: dict[int, int] = {}
     times: list[list[Ints]] = [mine["nanoseconds"] for mine in found]
-    for done, place in enumerate(_visits(times, (repeats, max_repeats or repeats), seed, budget_s), 1):
-        tune(store, settings[place])
-        with undisturbed():
-            warm = timed(store, warm_up, k)
-            many = passes.setdefault(place, _passes(warm.nanoseconds, len(queries)))
+    for done, place in enumerate(_schedule_searches(times, (repeats, max_repeats or repeats), seed, budget_s), 1):
+        apply_search_options(store, settings[place])
+        with without_gc():
+            warm = time_searches(store, warm_up, k)
+            many = passes.setdefault(place, _passes_per_round(warm.nanoseconds, len(queries)))
             asked = np.tile(queries, (many, 1))
-            floors = [_floor(floor, queries, k)]
-            before = read()
-            answers = timed(store, asked, k)
-            readings = read().since(before)
-            floors.append(_floor(floor, queries, k))
-        where = positions(answers.ids[: len(queries)], index)
+            floors = [_time_null_store(floor, queries, k)]
+            before = take_snapshot()
+            answers = time_searches(store, asked, k)
+            readings = take_snapshot().since(before)
+            floors.append(_time_null_store(floor, queries, k))
+        where = find_positions(answers.ids[: len(queries)], index)
         mine = found[place]
         one = first.setdefault(place, {"positions": where, "distances": answers.distances[: len(queries)]})
         mine["nanoseconds"].append(answers.nanoseconds)
@@ -180,7 +182,7 @@ def rounds(  # noqa: PLR0913 - each is one choice of the experiment
     ]
 
 
-def _visits(
+def _schedule_searches(
     times: Sequence[Sequence[Ints]], repeats: tuple[int, int], seed: int, budget_s: float | None
 ) -> Iterator[int]:
     """Yield the setting to time next: every setting once per round, within the budget.
@@ -194,38 +196,38 @@ def _visits(
     for turn in range(repeats[1]):
         shuffled = random.permutation(n_settings).tolist()
         if turn >= repeats[0]:
-            shuffled = [place for place in shuffled if qps_error(np.array(times[place])) > QPS_ERROR]
+            shuffled = [place for place in shuffled if qps_error(np.array(times[place])) > MAX_QPS_ERROR]
         for done, place in enumerate(range(n_settings) if budget_s is not None and not turn else shuffled):
             if (turn or done) and now() > until:
                 return
             yield place
 
 
-def tune(store: Any, options: Mapping[str, Any]) -> None:
+def apply_search_options(store: Any, options: Mapping[str, Any]) -> None:
     """Apply search options to the store, if there are any."""
     if options:
         store.tune(**options)
 
 
-def positions(ids: NDArray[np.object_], index: Mapping[str, int]) -> Ints:
+def find_positions(ids: NDArray[np.object_], index: Mapping[str, int]) -> Ints:
     """Return the rows of the base for ids.
 
     -1 for a missing result, UNKNOWN_POSITION for an id that is not in the base.
 
-    >>> positions(np.array([["b", None, "?"]], dtype=object), {"a": 0, "b": 1}).tolist()
+    >>> find_positions(np.array([["b", None, "?"]], dtype=object), {"a": 0, "b": 1}).tolist()
     [[1, -1, -2]]
     """
-    found = [-1 if name is None else index.get(name, UNKNOWN) for name in ids.ravel().tolist()]
+    found = [-1 if name is None else index.get(name, UNKNOWN_POSITION) for name in ids.ravel().tolist()]
     return np.array(found, dtype=np.int64).reshape(ids.shape)
 
 
-def rows_of(queries: Matrix) -> list[Matrix]:
+def split_rows(queries: Matrix) -> list[Matrix]:
     """Split queries into matrices of one row, before anything is timed."""
     whole = np.ascontiguousarray(queries, dtype=np.float32)
     return [whole[place : place + 1] for place in range(len(whole))]
 
 
-def stacked(answers: Sequence[Any], k: int) -> tuple[NDArray[np.object_], NDArray[np.float32]]:
+def stack_results(answers: Sequence[Any], k: int) -> tuple[NDArray[np.object_], NDArray[np.float32]]:
     """Stack the results of single queries into matrices with `k` columns.
 
     A user's store may return fewer than `k` results; the rest is None, at an infinite distance.
@@ -240,13 +242,13 @@ def stacked(answers: Sequence[Any], k: int) -> tuple[NDArray[np.object_], NDArra
     return ids, distances
 
 
-def _passes(warm: Ints, queries: int) -> int:
+def _passes_per_round(warm: Ints, queries: int) -> int:
     """Return how often a round repeats the queries to last long enough."""
-    once = float(np.median(warm)) * queries if len(warm) else ROUND_NS
-    return int(np.clip(round(ROUND_NS / max(once, 1.0)), 1, MOST_PASSES))
+    once = float(np.median(warm)) * queries if len(warm) else MIN_ROUND_NS
+    return int(np.clip(round(MIN_ROUND_NS / max(once, 1.0)), 1, MAX_PASSES))
 
 
-def _floor(floor: Any, queries: Matrix, k: int) -> float:
+def _time_null_store(floor: Any, queries: Matrix, k: int) -> float:
     """Return the median latency of the null store, in nanoseconds."""
-    some = queries[np.arange(FLOOR_QUERIES) % len(queries)]
-    return float(np.median(timed(floor, some, k).nanoseconds))
+    some = queries[np.arange(NULL_STORE_QUERIES) % len(queries)]
+    return float(np.median(time_searches(floor, some, k).nanoseconds))

@@ -10,23 +10,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ragauge.compute.resources import now, undisturbed, wait_until
+from ragauge.compute.resources import now, wait_until, without_gc
 from ragauge.core import protocols
-from ragauge.store_benchmarks.measures import distances
+from ragauge.store_benchmarks.measures import compute_distances
 from ragauge.store_benchmarks.results import Matrix
-from ragauge.store_benchmarks.search_loops import Raw, positions, rows_of, stacked
+from ragauge.store_benchmarks.search_loops import RawArrays, find_positions, split_rows, stack_results
 
-OPERATIONS = ("insert", "update", "delete")
-PREFIX = "ragauge-new-"
-JITTER = 0.05
+UPDATE_OPERATIONS = ("insert", "update", "delete")
+INSERTED_ID_PREFIX = "ragauge-new-"
+NEW_VECTOR_JITTER = 0.05
 """Standard deviation of the noise added to new vectors, in standard deviations of the stored vectors."""
-MOST_PER_SECOND = 1000.0
+MAX_SEARCHES_PER_SECOND = 1000.0
 """Maximum search rate during inserts if none is given; high enough to observe every insert."""
-SWITCH_SECONDS = 0.0002
+THREAD_SWITCH_S = 0.0002
 """Switch interval of Python threads while one inserts and one searches, in seconds; the default is 0.005."""
 
 
-def newcomers(base: Matrix, count: int, metric: str, *, seed: int = 0, kind: int = 0) -> Matrix:
+def generate_new_vectors(base: Matrix, count: int, metric: str, *, seed: int = 0, kind: int = 0) -> Matrix:
     """Generate new vectors: random rows of the base with a little noise.
 
     By inner product the longest vector wins, not the vector itself. For that metric the new vectors are made slightly
@@ -34,16 +34,16 @@ def newcomers(base: Matrix, count: int, metric: str, *, seed: int = 0, kind: int
     """
     random = np.random.default_rng([seed, 4, kind])
     rows = base[random.integers(len(base), size=count)]
-    moved = rows + random.normal(scale=JITTER * (float(rows.std()) or 1.0), size=rows.shape)
+    moved = rows + random.normal(scale=NEW_VECTOR_JITTER * (float(rows.std()) or 1.0), size=rows.shape)
     if metric == "ip":
         longest = float(np.sqrt(np.einsum("ij,ij->i", base, base, dtype=np.float64).max())) or 1.0
         moved *= 1.01 * longest / np.linalg.norm(moved, axis=1, keepdims=True)
     return np.asarray(moved, dtype=np.float32)
 
 
-def timed(
+def time_updates(
     store: Any, base: Matrix, k: int, operation: str, *, ids: Sequence[str], metric: str, n: int = 100, seed: int = 0
-) -> Raw:
+) -> RawArrays:
     """Insert, update or delete vectors one at a time, and search for each afterwards.
 
     Inserts use new vectors; updates and deletes use different rows of the base. `ns` is the time of the operation, and
@@ -55,16 +55,16 @@ def timed(
     chosen = {"insert": places[:0], "update": places[: len(base) // 2][:n], "delete": places[len(base) // 2 :][:n]}
     names = [ids[place] for place in chosen[operation].tolist()]
     if operation == "insert":
-        names = [f"{PREFIX}{place}" for place in range(n)]
+        names = [f"{INSERTED_ID_PREFIX}{place}" for place in range(n)]
     vectors = base[chosen[operation]]
     if operation != "delete":
-        vectors = newcomers(base, len(names), metric, seed=seed, kind=OPERATIONS.index(operation))
-    moved = _moves(base[chosen[operation]], vectors, metric) if operation == "update" else None
+        vectors = generate_new_vectors(base, len(names), metric, seed=seed, kind=UPDATE_OPERATIONS.index(operation))
+    moved = _build_updated_vectors(base[chosen[operation]], vectors, metric) if operation == "update" else None
     change = {"insert": store.add, "update": store.update, "delete": lambda names, _: store.delete(names)}[operation]
-    return _each(change, store, names, vectors, k, gone=operation == "delete", moved=moved)
+    return _time_each_update(change, store, names, vectors, k, gone=operation == "delete", moved=moved)
 
 
-def mixed(  # noqa: PLR0913 - each is one choice of the experiment
+def run_mixed_workload(  # noqa: PLR0913 - each is one choice of the experiment
     store: Any,
     base: Matrix,
     queries: Matrix,
@@ -76,7 +76,7 @@ def mixed(  # noqa: PLR0913 - each is one choice of the experiment
     rate: float | None = None,
     seconds: float = 3.0,
     seed: int = 0,
-) -> Raw:
+) -> RawArrays:
     """Search at a fixed rate, first alone, then while `n` vectors are inserted.
 
     The inserts are spread evenly over `seconds`. Without a `rate`, searches run at half the throughput of the store, at
@@ -89,13 +89,15 @@ def mixed(  # noqa: PLR0913 - each is one choice of the experiment
     began, and `after`, the number of inserts begun by its end; `newcomers`, the new vectors; `inserted`,
     `insert_seconds`, `together`.
     """
-    together = "concurrent" in protocols.abilities(store)
-    rows, names = rows_of(queries), [f"{PREFIX}mixed-{place}" for place in range(n)]
+    together = "concurrent" in protocols.get_capabilities(store)
+    rows, names = split_rows(queries), [f"{INSERTED_ID_PREFIX}mixed-{place}" for place in range(n)]
     known = {**index, **{name: len(index) + place for place, name in enumerate(names)}}
-    coming = newcomers(base, n, metric, seed=seed, kind=len(OPERATIONS))
-    inserts = _Inserts(store, names, rows_of(coming), 1e9 * seconds / n)
-    with undisturbed(), _brisk():
-        searches = _Searches(store, rows, k, 1e9 / (rate or half_speed(store, rows, k)), spin=not together)
+    coming = generate_new_vectors(base, n, metric, seed=seed, kind=len(UPDATE_OPERATIONS))
+    inserts = _InsertSchedule(store, names, split_rows(coming), 1e9 * seconds / n)
+    with without_gc(), _short_thread_switches():
+        searches = _SearchSchedule(
+            store, rows, k, 1e9 / (rate or measure_half_throughput(store, rows, k)), spin=not together
+        )
         searches.begin()
         searches.all(inserts, seconds)
         alone = searches.times("alone_")
@@ -107,16 +109,16 @@ def mixed(  # noqa: PLR0913 - each is one choice of the experiment
             inserts.over.set()
             thread.join()
         else:
-            _in_turns(searches, inserts, 3 * seconds)
+            _alternate_operations(searches, inserts, 3 * seconds)
     if inserts.failed is not None:
         raise inserts.failed
-    ids, _ = stacked(searches.answers, k)
+    ids, _ = stack_results(searches.answers, k)
     return (
         alone
         | searches.times("")
         | {
             "query": np.arange(len(ids)) % len(rows),
-            "positions": positions(ids, known),
+            "positions": find_positions(ids, known),
             "before": np.array(searches.before, dtype=np.int64),
             "after": np.array(searches.after, dtype=np.int64),
             "newcomers": coming,
@@ -127,7 +129,7 @@ def mixed(  # noqa: PLR0913 - each is one choice of the experiment
     )
 
 
-def half_speed(store: Any, rows: Sequence[Matrix], k: int, seconds: float = 0.5) -> float:
+def measure_half_throughput(store: Any, rows: Sequence[Matrix], k: int, seconds: float = 0.5) -> float:
     """Return half the throughput of a store in queries per second, at most 1,000.
 
     The queries run one at a time without a pause.
@@ -136,10 +138,10 @@ def half_speed(store: Any, rows: Sequence[Matrix], k: int, seconds: float = 0.5)
     while asked < 20 or now() - began < seconds * 1e9:
         store.search(rows[asked % len(rows)], k)
         asked += 1
-    return min(MOST_PER_SECOND, 0.5e9 * asked / (now() - began))
+    return min(MAX_SEARCHES_PER_SECOND, 0.5e9 * asked / (now() - began))
 
 
-class _Inserts:
+class _InsertSchedule:
     """Inserts on a schedule; other threads read the counts `begun` and `done`."""
 
     def __init__(self, store: Any, names: Sequence[str], rows: Sequence[Matrix], gap: float) -> None:
@@ -170,7 +172,7 @@ class _Inserts:
             self.failed = error
 
 
-class _Searches:
+class _SearchSchedule:
     """Searches on a schedule, with the number of inserts around each."""
 
     def __init__(self, store: Any, rows: Sequence[Matrix], k: int, gap: float, *, spin: bool) -> None:
@@ -198,7 +200,7 @@ class _Searches:
         """Wait until the next search is due."""
         wait_until(self.due, spin=self._spin)
 
-    def one(self, inserts: _Inserts) -> None:
+    def one(self, inserts: _InsertSchedule) -> None:
         row = self._rows[len(self.answers) % len(self._rows)]
         self.before.append(inserts.done)
         began = now()
@@ -209,20 +211,20 @@ class _Searches:
         self.ended.append(ended)
         self.answers.append(answer)
 
-    def all(self, inserts: _Inserts, seconds: float, *, until_in: bool = False) -> None:
+    def all(self, inserts: _InsertSchedule, seconds: float, *, until_in: bool = False) -> None:
         """Search for `seconds`, or until all vectors are inserted if `until_in` is true."""
         until = self.start + round(seconds * 1e9)
         while self.due < until and inserts.failed is None and not (until_in and inserts.due is None):
             self.wait()
             self.one(inserts)
 
-    def times(self, prefix: str) -> Raw:
+    def times(self, prefix: str) -> RawArrays:
         due = [self.start + int(place * self._gap) for place in range(len(self.answers))]
         moments = {"due_ns": due, "began_ns": self.began, "ended_ns": self.ended}
         return {prefix + name: np.array(values, dtype=np.int64) - self.start for name, values in moments.items()}
 
 
-def _in_turns(searches: _Searches, inserts: _Inserts, seconds: float) -> None:
+def _alternate_operations(searches: _SearchSchedule, inserts: _InsertSchedule, seconds: float) -> None:
     """Run searches as soon as they are due, and inserts in between, in one thread."""
     until = searches.start + round(seconds * 1e9)
     while (insert := inserts.due) is not None and searches.due < until:
@@ -234,7 +236,7 @@ def _in_turns(searches: _Searches, inserts: _Inserts, seconds: float) -> None:
             inserts.one()
 
 
-class _Moved(NamedTuple):
+class _UpdatedVector(NamedTuple):
     """Old vector of an update, and its distances to itself and to the new vector."""
 
     old: Matrix
@@ -250,13 +252,13 @@ class _Moved(NamedTuple):
         return not any(abs(far - self.before) < abs(far - self.after) for far in claims)
 
 
-def _moves(old: Matrix, new: Matrix, metric: str) -> list[_Moved]:
+def _build_updated_vectors(old: Matrix, new: Matrix, metric: str) -> list[_UpdatedVector]:
     both = np.arange(2 * len(old)).reshape(2, -1).T
-    far = distances(np.concatenate([old, new]), old, both, metric)
-    return [_Moved(row, *pair) for row, pair in zip(rows_of(old), far.tolist(), strict=True)]
+    far = compute_distances(np.concatenate([old, new]), old, both, metric)
+    return [_UpdatedVector(row, *pair) for row, pair in zip(split_rows(old), far.tolist(), strict=True)]
 
 
-def _each(
+def _time_each_update(
     change: Any,
     store: Any,
     names: Sequence[str],
@@ -264,13 +266,13 @@ def _each(
     k: int,
     *,
     gone: bool,
-    moved: Sequence[_Moved] | None = None,
-) -> Raw:
+    moved: Sequence[_UpdatedVector] | None = None,
+) -> RawArrays:
     taken: list[int] = []
     searched: list[int] = []
     seen: list[float] = []
-    with undisturbed():
-        for place, (name, row) in enumerate(zip(names, rows_of(vectors), strict=True)):
+    with without_gc():
+        for place, (name, row) in enumerate(zip(names, split_rows(vectors), strict=True)):
             lost = gone and name not in list(store.search(row, k)[0][0])
             began = now()
             change([name], row)
@@ -291,10 +293,10 @@ def _each(
 
 
 @contextmanager
-def _brisk() -> Iterator[None]:
+def _short_thread_switches() -> Iterator[None]:
     """Shorten the switch interval of Python threads within the block."""
     usual = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_SECONDS)
+    sys.setswitchinterval(THREAD_SWITCH_S)
     try:
         yield
     finally:

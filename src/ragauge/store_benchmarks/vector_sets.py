@@ -15,52 +15,63 @@ from numpy.typing import NDArray
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Embedder
 from ragauge.core.records import Dataset, Judgments
-from ragauge.core.settings import one_of, whole
+from ragauge.core.settings import check_choice, check_int
 from ragauge.datasets import load
-from ragauge.files.source import Source
-from ragauge.files.vectors import Rows, is_vectors, odd_row, read_vectors
+from ragauge.files.source import InputFile
+from ragauge.files.vectors import VectorFile, first_bad_row, is_vector_file, read_vectors
 from ragauge.files.workspace import cache_folder
-from ragauge.models.embedders import Cached, InPieces, open_embedder
+from ragauge.models.embedders import BatchedEmbedder, CachedEmbedder, open_embedder
 from ragauge.store_benchmarks.ann_benchmarks_hdf5 import is_hdf5, read_hdf5
 from ragauge.store_benchmarks.results import Matrix, VectorSet
 from ragauge.stores.bookkeeping import METRICS, Mask
 
-OPTIONS: dict[str, int | float] = {"n": 20_000, "d": 64, "clusters": 100, "queries": 200, "spread": 0.5, "seed": 0}
-ROWS_AT_ONCE = 65_536
+CLUSTERED_OPTIONS: dict[str, int | float] = {
+    "n": 20_000,
+    "d": 64,
+    "clusters": 100,
+    "queries": 200,
+    "spread": 0.5,
+    "seed": 0,
+}
+ROWS_PER_BATCH = 65_536
 
 
-def read(text: str) -> dict[str, int | float]:
+def parse_clustered_options(text: str) -> dict[str, int | float]:
     """Parse the options in `clustered:n=20000,d=64`; only those that are given.
 
-    >>> read("clustered:n=500,spread=0.2")
+    >>> parse_clustered_options("clustered:n=500,spread=0.2")
     {'n': 500, 'spread': 0.2}
     """
     options: dict[str, int | float] = {}
     for part in filter(None, (piece.strip() for piece in text.partition(":")[2].split(","))):
         name, _, value = part.partition("=")
         try:
-            if name not in OPTIONS:
+            if name not in CLUSTERED_OPTIONS:
                 raise ValueError
             options[name] = float(value) if name == "spread" else int(value.replace("_", ""))
         except ValueError:
-            known = ",".join(f"{key}={default:g}" for key, default in OPTIONS.items())
+            known = ",".join(f"{key}={default:g}" for key, default in CLUSTERED_OPTIONS.items())
             raise BadInput(f"`{part}` is no option of clustered vectors", hint=f"clustered:{known}") from None
     return options
 
 
-def clustered(metric: str = "l2", **options: Any) -> VectorSet:
+def generate_clustered_vectors(metric: str = "l2", **options: Any) -> VectorSet:
     """Generate normally distributed clusters; `spread` is their mean width.
 
     The probability of the c-th largest cluster is proportional to 1 / c. Widths vary by a factor of up to two. The
     queries have the same distribution as the vectors, and are drawn independently.
 
-    >>> made = clustered(n=100, d=4, clusters=5, queries=3)
+    >>> made = generate_clustered_vectors(n=100, d=4, clusters=5, queries=3)
     >>> made.base.shape, made.queries.shape, made.name
     ((100, 4), (3, 4), 'clustered:n=100,d=4,clusters=5,queries=3')
     """
-    told = {**OPTIONS, **options}
-    count, dimension, clusters = (whole(name, told[name]) for name in ("n", "d", "clusters"))
-    queries, seed, spread = whole("queries", told["queries"]), whole("seed", told["seed"], 0), float(told["spread"])
+    told = {**CLUSTERED_OPTIONS, **options}
+    count, dimension, clusters = (check_int(name, told[name]) for name in ("n", "d", "clusters"))
+    queries, seed, spread = (
+        check_int("queries", told["queries"]),
+        check_int("seed", told["seed"], 0),
+        float(told["spread"]),
+    )
     if not 0 <= spread <= 1e6:
         raise BadInput(f"spread is {spread:g}; it must be 0 or more")
     shape = np.random.default_rng([seed, 0])
@@ -73,29 +84,29 @@ def clustered(metric: str = "l2", **options: Any) -> VectorSet:
         random = np.random.default_rng([seed, stream])
         which = random.choice(clusters, rows, p=likely / likely.sum())
         out = np.empty((rows, dimension), np.float32)
-        for start in range(0, rows, ROWS_AT_ONCE):
-            part = which[start : start + ROWS_AT_ONCE]
+        for start in range(0, rows, ROWS_PER_BATCH):
+            part = which[start : start + ROWS_PER_BATCH]
             out[start : start + len(part)] = centres[part] + widths[part, None] * random.standard_normal(
                 (len(part), dimension)
             )
         return out
 
-    named = ",".join(f"{name}={told[name]:g}" for name in OPTIONS if told[name] != OPTIONS[name])
+    named = ",".join(f"{name}={told[name]:g}" for name in CLUSTERED_OPTIONS if told[name] != CLUSTERED_OPTIONS[name])
     name = f"clustered:{named}" if named else "clustered"
     return VectorSet(name, drawn(count, 1), drawn(queries, 2), metric)
 
 
-EMBEDDER = "wordllama"
-HELD_OUT = 1000
+DEFAULT_EMBEDDER = "wordllama"
+MAX_HELD_OUT_QUERIES = 1000
 """Default number of rows of a file without queries that become queries; at most a tenth of the rows."""
-BASES = (("base",), ("train",), ("learn",))
-QUERIES = ("query", "queries", "test")
-NEIGHBOURS = ("groundtruth", "gt", "neighbors", "neighbours")
-WORDS = {"euclidean": "l2", "angular": "cosine", "dot": "ip", **{metric: metric for metric in METRICS}}
+BASE_FILE_WORDS = (("base",), ("train",), ("learn",))
+QUERY_FILE_WORDS = ("query", "queries", "test")
+NEIGHBOUR_FILE_WORDS = ("groundtruth", "gt", "neighbors", "neighbours")
+METRIC_FILE_WORDS = {"euclidean": "l2", "angular": "cosine", "dot": "ip", **{metric: metric for metric in METRICS}}
 """Words in the name of a neighbour file, and the metric that they stand for."""
 
 
-def collection(
+def load_vector_set(
     what: str | Path | Dataset | VectorSet,
     *,
     metric: str | None = None,
@@ -118,10 +129,10 @@ def collection(
     vectors.
     """
     if metric is not None:
-        one_of("metric", metric, METRICS)
+        check_choice("metric", metric, METRICS)
     for name, value in (("limit", limit), ("queries", queries)):
         if value is not None:
-            whole(name, value)
+            check_int(name, value)
     if embedder is not None and (
         isinstance(what, VectorSet) or (not isinstance(what, Dataset) and _holds_vectors(what))
     ):
@@ -131,39 +142,41 @@ def collection(
         )
     if isinstance(what, VectorSet):
         found = what if metric in (None, what.metric) else replace(what, metric=metric, neighbours=None)
-        return _checked(finite(_first(found, limit, queries)))
+        return _finalise_vector_set(check_finite(_limit_vectors(found, limit, queries)))
     if isinstance(what, Dataset):
-        return _checked(_embedded(what, metric, embedder, limit, queries, progress))
+        return _finalise_vector_set(_embed_dataset(what, metric, embedder, limit, queries, progress))
     text = str(what)
     if text == "clustered" or text.startswith("clustered:"):
-        asked = {"seed": seed, **({} if queries is None else {"queries": queries}), **read(text)}
-        return _checked(_first(clustered(metric or "l2", **asked), limit, queries))
-    path = _place(text)
-    if path is not None and path.is_dir() and _files(path):
-        return _checked(_folder(path, metric, limit, queries, seed))
+        asked = {"seed": seed, **({} if queries is None else {"queries": queries}), **parse_clustered_options(text)}
+        return _finalise_vector_set(_limit_vectors(generate_clustered_vectors(metric or "l2", **asked), limit, queries))
+    path = _find_vector_path(text)
+    if path is not None and path.is_dir() and _find_base_files(path):
+        return _finalise_vector_set(_load_vector_folder(path, metric, limit, queries, seed))
     if path is not None and is_hdf5(path):
-        return _checked(read_hdf5(path, metric=metric, limit=limit, queries=queries))
-    if path is not None and is_vectors(path):
-        return _checked(_one_file(path, metric, limit, queries, seed))
-    return _checked(_embedded(load(what), metric, embedder, limit, queries, progress))
+        return _finalise_vector_set(read_hdf5(path, metric=metric, limit=limit, queries=queries))
+    if path is not None and is_vector_file(path):
+        return _finalise_vector_set(_load_vector_file(path, metric, limit, queries, seed))
+    return _finalise_vector_set(_embed_dataset(load(what), metric, embedder, limit, queries, progress))
 
 
 def _holds_vectors(what: str | Path) -> bool:
     """Return whether a name refers to vectors and not to texts."""
     text = str(what)
-    path = _place(text)
+    path = _find_vector_path(text)
     if text == "clustered" or text.startswith("clustered:"):
         return True
-    return path is not None and (bool(path.is_dir() and _files(path)) or is_hdf5(path) or is_vectors(path))
+    return path is not None and (
+        bool(path.is_dir() and _find_base_files(path)) or is_hdf5(path) or is_vector_file(path)
+    )
 
 
-def _place(text: str) -> Path | None:
+def _find_vector_path(text: str) -> Path | None:
     """Return the file or folder of that name, here or in RAGAUGE_DATA.
 
     The name of a vector file is returned even if it does not exist. None if there is no match.
     """
     path = Path(text)
-    if path.exists() or is_hdf5(path) or is_vectors(path):
+    if path.exists() or is_hdf5(path) or is_vector_file(path):
         return path
     named = os.environ.get("RAGAUGE_DATA")
     if named and path.name == text and text not in ("", ".", "..") and (Path(named) / text).is_dir():
@@ -171,7 +184,7 @@ def _place(text: str) -> Path | None:
     return None
 
 
-def _first(data: VectorSet, limit: int | None, queries: int | None) -> VectorSet:
+def _limit_vectors(data: VectorSet, limit: int | None, queries: int | None) -> VectorSet:
     if limit is not None and limit < len(data.base):
         data = replace(
             data, base=data.base[:limit], ids=data.ids[:limit], neighbours=None, metadata=data.metadata[:limit]
@@ -182,33 +195,40 @@ def _first(data: VectorSet, limit: int | None, queries: int | None) -> VectorSet
     return data
 
 
-def _files(folder: Path) -> list[Path]:
+def _find_base_files(folder: Path) -> list[Path]:
     """Find the files of base vectors: named `base`, else `train`, else `learn`."""
-    for words in BASES:
-        if found := _named(folder, words):
+    for words in BASE_FILE_WORDS:
+        if found := _find_files_by_word(folder, words):
             return found
     return []
 
 
-def _named(folder: Path, words: Sequence[str]) -> list[Path]:
-    return sorted(file for file in folder.iterdir() if is_vectors(file) and set(_words(file)) & set(words))
+def _find_files_by_word(folder: Path, words: Sequence[str]) -> list[Path]:
+    return sorted(
+        file for file in folder.iterdir() if is_vector_file(file) and set(_file_name_words(file)) & set(words)
+    )
 
 
-def _words(file: Path) -> list[str]:
+def _file_name_words(file: Path) -> list[str]:
     return re.split(r"[._-]", file.name.lower())
 
 
-def _only(files: list[Path], what: str) -> Path:
+def _require_single_file(files: list[Path], what: str) -> Path:
     if len(files) > 1:
         names = ", ".join(file.name for file in files)
         raise BadInput(f"several files could be the {what}: {names}", file=str(files[0].parent), hint="leave one there")
     return files[0]
 
 
-def _folder(folder: Path, metric: str | None, limit: int | None, queries: int | None, seed: int) -> VectorSet:
-    file, name = _only(_files(folder), "vectors"), folder.resolve().name
-    near = _named(folder, NEIGHBOURS)
-    told = {one: next((WORDS[word] for word in _words(one) if word in WORDS), None) for one in near}
+def _load_vector_folder(
+    folder: Path, metric: str | None, limit: int | None, queries: int | None, seed: int
+) -> VectorSet:
+    file, name = _require_single_file(_find_base_files(folder), "vectors"), folder.resolve().name
+    near = _find_files_by_word(folder, NEIGHBOUR_FILE_WORDS)
+    told = {
+        one: next((METRIC_FILE_WORDS[word] for word in _file_name_words(one) if word in METRIC_FILE_WORDS), None)
+        for one in near
+    }
     known = sorted({each for each in told.values() if each})
     if metric is None and len(known) > 1:
         raise BadInput(
@@ -217,56 +237,64 @@ def _folder(folder: Path, metric: str | None, limit: int | None, queries: int | 
     # Published vector sets usually omit the metric if it is the Euclidean distance.
     chosen = metric or (known[0] if known else "l2")
     fitting = [one for one in near if told[one] == chosen] or [one for one in near if not told[one] and chosen == "l2"]
-    asked = _named(folder, QUERIES)
+    asked = _find_files_by_word(folder, QUERY_FILE_WORDS)
     if not asked:
-        return replace(_one_file(file, chosen, limit, queries, seed), name=name)
-    rows, ours = read_vectors(file, limit=limit), read_vectors(_only(asked, "queries"), limit=queries)
+        return replace(_load_vector_file(file, chosen, limit, queries, seed), name=name)
+    rows, ours = read_vectors(file, limit=limit), read_vectors(_require_single_file(asked, "queries"), limit=queries)
     neighbours = None
     if fitting and limit is None:
-        place = _only(fitting, "neighbours")
+        place = _require_single_file(fitting, "neighbours")
         found = read_vectors(place, limit=queries).vectors
         if found.dtype.kind not in "iu" or len(found) != len(ours.vectors):
             what = f"{len(found)} rows of {found.dtype}"
             raise BadInput(f"holds {what}, not the neighbours of {len(ours.vectors)} queries", file=str(place))
         neighbours = found.astype(np.int64)
-    base, vectors = _single(rows, file), _single(ours, asked[0])
+    base, vectors = _to_float32_matrix(rows, file), _to_float32_matrix(ours, asked[0])
     if base.shape[1] != vectors.shape[1]:
         what = f"the vectors have {base.shape[1]} dimensions, the queries {vectors.shape[1]}"
         raise BadInput(what, file=str(folder))
     return VectorSet(name, base, vectors, chosen, neighbours, rows.ids, ours.ids)
 
 
-def _one_file(path: Path, metric: str | None, limit: int | None, queries: int | None, seed: int) -> VectorSet:
+def _load_vector_file(path: Path, metric: str | None, limit: int | None, queries: int | None, seed: int) -> VectorSet:
     """Load one file of vectors, and hold out random rows as queries."""
-    rows = read_vectors(path, limit=None if limit is None else limit + (queries or min(HELD_OUT, -(-limit // 9))))
+    rows = read_vectors(
+        path, limit=None if limit is None else limit + (queries or min(MAX_HELD_OUT_QUERIES, -(-limit // 9)))
+    )
     count = len(rows.vectors)
-    held = queries or min(HELD_OUT, count // 10)
+    held = queries or min(MAX_HELD_OUT_QUERIES, count // 10)
     if not 0 < held < count:
         hint = "a tenth of the rows, at most 1000, are held out where nothing is said"
         raise BadInput(f"has {count} rows, of which {held} cannot become queries", file=str(path), hint=hint)
     chosen = np.zeros(count, np.bool_)
     chosen[np.random.default_rng(seed).choice(count, held, replace=False)] = True
-    matrix = _single(rows, path)
+    matrix = _to_float32_matrix(rows, path)
     ids = np.array(rows.ids, dtype=object)
     kept, asked = (ids[~chosen].tolist(), ids[chosen].tolist()) if len(ids) else ((), ())
     note = f"{held} of {count:,} rows were held out as queries (seed {seed})"
     made = VectorSet(
-        Source(str(path)).stem, matrix[~chosen], matrix[chosen], metric or "l2", ids=kept, query_ids=asked, notes=[note]
+        InputFile(str(path)).stem,
+        matrix[~chosen],
+        matrix[chosen],
+        metric or "l2",
+        ids=kept,
+        query_ids=asked,
+        notes=[note],
     )
-    return _first(made, limit, None)
+    return _limit_vectors(made, limit, None)
 
 
-def _single(rows: Rows, path: Path) -> Matrix:
+def _to_float32_matrix(rows: VectorFile, path: Path) -> Matrix:
     with np.errstate(over="ignore"):
         matrix = np.ascontiguousarray(rows.vectors, np.float32)
     if not len(matrix):
         raise BadInput("has no rows", file=str(path))
-    if rows.vectors.dtype.itemsize > 4 and (row := odd_row(matrix)) is not None:
+    if rows.vectors.dtype.itemsize > 4 and (row := first_bad_row(matrix)) is not None:
         raise BadInput(f"row {row} has a number that float32 does not hold", file=str(path))
     return matrix
 
 
-def _embedded(
+def _embed_dataset(
     dataset: Dataset,
     metric: str | None,
     embedder: str | Embedder | None,
@@ -280,10 +308,10 @@ def _embedded(
     if not documents or not asked:
         raise BadInput(f"{dataset.name} has no {'queries' if documents else 'documents'}")
     texts = [document.whole for document in documents]
-    model = open_embedder(EMBEDDER if embedder is None else embedder, texts, progress)
-    kept: Embedder = Cached(model, cache_folder() / "embeddings")
+    model = open_embedder(DEFAULT_EMBEDDER if embedder is None else embedder, texts, progress)
+    kept: Embedder = CachedEmbedder(model, cache_folder() / "embeddings")
     if progress is not None:
-        kept = InPieces(kept, progress)
+        kept = BatchedEmbedder(kept, progress)
     base = np.asarray(kept.embed(texts), np.float32)
     vectors = np.asarray(kept.embed(list(asked.values())), np.float32)
     notes = [f"the vectors are those of {model.name}"]
@@ -292,13 +320,13 @@ def _embedded(
     ids = [document.id for document in documents]
     about = [dict(document.metadata) for document in documents]
     found = VectorSet(dataset.name, base, vectors, metric or "cosine", None, ids, list(asked), dataset.judgments, notes)
-    return finite(replace(found, metadata=about if any(about) else ()))
+    return check_finite(replace(found, metadata=about if any(about) else ()))
 
 
-def finite(data: VectorSet) -> VectorSet:
+def check_finite(data: VectorSet) -> VectorSet:
     """Check that all values are finite in float32, and return the vectors unchanged."""
     for what, rows in (("vector", data.base), ("query", data.queries)):
-        if (row := odd_row(np.asarray(rows), np.float32)) is not None:
+        if (row := first_bad_row(np.asarray(rows), np.float32)) is not None:
             raise BadInput(
                 f"{data.name}: {what} {row} has a NaN, an infinity or a number that float32 does not hold",
                 hint="nothing is at a distance from it: leave it out",
@@ -306,7 +334,7 @@ def finite(data: VectorSet) -> VectorSet:
     return data
 
 
-def _checked(data: VectorSet) -> VectorSet:
+def _finalise_vector_set(data: VectorSet) -> VectorSet:
     """Add notes on surprising data, and keep only the judgments of the queries used.
 
     For `cosine`, zero vectors are left out.
@@ -318,22 +346,34 @@ def _checked(data: VectorSet) -> VectorSet:
         if not some.any() or not ours.any():
             raise BadInput(f"{data.name}: all {'queries' if some.any() else 'vectors'} are zeros and have no cosine")
         if not some.all():
-            notes.append(f"{_many(int((~some).sum()), 'vector', 'is', 'are')} all zeros: without a cosine, left out")
-            ids = _kept(data.ids, some)
+            notes.append(
+                f"{_format_count_with_verb(int((~some).sum()), 'vector', 'is', 'are')} all zeros: without a cosine, "
+                f"left out"
+            )
+            ids = _select_ids(data.ids, some)
             data = replace(data, base=data.base[some], ids=ids, neighbours=None)
         if not ours.all():
-            notes.append(f"{_many(int((~ours).sum()), 'query', 'is', 'are')} all zeros: without a cosine, left out")
+            notes.append(
+                f"{_format_count_with_verb(int((~ours).sum()), 'query', 'is', 'are')} all zeros: without a cosine, "
+                f"left out"
+            )
             near = None if data.neighbours is None else data.neighbours[ours]
-            data = replace(data, queries=data.queries[ours], query_ids=_kept(data.query_ids, ours), neighbours=near)
-    twins, themselves = _repeated(data.base, data.queries)
+            data = replace(
+                data, queries=data.queries[ours], query_ids=_select_ids(data.query_ids, ours), neighbours=near
+            )
+    twins, themselves = _count_duplicates(data.base, data.queries)
     if twins:
-        notes.append(f"{_many(twins, 'vector', 'is', 'are')} equal to an earlier one: which is found is chance")
+        notes.append(
+            f"{_format_count_with_verb(twins, 'vector', 'is', 'are')} equal to an earlier one: which is found is chance"
+        )
     if themselves:
-        notes.append(f"{_many(themselves, 'query', 'is', 'are')} in the base too: rank 1 is the query itself")
-    return replace(data, notes=notes, judgments=_of_those(data.judgments, data.query_ids))
+        notes.append(
+            f"{_format_count_with_verb(themselves, 'query', 'is', 'are')} in the base too: rank 1 is the query itself"
+        )
+    return replace(data, notes=notes, judgments=_restrict_judgments(data.judgments, data.query_ids))
 
 
-def _of_those(judgments: Judgments | None, asked: Sequence[str]) -> Judgments | None:
+def _restrict_judgments(judgments: Judgments | None, asked: Sequence[str]) -> Judgments | None:
     """Keep only the judgments of the given queries.
 
     A query that is not run would otherwise count as one without results.
@@ -350,16 +390,16 @@ def _of_those(judgments: Judgments | None, asked: Sequence[str]) -> Judgments | 
     )
 
 
-def _many(count: int, noun: str, verb: str, verbs: str) -> str:
+def _format_count_with_verb(count: int, noun: str, verb: str, verbs: str) -> str:
     plural = "queries" if noun == "query" else f"{noun}s"
     return f"{count:,} {noun} {verb}" if count == 1 else f"{count:,} {plural} {verbs}"
 
 
-def _kept(ids: Sequence[str], which: Mask) -> Sequence[str]:
+def _select_ids(ids: Sequence[str], which: Mask) -> Sequence[str]:
     return [name for name, there in zip(ids, which.tolist(), strict=True) if there] if len(ids) else ids
 
 
-def _repeated(base: Matrix, queries: Matrix) -> tuple[int, int]:
+def _count_duplicates(base: Matrix, queries: Matrix) -> tuple[int, int]:
     """Count the vectors equal to an earlier one, and the queries equal to a vector."""
     marks = np.random.default_rng(0).integers(1, 1 << 63, base.shape[1], dtype=np.uint64) | np.uint64(1)
 

@@ -13,83 +13,99 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ragauge.compute.resources import disk_bytes, memory, pin, settle, watched
-from ragauge.compute.workers import Tell, serve
+from ragauge.compute.resources import disk_bytes, measure_memory, measure_peak_memory, pin_to_cores, release_free_memory
+from ragauge.compute.workers import SendEvent, serve_worker
 from ragauge.core import protocols
 from ragauge.core.errors import RagaugeError
-from ragauge.runs.folder import now
+from ragauge.runs.folder import utc_now
 from ragauge.store_benchmarks import load_test, updates
-from ragauge.store_benchmarks.jobs import BUILD, Order, Vectors, standing, write_json, write_piece
-from ragauge.store_benchmarks.plan import found
-from ragauge.store_benchmarks.search_loops import FilteredStore, Raw, ladder, metadata, rounds, timed, tune, where
-from ragauge.stores.reference import Null
+from ragauge.store_benchmarks.jobs import (
+    BUILD_FILE,
+    BenchmarkWorkerTask,
+    SavedVectors,
+    has_openable_store,
+    write_json,
+    write_raw_result,
+)
+from ragauge.store_benchmarks.plan import store_class
+from ragauge.store_benchmarks.search_loops import (
+    FilteredStore,
+    RawArrays,
+    apply_search_options,
+    build_filter_condition,
+    build_filter_metadata,
+    nested_filters,
+    time_search_rounds,
+    time_searches,
+)
+from ragauge.stores.reference import NullStore
 
-Progress = Callable[[str, int, int], None]
-BATCH = 4_096
+ProgressCallback = Callable[[str, int, int], None]
+VECTORS_PER_INSERT = 4_096
 """Number of vectors per insert."""
-WARM_UP = 100
-REHEARSED = 1_000
-FLOOR = 100
+WARM_UP_QUERIES = 100
+REHEARSAL_VECTORS = 1_000
+NULL_STORE_VECTORS = 100
 """Number of vectors in the null store."""
 
 
-def build(order: Order, progress: Progress) -> None:
+def run_build_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
     """Build the store, or open the saved one, and time searches with every setting."""
-    vectors = Vectors(order.vectors)
-    there = standing(Path(order.folder))
-    with _opened(order, built=there) as store:
+    vectors = SavedVectors(order.vectors)
+    there = has_openable_store(Path(order.folder))
+    with _open_build_store(order, built=there) as store:
         if not there:
-            write_json(_filled(store, vectors, order, progress), Path(order.folder) / BUILD)
+            write_json(_fill_store(store, vectors, order, progress), Path(order.folder) / BUILD_FILE)
         if not order.results:
             return
         queries = vectors.rows("queries")
         progress("search", 0, order.plan.repeats * len(order.searches))
-        taken = rounds(
+        taken = time_search_rounds(
             store,
             queries,
             order.plan.k,
             order.searches,
             index=vectors.index(),
-            floor=_floor(vectors, order.metric),
-            warm_up=vectors.others(WARM_UP, order.plan.seed),
+            floor=_build_null_store(vectors, order.metric),
+            warm_up=vectors.others(WARM_UP_QUERIES, order.plan.seed),
             repeats=order.plan.repeats,
             max_repeats=order.plan.max_repeats,
             seed=order.plan.seed,
             progress=lambda done, total: progress("search", done, total),
         )
         for raw, search, name in zip(taken, order.searches, order.results, strict=True):
-            tune(store, search)
-            write_piece(Path(name), {"about": _about(store, queries, order)}, raw)
+            apply_search_options(store, search)
+            write_raw_result(Path(name), {"about": _describe_store(store, queries, order)}, raw)
 
 
-def cold(order: Order, progress: Progress) -> None:
+def run_cold_open_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
     """Open the saved store in this new process, and search once.
 
     The time includes loading the library of the engine.
     """
-    vectors = Vectors(order.vectors)
+    vectors = SavedVectors(order.vectors)
     query = vectors.rows("queries", 0, 1)
     progress("cold", 0, 1)
     began = time.perf_counter_ns()
-    with _opened(order, built=True) as store:
+    with _open_build_store(order, built=True) as store:
         opened = time.perf_counter_ns()
-        first = int(timed(store, query, order.plan.k).nanoseconds[0])
-    write_piece(Path(order.results[0]), {"open_ms": (opened - began) / 1e6, "first_ms": first / 1e6}, {})
+        first = int(time_searches(store, query, order.plan.k).nanoseconds[0])
+    write_raw_result(Path(order.results[0]), {"open_ms": (opened - began) / 1e6, "first_ms": first / 1e6}, {})
 
 
-def stand(order: Order, progress: Progress) -> None:
+def run_load_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
     """Load-test the store with several client processes."""
-    vectors, plan = Vectors(order.vectors), order.plan
+    vectors, plan = SavedVectors(order.vectors), order.plan
     most = max(plan.clients, default=1)
     # Rates relative to the maximum need a closed-loop run first.
     closed = sorted({*plan.clients, *([most] if plan.shares else [])})
     wanted: list[tuple[int, float | None, float | None]] = [(n, None, None) for n in closed]
     wanted += [(most, rate, None) for rate in plan.rates] + [(most, None, share) for share in plan.shares]
-    arrays: Raw = {}
+    arrays: RawArrays = {}
     notes, top = [], 0.0
     for number, (clients, rate, share) in enumerate(wanted):
         progress("load", number, len(wanted))
-        raw, note = load_test.run(
+        raw, note = load_test.run_load_test(
             order.opening,
             vectors.rows("queries"),
             plan.k,
@@ -98,38 +114,38 @@ def stand(order: Order, progress: Progress) -> None:
             seconds=plan.seconds,
             poisson=plan.poisson,
             threads=plan.threads,
-            warm_up=vectors.others(WARM_UP, plan.seed),
-            server=hasattr(found(order.store), "pids"),
+            warm_up=vectors.others(WARM_UP_QUERIES, plan.seed),
+            server=hasattr(store_class(order.store), "pids"),
             seed=plan.seed,
         )
         if rate is None and share is None:
             top = len(raw["ended_ns"]) / (float(raw["ended_ns"].max()) - float(raw["began_ns"].min())) * 1e9
         notes.append(note)
         arrays |= {f"{number}_{name}": values for name, values in raw.items()}
-    write_piece(Path(order.results[0]), {"notes": notes}, arrays)
+    write_raw_result(Path(order.results[0]), {"notes": notes}, arrays)
 
 
-def narrow(order: Order, progress: Progress) -> None:
+def run_filter_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
     """Fill a store with metadata, and time searches with every setting and filter.
 
     The results of a filter are written when all settings were timed with it. A setting that the time limit of the
     filter leaves no time for gets a result without arrays.
     """
-    vectors, plan = Vectors(order.vectors), order.plan
-    rungs = ladder(len(vectors), plan.filters, seed=plan.seed)
-    conditions = [*(where(rung) for rung in rungs), *(json.loads(one) for one in plan.where)]
-    random = metadata(rungs) if rungs else [{} for _ in range(len(vectors))]
+    vectors, plan = SavedVectors(order.vectors), order.plan
+    rungs = nested_filters(len(vectors), plan.filters, seed=plan.seed)
+    conditions = [*(build_filter_condition(rung) for rung in rungs), *(json.loads(one) for one in plan.where)]
+    random = build_filter_metadata(rungs) if rungs else [{} for _ in range(len(vectors))]
     about = [{**own, **rung} for own, rung in zip(vectors.metadata(plan.metadata), random, strict=True)]
-    queries, index, floor = vectors.rows("queries"), vectors.index(), _floor(vectors, order.metric)
-    warm_up = vectors.others(WARM_UP, plan.seed)
+    queries, index, floor = vectors.rows("queries"), vectors.index(), _build_null_store(vectors, order.metric)
+    warm_up = vectors.others(WARM_UP_QUERIES, plan.seed)
     total = plan.repeats * len(order.results)
-    with _filled_aside(order, vectors, progress, about) as store:
+    with _temporary_filled_store(order, vectors, progress, about) as store:
         for number, condition in enumerate(conditions):
             start = number * len(order.searches)
             files = order.results[start : start + len(order.searches)]
             wanted = [(search, file) for search, file in zip(order.searches, files, strict=True) if file]
             before = plan.repeats * start
-            taken = rounds(
+            taken = time_search_rounds(
                 FilteredStore(store, condition),
                 queries,
                 plan.k,
@@ -144,23 +160,23 @@ def narrow(order: Order, progress: Progress) -> None:
                 progress=lambda done, _, before=before: progress("filters", before + done, total),  # type: ignore[misc]
             )
             for raw, (search, file) in zip(taken, wanted, strict=True):
-                tune(store, search)
-                write_piece(Path(file), _explain_filter(store, queries[0], plan.k, condition) if raw else {}, raw)
+                apply_search_options(store, search)
+                write_raw_result(Path(file), _explain_filter(store, queries[0], plan.k, condition) if raw else {}, raw)
 
 
-def change(order: Order, progress: Progress) -> None:
+def run_update_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
     """Time searches during inserts, then inserts, updates and deletes.
 
     Uses a separate store, since the operations change it.
     """
-    vectors, plan = Vectors(order.vectors), order.plan
+    vectors, plan = SavedVectors(order.vectors), order.plan
     base, queries = vectors.rows("base"), vectors.rows("queries")
-    with _filled_aside(order, vectors, progress) as store:
-        arrays: Raw = {}
-        able = protocols.abilities(store)
+    with _temporary_filled_store(order, vectors, progress) as store:
+        arrays: RawArrays = {}
+        able = protocols.get_capabilities(store)
         if plan.mixed and "insert" in able:
             progress("search while inserting", 0, 1)
-            raw = updates.mixed(
+            raw = updates.run_mixed_workload(
                 store,
                 base,
                 queries,
@@ -172,34 +188,34 @@ def change(order: Order, progress: Progress) -> None:
                 seed=plan.seed,
             )
             arrays |= {f"mixed_{name}": values for name, values in raw.items()}
-        for number, one in enumerate(updates.OPERATIONS):
+        for number, one in enumerate(updates.UPDATE_OPERATIONS):
             if plan.changes and one in able:
-                progress(one, number, len(updates.OPERATIONS))
-                raw = updates.timed(
+                progress(one, number, len(updates.UPDATE_OPERATIONS))
+                raw = updates.time_updates(
                     store, base, plan.k, one, ids=vectors.ids(), metric=order.metric, n=plan.changes, seed=plan.seed
                 )
                 arrays |= {f"{one}_{name}": values for name, values in raw.items()}
-        write_piece(Path(order.results[0]), {}, arrays)
+        write_raw_result(Path(order.results[0]), {}, arrays)
 
 
-def remove(order: Order, progress: Progress) -> None:
+def run_remove_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
     """Remove what a store keeps outside of its folder, such as a table of a server."""
     progress("remove", 0, 1)
-    _removed(order.opening.open(), Path(order.folder) / "store")
+    _remove_store(order.opening.open(), Path(order.folder) / "store")
 
 
-TABLE: dict[str, Callable[[Order, Progress], None]] = {
-    "build": build,
-    "cold": cold,
-    "load": stand,
-    "filters": narrow,
-    "changes": change,
-    "remove": remove,
+STAGE_FUNCTIONS: dict[str, Callable[[BenchmarkWorkerTask, ProgressCallback], None]] = {
+    "build": run_build_stage,
+    "cold": run_cold_open_stage,
+    "load": run_load_stage,
+    "filters": run_filter_stage,
+    "changes": run_update_stage,
+    "remove": run_remove_stage,
 }
 
 
 @contextmanager
-def _opened(order: Order, *, built: bool) -> Iterator[Any]:
+def _open_build_store(order: BenchmarkWorkerTask, *, built: bool) -> Iterator[Any]:
     """Open the store of a build; remains of an unfinished build are deleted first."""
     place = Path(order.folder) / "store"
     if not built:
@@ -208,39 +224,44 @@ def _opened(order: Order, *, built: bool) -> Iterator[Any]:
     try:
         yield store
     finally:
-        protocols.close(store)
+        protocols.close_if_possible(store)
 
 
 @contextmanager
-def _filled_aside(
-    order: Order, vectors: Vectors, progress: Progress, about: list[dict[str, Any]] | None = None
+def _temporary_filled_store(
+    order: BenchmarkWorkerTask,
+    vectors: SavedVectors,
+    progress: ProgressCallback,
+    about: list[dict[str, Any]] | None = None,
 ) -> Iterator[Any]:
     """Fill a second store of the same kind, and remove it when the block is left."""
     place = Path(order.folder) / f"{order.stage}-store"
     shutil.rmtree(place, ignore_errors=True)
     store = order.opening.at(str(place)).open()
     try:
-        _insert(store, vectors, progress, about)
-        _build(store)
-        tune(store, order.searches[0])
+        _insert_vectors(store, vectors, progress, about)
+        _time_index_build(store)
+        apply_search_options(store, order.searches[0])
         yield store
     finally:
-        _removed(store, place)
+        _remove_store(store, place)
 
 
-def _filled(store: Any, vectors: Vectors, order: Order, progress: Progress) -> dict[str, Any]:
+def _fill_store(
+    store: Any, vectors: SavedVectors, order: BenchmarkWorkerTask, progress: ProgressCallback
+) -> dict[str, Any]:
     """Insert, index and save all vectors, and return the times, memory and disk space."""
     pids = store.pids() if hasattr(store, "pids") else ()
-    _rehearse(order, vectors)
-    settle()
-    before = memory(pids)
-    with watched(pids) as peak:
-        inserting = _insert(store, vectors, progress, None)
+    _rehearse_store(order, vectors)
+    release_free_memory()
+    before = measure_memory(pids)
+    with measure_peak_memory(pids) as peak:
+        inserting = _insert_vectors(store, vectors, progress, None)
         progress("index", 0, 1)
-        indexing = _build(store)
-    settle()
-    after = memory(store.pids() if hasattr(store, "pids") else ())
-    kept = "save" in protocols.abilities(store)
+        indexing = _time_index_build(store)
+    release_free_memory()
+    after = measure_memory(store.pids() if hasattr(store, "pids") else ())
+    kept = "save" in protocols.get_capabilities(store)
     if kept:
         store.save()
     place = Path(order.folder) / "store"
@@ -253,12 +274,12 @@ def _filled(store: Any, vectors: Vectors, order: Order, progress: Progress) -> d
         "memory_by": after.by,
         "disk_bytes": store.disk_bytes() if hasattr(store, "disk_bytes") else disk_bytes(place) if kept else None,
         "kept": kept,
-        "made": now(),
-        "abilities": sorted(protocols.abilities(store)),
+        "made": utc_now(),
+        "abilities": sorted(protocols.get_capabilities(store)),
     }
 
 
-def _rehearse(order: Order, vectors: Vectors) -> None:
+def _rehearse_store(order: BenchmarkWorkerTask, vectors: SavedVectors) -> None:
     """Run a few vectors through a store of the same kind.
 
     Memory of libraries that are loaded on first use is then not counted as memory of the index.
@@ -267,36 +288,38 @@ def _rehearse(order: Order, vectors: Vectors) -> None:
     shutil.rmtree(place, ignore_errors=True)
     store = order.opening.at(str(place)).open()
     try:
-        store.add(vectors.ids(0, REHEARSED), vectors.rows("base", 0, REHEARSED))
-        _build(store)
-        timed(store, vectors.rows("queries", 0, 3), min(order.plan.k, REHEARSED, len(vectors)))
+        store.add(vectors.ids(0, REHEARSAL_VECTORS), vectors.rows("base", 0, REHEARSAL_VECTORS))
+        _time_index_build(store)
+        time_searches(store, vectors.rows("queries", 0, 3), min(order.plan.k, REHEARSAL_VECTORS, len(vectors)))
     finally:
-        _removed(store, place)
+        _remove_store(store, place)
 
 
-def _insert(store: Any, vectors: Vectors, progress: Progress, about: list[dict[str, Any]] | None) -> float:
+def _insert_vectors(
+    store: Any, vectors: SavedVectors, progress: ProgressCallback, about: list[dict[str, Any]] | None
+) -> float:
     """Insert all vectors, and return the seconds spent in the store."""
     spent = 0.0
-    for start in range(0, len(vectors), BATCH):
-        names, rows = vectors.ids(start, BATCH), vectors.rows("base", start, BATCH)
+    for start in range(0, len(vectors), VECTORS_PER_INSERT):
+        names, rows = vectors.ids(start, VECTORS_PER_INSERT), vectors.rows("base", start, VECTORS_PER_INSERT)
         progress("insert", start, len(vectors))
         began = time.perf_counter()
         if about is None:
             store.add(names, rows)
         else:
-            store.add(names, rows, about[start : start + BATCH])
+            store.add(names, rows, about[start : start + VECTORS_PER_INSERT])
         spent += time.perf_counter() - began
     return spent
 
 
-def _build(store: Any) -> float:
+def _time_index_build(store: Any) -> float:
     began = time.perf_counter()
     if hasattr(store, "build"):
         store.build()
     return time.perf_counter() - began
 
 
-def _about(store: Any, queries: Any, order: Order) -> dict[str, Any]:
+def _describe_store(store: Any, queries: Any, order: BenchmarkWorkerTask) -> dict[str, Any]:
     """Return the store's own description, and whether it used its index, if known."""
     about: dict[str, Any] = dict(store.describe()) if hasattr(store, "describe") else {}
     if hasattr(store, "index_used"):
@@ -312,54 +335,54 @@ def _explain_filter(store: Any, query: Any, k: int, condition: Mapping[str, Any]
     return {"index_used": bool(explain(query, k, where=condition))}
 
 
-def _floor(vectors: Vectors, metric: str) -> Null:
-    floor = Null(metric=metric)
-    floor.add(vectors.ids(0, FLOOR), vectors.rows("base", 0, FLOOR))
+def _build_null_store(vectors: SavedVectors, metric: str) -> NullStore:
+    floor = NullStore(metric=metric)
+    floor.add(vectors.ids(0, NULL_STORE_VECTORS), vectors.rows("base", 0, NULL_STORE_VECTORS))
     return floor
 
 
-def _removed(store: Any, place: Path) -> None:
+def _remove_store(store: Any, place: Path) -> None:
     """Close a store and delete its data."""
     try:
         if hasattr(store, "remove"):
             store.remove()
     finally:
-        protocols.close(store)
+        protocols.close_if_possible(store)
         shutil.rmtree(place, ignore_errors=True)
 
 
-def carry_out(text: str, tell: Tell) -> int:
+def execute_task(text: str, tell: SendEvent) -> int:
     """Run a task, report its outcome, and return the exit code."""
-    order = Order.of(text)
-    pin(order.plan.threads)
+    order = BenchmarkWorkerTask.of(text)
+    pin_to_cores(order.plan.threads)
 
     def progress(stage: str, done: int, total: int) -> None:
         tell({"stage": stage, "done": done, "total": total})
 
     try:
-        TABLE[order.stage](order, progress)
+        STAGE_FUNCTIONS[order.stage](order, progress)
     except RagaugeError as error:
         tell({"error": type(error).__name__, "message": error.message, "hint": error.hint})
         return error.exit_code
     except Exception as error:  # a store may raise anything; its message is reported
-        words = " ".join(f"{type(error).__name__}: {error}{_locate(error, order.store)}".split())
+        words = " ".join(f"{type(error).__name__}: {error}{_locate_error(error, order.store)}".split())
         tell({"error": "BackendFailed", "message": words, "hint": None})
         raise
     tell({"ended": True})
     return 0
 
 
-def _locate(error: Exception, store: str) -> str:
+def _locate_error(error: Exception, store: str) -> str:
     """Return the method of the user's store that raised an error, with file and line.
 
     Empty for other stores.
     """
     if ":" not in store:
         return ""
-    home = inspect.getsourcefile(inspect.unwrap(found(store)))
+    home = inspect.getsourcefile(inspect.unwrap(store_class(store)))
     inside = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == home]
     return f" (in `{inside[0].name}`, {Path(inside[-1].filename).name}:{inside[-1].lineno})" if inside else ""
 
 
 if __name__ == "__main__":
-    sys.exit(serve(carry_out))
+    sys.exit(serve_worker(execute_task))

@@ -13,43 +13,43 @@ from typing import Any
 import numpy as np
 
 from ragauge.core import plugins
-from ragauge.core.composition import parts_of
+from ragauge.core.composition import iterate_plugins
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.protocols import Embedder, Vectors
 from ragauge.core.records import Dataset, Judgments
-from ragauge.core.specs import parse
+from ragauge.core.specs import parse_spec
 from ragauge.datasets import folders, load
 from ragauge.datasets.mitre_attack import load_stix
 from ragauge.evaluation import evaluate
 from ragauge.files.workspace import cache_folder, temporary_folder
-from ragauge.models.embedders import Cached, InPieces, open_embedder
-from ragauge.runs.folder import circumstances, documents_hash, now
-from ragauge.store_stress.ingestion_modes import gone
-from ragauge.store_stress.minimal_failure import command, written
-from ragauge.store_stress.plan import Plan, write_data
+from ragauge.models.embedders import BatchedEmbedder, CachedEmbedder, open_embedder
+from ragauge.runs.folder import documents_hash, provenance, utc_now
+from ragauge.store_stress.ingestion_modes import run_ingestion_mode
+from ragauge.store_stress.minimal_failure import build_command, write_reproducer
+from ragauge.store_stress.plan import StressSettings, write_stress_data
 from ragauge.store_stress.result_checks import Ranking
-from ragauge.store_stress.results import Broken, Ordeal, Way
-from ragauge.store_stress.scenario import Course
-from ragauge.stores.document_stores import check_keeper_options
+from ragauge.store_stress.results import IngestionResult, StoreFailure, StressTest
+from ragauge.store_stress.scenario import StressScenario
+from ragauge.stores.document_stores import check_document_store_options
 
-Progress = Callable[[str, int, int], None]
-STIX = "stix:"
+ProgressCallback = Callable[[str, int, int], None]
+STIX_PREFIX = "stix:"
 """Prefix that marks a source as a STIX bundle."""
-ROWS, BUNDLES = (
+DOCUMENT_FILE_SUFFIXES, STIX_FILE_SUFFIXES = (
     tuple(f".{kind}{packed}" for kind in kinds for packed in ("", ".gz", ".zst"))
     for kinds in (("jsonl", "tsv"), ("json",))
 )
 """Name endings of document files and of STIX bundles."""
-READS = (
+SOURCE_HINT = (
     "documents come from a .jsonl or .tsv file, a folder as BEIR has it, a dataset by name, or a STIX bundle (.json)"
 )
-WORDS = 12
+MAX_WORDS_PER_QUERY = 12
 """Words per query generated from a document, if the source has no queries."""
 
 
 @dataclass(frozen=True)
-class Load:
+class StressData:
     """Documents and queries of a stress test, with their vectors."""
 
     name: str
@@ -76,9 +76,9 @@ def stress(
     embedder: str | Embedder = "wordllama",
     limit: int | None = None,
     reproducer: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     **settings: Any,
-) -> Ordeal:
+) -> StressTest:
     """Stress-test a document store: fill, read back, search, reopen, and kill it.
 
     `store` is a document store by name (`sqlite-vec`, `pgvector(index=hnsw)`, `module:Class`) or an importable
@@ -88,36 +88,36 @@ def stress(
     those of `ragauge.store_stress.plan.StressSettings`: `ways`, `batch`, `k`, `queries`, `kills`, `timeout`, `seed`,
     `bisect` …
     """
-    plan = _plan(settings)
-    named = called(store)
+    plan = _parse_settings(settings)
+    named = resolve_store_name(store)
     check_libraries([named])
     check_options([named])
-    found = loaded(source, embedder, plan, limit=limit, progress=progress)
-    return stressed(named, found, plan, reproducer=reproducer, progress=progress)
+    found = load_stress_data(source, embedder, plan, limit=limit, progress=progress)
+    return stress_store(named, found, plan, reproducer=reproducer, progress=progress)
 
 
 def check_libraries(stores: Sequence[str]) -> None:
     """Raise MissingExtra for stores whose libraries are not installed."""
-    plugins.check_installed(("keepers", parse(store).name) for store in stores)
+    plugins.check_installed(("keepers", parse_spec(store).name) for store in stores)
 
 
 def check_options(stores: Sequence[str]) -> None:
     """Raise BadInput for options that a store does not have."""
     for store in stores:
-        if parse(store).options:
-            check_keeper_options(store)
+        if parse_spec(store).options:
+            check_document_store_options(store)
 
 
-def called(store: str | type[Any]) -> str:
+def resolve_store_name(store: str | type[Any]) -> str:
     """Return the name under which any process can open a store.
 
     Raises UnknownName for an unknown store, and BadInput for a class that cannot be imported.
     """
     if isinstance(store, str):
-        name = parse(store).name
-        known = plugins.names("keepers")
+        name = parse_spec(store).name
+        known = plugins.plugin_names("keepers")
         if ":" in name:
-            plugins.own(name)
+            plugins.import_user_object(name)
         elif name not in known:
             raise UnknownName("store", name, known, hint=f"there are {', '.join(known)}, and your own module:Class")
         return store
@@ -130,43 +130,43 @@ def called(store: str | type[Any]) -> str:
     return f"{module}:{name}"
 
 
-def _plan(settings: Mapping[str, Any]) -> Plan:
+def _parse_settings(settings: Mapping[str, Any]) -> StressSettings:
     try:
-        return Plan(**settings)
+        return StressSettings(**settings)
     except TypeError:
-        unknown = sorted(settings.keys() - Plan.__dataclass_fields__.keys())
+        unknown = sorted(settings.keys() - StressSettings.__dataclass_fields__.keys())
         raise BadInput(
             f"a stress test has no setting `{unknown[0] if unknown else ''}`",
-            hint=f"there are {', '.join(Plan.__dataclass_fields__)}",
+            hint=f"there are {', '.join(StressSettings.__dataclass_fields__)}",
         ) from None
 
 
-def stressed(
+def stress_store(
     store: str,
-    found: Load,
-    plan: Plan,
+    found: StressData,
+    plan: StressSettings,
     *,
     reproducer: str | Path | None = None,
-    progress: Progress | None = None,
-) -> Ordeal:
+    progress: ProgressCallback | None = None,
+) -> StressTest:
     """Stress one store with loaded data, so that several stores can share the data."""
-    tell = progress or _silent
-    ways: list[Way] = []
+    tell = progress or _ignore_progress
+    ways: list[IngestionResult] = []
     about: dict[str, Any] = {}
     notes = list(found.notes)
     with temporary_folder("stress") as folder:
         folder.chmod(0o755)  # an engine's server may run as another user, who needs access
-        write_data(folder / "data", found.documents, found.vectors, found.queries, found.asked)
+        write_stress_data(folder / "data", found.documents, found.vectors, found.queries, found.asked)
 
-        def reproduce(broken: Broken, prefix: int, said: Mapping[str, Any]) -> Broken:
+        def reproduce(broken: StoreFailure, prefix: int, said: Mapping[str, Any]) -> StoreFailure:
             return (
                 broken
                 if reproducer is None
-                else _reproduced(Path(reproducer), store, found, plan, broken, prefix, said)
+                else _save_reproducer(Path(reproducer), store, found, plan, broken, prefix, said)
             )
 
         for way in plan.ways:
-            course = Course(
+            course = StressScenario(
                 store=store,
                 way=way,
                 plan=plan,
@@ -177,12 +177,12 @@ def stressed(
                 folder=folder / "work",
                 tell=tell,
             )
-            outcome = gone(course, lambda rankings: scored(found, rankings, plan.k), reproduce)
+            outcome = run_ingestion_mode(course, lambda rankings: score_rankings(found, rankings, plan.k), reproduce)
             about = {**about, **outcome.about}
             ways.append(outcome.way)
             unreproduced = [_describe_unreproduced(one) for one in outcome.way.not_reproduced]
             notes += [f"{store} {way}: {note}" for note in (*outcome.notes, *unreproduced)]
-    return Ordeal(
+    return StressTest(
         store=store,
         documents=len(found.documents),
         queries=len(found.queries),
@@ -194,8 +194,8 @@ def stressed(
         k=plan.k,
         notes=notes,
         circumstances={
-            "made": now(),
-            **circumstances(),
+            "made": utc_now(),
+            **provenance(),
             "documents_hash": documents_hash(found.documents),
             "seed": plan.seed,
             "batch": plan.batch,
@@ -207,44 +207,50 @@ def stressed(
     )
 
 
-def _describe_unreproduced(failure: Broken) -> str:
+def _describe_unreproduced(failure: StoreFailure) -> str:
     first, _, _ = failure.error.strip().partition("\n")
     return f"failure while {failure.stage} not reproduced in {len(failure.tried)} attempts: {first}"
 
 
-def _reproduced(
-    folder: Path, store: str, found: Load, plan: Plan, broken: Broken, prefix: int, said: Mapping[str, Any]
-) -> Broken:
+def _save_reproducer(
+    folder: Path,
+    store: str,
+    found: StressData,
+    plan: StressSettings,
+    broken: StoreFailure,
+    prefix: int,
+    said: Mapping[str, Any],
+) -> StoreFailure:
     place = folder / broken.way.replace(" ", "-")
-    return written(
+    return write_reproducer(
         place,
         broken,
         found.documents[:prefix],
         found.queries,
         store=store,
         source=found.name,
-        typed=command(store, str(place), broken, plan, found.typed),
+        typed=build_command(store, str(place), broken, plan, found.typed),
         about=", ".join(f"{name} {value}" for name, value in said.items()),
     )
 
 
-def loaded(
+def load_stress_data(
     source: Any,
     embedder: str | Embedder,
-    plan: Plan,
+    plan: StressSettings,
     *,
     limit: int | None = None,
-    progress: Progress | None = None,
-) -> Load:
+    progress: ProgressCallback | None = None,
+) -> StressData:
     """Load documents and queries and embed them."""
-    tell = progress or _silent
+    tell = progress or _ignore_progress
     if isinstance(embedder, str):
-        plugins.check_installed(parts_of("embedders", embedder))
+        plugins.check_installed(iterate_plugins("embedders", embedder))
     if limit is not None and limit < 1:
         raise BadInput(f"limit is {limit}, and 1 is the least that makes sense")
     if isinstance(source, str | Path):
-        tell(f"reading {Path(str(source).removeprefix(STIX)).name}", 0, 1)
-    data, judged = collection(source)
+        tell(f"reading {Path(str(source).removeprefix(STIX_PREFIX)).name}", 0, 1)
+    data, judged = load_source(source)
     documents = list(data.documents if limit is None else data.documents[:limit])
     if not documents:
         raise BadInput(f"{data.name} has no documents")
@@ -252,14 +258,16 @@ def loaded(
         (twice, _), *_ = Counter(one.id for one in documents).most_common(1)
         raise BadInput(f"{data.name} has the id `{twice}` more than once")
     notes = [data.about] if data.about and not Path(data.about).exists() else []
-    queries = dict(data.queries) if judged else _own(documents, plan)
+    queries = dict(data.queries) if judged else _queries_from_documents(documents, plan)
     if not judged:
         notes.append(f"{data.name} has no queries: the first words of some documents are asked for instead")
     chosen = random.Random(plan.seed).sample(sorted(queries), min(plan.queries, len(queries)))  # noqa: S311 - a sample
     queries = {name: queries[name] for name in sorted(chosen)}
     texts = [one.whole for one in documents]
     model = open_embedder(embedder, texts, lambda done, total: tell("learning", done, total))
-    cached = InPieces(Cached(model, cache_folder() / "embeddings"), lambda done, total: tell("embedding", done, total))
+    cached = BatchedEmbedder(
+        CachedEmbedder(model, cache_folder() / "embeddings"), lambda done, total: tell("embedding", done, total)
+    )
     vectors = cached.embed(texts)
     vectors = _replace_zero_vectors(vectors, data.name, model.name, notes)
     asked = model.embed(list(queries.values())) if queries else np.zeros((0, vectors.shape[1]), np.float32)
@@ -271,7 +279,7 @@ def loaded(
         asked = asked[nonzero]
     typed = embedder if isinstance(embedder, str) else model.name
     judgments = data.judgments if judged else None
-    return Load(data.name, documents, vectors, queries, asked, judgments, model.name, typed, notes)
+    return StressData(data.name, documents, vectors, queries, asked, judgments, model.name, typed, notes)
 
 
 def _replace_zero_vectors(vectors: Vectors, source: str, embedder: str, notes: list[str]) -> Vectors:
@@ -297,52 +305,55 @@ def _replace_zero_vectors(vectors: Vectors, source: str, embedder: str, notes: l
     return np.where(nonzero[:, None], vectors, away).astype(np.float32)
 
 
-def collection(source: Any) -> tuple[Dataset, bool]:
+def load_source(source: Any) -> tuple[Dataset, bool]:
     """Load the documents of a source, and return whether it has queries of its own."""
     if isinstance(source, Dataset):
         return source, bool(source.queries)
     if not isinstance(source, str | Path):
         return Dataset("documents", list(source), {}, Judgments({})), False
-    path = Path(str(source).removeprefix(STIX))
-    if str(source).startswith(STIX):
+    path = Path(str(source).removeprefix(STIX_PREFIX))
+    if str(source).startswith(STIX_PREFIX):
         return load_stix(path), True
-    if path.is_file() and path.name.endswith(BUNDLES):
+    if path.is_file() and path.name.endswith(STIX_FILE_SUFFIXES):
         return load_stix(path), True
-    if path.is_file() and not path.name.endswith(ROWS):
-        raise BadInput("is nothing that documents are read from", file=str(source), hint=READS)
-    place = folders.find(path) or path
+    if path.is_file() and not path.name.endswith(DOCUMENT_FILE_SUFFIXES):
+        raise BadInput("is nothing that documents are read from", file=str(source), hint=SOURCE_HINT)
+    place = folders.find_dataset_folder(path) or path
     if path.is_dir() and not (place / "qrels").exists() and not (place / "qrels.txt").exists():
         queries = folders.read_queries(path) if list(place.glob("queries.*")) else {}
         return Dataset(path.name, folders.read_documents(path), queries, Judgments({})), bool(queries)
     if path.is_file():
         return Dataset(path.name, folders.read_documents(path), {}, Judgments({})), False
-    if path.name.endswith((*ROWS, *BUNDLES)):
-        near = difflib.get_close_matches(path.name, _beside(path), n=3, cutoff=0.7)
-        guess = f"did you mean {' or '.join(near)}?" if near else READS
+    if path.name.endswith((*DOCUMENT_FILE_SUFFIXES, *STIX_FILE_SUFFIXES)):
+        near = difflib.get_close_matches(path.name, _sibling_names(path), n=3, cutoff=0.7)
+        guess = f"did you mean {' or '.join(near)}?" if near else SOURCE_HINT
         raise BadInput("no such file", file=str(source), hint=guess)
     return load(source), True
 
 
-def _beside(path: Path) -> list[str]:
+def _sibling_names(path: Path) -> list[str]:
     """Return the names of the files next to a missing file."""
     return sorted(one.name for one in path.parent.iterdir()) if path.parent.is_dir() else []
 
 
-def _own(documents: Sequence[Document], plan: Plan) -> dict[str, str]:
+def _queries_from_documents(documents: Sequence[Document], plan: StressSettings) -> dict[str, str]:
     """Build queries from the first words of sampled documents."""
     chance = random.Random(plan.seed)  # noqa: S311 - a sample, no secret
     some = chance.sample(range(len(documents)), min(plan.queries, len(documents)))
-    texts = {place: " ".join((documents[place].title or documents[place].text).split()[:WORDS]) for place in some}
+    texts = {
+        place: " ".join((documents[place].title or documents[place].text).split()[:MAX_WORDS_PER_QUERY])
+        for place in some
+    }
     return {f"words of {documents[place].id}": text for place, text in texts.items() if text}
 
 
-def scored(found: Load, rankings: Sequence[Ranking], k: int) -> tuple[dict[str, float], int]:
+def score_rankings(found: StressData, rankings: Sequence[Ranking], k: int) -> tuple[dict[str, float], int]:
     """Compute mean measures of the rankings, and the number of judged queries."""
     if found.judgments is None or not len(found.judgments):
         return {}, 0
     grades = found.judgments.nested
     here = set(found.ids)
-    there = {name: _within(grades[name], here) for name in found.queries if name in grades}
+    there = {name: _select_grades(grades[name], here) for name in found.queries if name in grades}
     judged = {name: known for name, known in there.items() if any(grade > 0 for grade in known.values())}
     if not judged:
         return {}, 0
@@ -356,10 +367,10 @@ def scored(found: Load, rankings: Sequence[Ranking], k: int) -> tuple[dict[str, 
     return dict(scores.means), len(judged)
 
 
-def _within(grades: Mapping[str, float], ids: set[str]) -> dict[str, float]:
+def _select_grades(grades: Mapping[str, float], ids: set[str]) -> dict[str, float]:
     """Select the grades of documents that are present; `limit` may have removed some."""
     return {doc: grade for doc, grade in grades.items() if doc in ids}
 
 
-def _silent(what: str, done: int, total: int) -> None:
+def _ignore_progress(what: str, done: int, total: int) -> None:
     """Ignore progress."""

@@ -10,34 +10,38 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ragauge.compute.workers import Child, OutOfTime
+from ragauge.compute.workers import Worker, WorkerTimeout
 from ragauge.core.errors import BadInput, MissingExtra, RagaugeError, UnknownName
 from ragauge.core.structured_text import parse_json
-from ragauge.store_stress.plan import Order
+from ragauge.store_stress.plan import StressWorkerTask
 
-Progress = Callable[[str, int, int], None]
+ProgressCallback = Callable[[str, int, int], None]
 """Progress callback: stage, finished steps, total steps."""
-MISTAKES = {"BadInput", "MissingExtra", "UnknownName"}
+USAGE_ERRORS = {"BadInput", "MissingExtra", "UnknownName"}
 """Errors on first opening that are the caller's mistake and not a failure of the store."""
-PATIENCE = 2.0
+EXIT_TIMEOUT_S = 2.0
 """Seconds that a finished worker has to exit.
 
 The store is closed by then, but some engines leave a thread running.
 """
-AGAIN = " after reopening"
-KILLED = " after kill -9"
-REPLACED = " after replacing"
+AFTER_REOPENING = " after reopening"
+AFTER_KILL = " after kill -9"
+AFTER_REPLACING = " after replacing"
 """Suffixes of stage names for a store that was reopened, killed or changed before."""
-NAMES = {("opening", AGAIN): "reopening", ("opening", REPLACED): "reopening", ("replacing", REPLACED): "replacing"}
+STAGE_NAMES = {
+    ("opening", AFTER_REOPENING): "reopening",
+    ("opening", AFTER_REPLACING): "reopening",
+    ("replacing", AFTER_REPLACING): "replacing",
+}
 """Stage names that are not the stage followed by the suffix."""
-FOUND = {"OutOfTime", "Amiss"}
+SILENT_ERRORS = {"OutOfTime", "Amiss"}
 """Error types of failures that the store itself did not report."""
-LEFT_OUT = re.compile(r"""0x[0-9a-f]+|'[^']*'|"[^"]*"|`[^`]*`|(?<!\w)/\S+|[0-9a-f]{8,}|\d+""", re.I)
+VARIABLE_TEXT = re.compile(r"""0x[0-9a-f]+|'[^']*'|"[^"]*"|`[^`]*`|(?<!\w)/\S+|[0-9a-f]{8,}|\d+""", re.I)
 """Parts of an error message that differ between runs: numbers, quoted names, paths."""
 
 
 @dataclass(frozen=True)
-class Failure:
+class AttemptFailure:
     """Failure of a store in one process, or wrong results that it returned."""
 
     stage: str
@@ -52,31 +56,31 @@ class Failure:
     documents_lost: bool = False
     """Whether stored documents were missing or altered, or the store could not be reopened."""
 
-    def same(self, other: Failure | None) -> bool:
+    def same(self, other: AttemptFailure | None) -> bool:
         """Return whether another failure is a repetition of this one."""
         return other is not None and self.stage == other.stage and bool(self.alike & other.alike)
 
 
-def named(stage: str, again: str = "") -> str:
+def stage_name(stage: str, again: str = "") -> str:
     """Return the name of a stage, given the state of the store.
 
-    >>> named("putting"), named("opening", AGAIN), named("putting", KILLED)
+    >>> stage_name("putting"), stage_name("opening", AFTER_REOPENING), stage_name("putting", AFTER_KILL)
     ('putting', 'reopening', 'putting after kill -9')
     """
-    return NAMES.get((stage, again), f"{stage}{again}")
+    return STAGE_NAMES.get((stage, again), f"{stage}{again}")
 
 
-def raised(words: str) -> frozenset[str]:
+def error_signature(words: str) -> frozenset[str]:
     """Return an error message without the parts that vary between runs.
 
-    >>> raised("bad WAL at offset 78667") == raised("bad WAL at offset 12")
+    >>> error_signature("bad WAL at offset 78667") == error_signature("bad WAL at offset 12")
     True
     """
-    return frozenset({LEFT_OUT.sub("…", words.strip().partition("\n")[0])})
+    return frozenset({VARIABLE_TEXT.sub("…", words.strip().partition("\n")[0])})
 
 
 @dataclass(frozen=True)
-class Kill:
+class ScheduledKill:
     """Point at which a worker process is killed.
 
     The worker is killed when it puts document `at`, or when it commits with at least `at` documents stored.
@@ -90,11 +94,11 @@ class Kill:
 
 
 @dataclass
-class Attempt:
+class StressAttempt:
     """Outcome of one worker process."""
 
-    order: Order
-    failure: Failure | None = None
+    order: StressWorkerTask
+    failure: AttemptFailure | None = None
     committed: int = 0
     """Number of documents committed."""
     begun: int = 0
@@ -105,23 +109,29 @@ class Attempt:
     """Results of the finished steps, by step."""
 
 
-def attempt(
-    order: Order, ids: Sequence[str], *, timeout: float, tell: Progress, kill: Kill | None = None, again: str = ""
-) -> Attempt:
+def run_attempt(
+    order: StressWorkerTask,
+    ids: Sequence[str],
+    *,
+    timeout: float,
+    tell: ProgressCallback,
+    kill: ScheduledKill | None = None,
+    again: str = "",
+) -> StressAttempt:
     """Run a task in a new worker process.
 
     `again` is the suffix for a store that is not new: `AFTER_REOPENING`, `AFTER_KILL` or `AFTER_REPLACING`. Raises
     the usage error if a new store cannot be opened as requested.
     """
-    done = Attempt(order, committed=order.start, begun=order.start)
+    done = StressAttempt(order, committed=order.start, begun=order.start)
     Path(order.results).mkdir(parents=True, exist_ok=True)
     for old in Path(order.results).glob("*.json"):
         old.unlink()
     said: dict[str, Any] = {}
     stage, put, killed = "opening", order.start, False
     log = Path(order.results) / "words.log"
-    with Child(
-        "ragauge.store_stress.worker", order.text(), log=log, timeout=timeout, silence=True, patience=PATIENCE
+    with Worker(
+        "ragauge.store_stress.worker", order.text(), log=log, timeout=timeout, silence=True, patience=EXIT_TIMEOUT_S
     ) as child:
         try:
             for said in child.words():
@@ -131,39 +141,45 @@ def attempt(
                 if said.get("stage") == "putting":
                     put, done.begun = said["done"], min(said["done"] + order.batch, order.stop)
                 done.committed = max(done.committed, said.get("committed", 0))
-                if kill is not None and not killed and _due(kill, said):
+                if kill is not None and not killed and _is_kill_due(kill, said):
                     time.sleep(random.Random(kill.seed).random() * kill.wait)  # noqa: S311 - a moment, no secret
                     child.kill()
                     killed = True  # messages sent before the kill are still read
                 if killed:
-                    done.caught = _doing(said) or done.caught
-        except OutOfTime:
+                    done.caught = _describe_activity(said) or done.caught
+        except WorkerTimeout:
             said = {"error": "OutOfTime", "message": f"gave no sign of life for {timeout:g} seconds", "at": stage}
-    done.found = _results(order)
+    done.found = _read_results(order)
     if "ended" in said or (killed and "error" not in said):
         return done
-    at, silent = named(str(said.get("at", stage)), again), False
-    if said.get("error") in MISTAKES and said["at"] == "opening" and not again:
-        raise _mistake(said)
+    at, silent = stage_name(str(said.get("at", stage)), again), False
+    if said.get("error") in USAGE_ERRORS and said["at"] == "opening" and not again:
+        raise _usage_error(said)
     if "error" in said:
-        words, alike, silent = str(said["message"]), raised(str(said["message"])), said["error"] in FOUND
+        words, alike, silent = (
+            str(said["message"]),
+            error_signature(str(said["message"])),
+            said["error"] in SILENT_ERRORS,
+        )
     else:
         alike = frozenset({f"the process {child.fate().partition(';')[0]}"})
-        words = f"the process {child.fate().partition(';')[0]}" + _wrote(child)
+        words = f"the process {child.fate().partition(';')[0]}" + _worker_output(child)
     hand = stage in ("putting", "committing") and "put" in order.steps
     put = max(put, 0) if stage == "putting" else done.begun
-    name = _at_hand(ids[put : done.begun]) if hand and stage == "putting" else ""
+    name = _describe_put_ids(ids[put : done.begun]) if hand and stage == "putting" else ""
     lost = stage == "opening" and bool(again)
-    done.failure = Failure(at, words, alike, silent, put, name, done.begun if hand else None, documents_lost=lost)
+    done.failure = AttemptFailure(
+        at, words, alike, silent, put, name, done.begun if hand else None, documents_lost=lost
+    )
     return done
 
 
-def _at_hand(ids: Sequence[str]) -> str:
+def _describe_put_ids(ids: Sequence[str]) -> str:
     """Name the documents of one put by their first and last id."""
     return f"{ids[0]} to {ids[-1]}" if len(ids) > 1 else "".join(ids)
 
 
-def _due(kill: Kill, said: Mapping[str, Any]) -> bool:
+def _is_kill_due(kill: ScheduledKill, said: Mapping[str, Any]) -> bool:
     """Return whether a message shows that the kill point is reached."""
     if "holding" in said:
         return True
@@ -172,7 +188,7 @@ def _due(kill: Kill, said: Mapping[str, Any]) -> bool:
     return said.get("stage") == "putting" and bool(said["done"] >= kill.at)
 
 
-def _doing(said: Mapping[str, Any]) -> str:
+def _describe_activity(said: Mapping[str, Any]) -> str:
     """Describe what a killed worker was doing, from its last message."""
     if "holding" in said:
         return f"after the put of document {said['holding']:,}"
@@ -183,19 +199,19 @@ def _doing(said: Mapping[str, Any]) -> str:
     return f"in the put of document {said['done'] + 1:,}" if said.get("stage") == "putting" else ""
 
 
-def _wrote(child: Child) -> str:
+def _worker_output(child: Worker) -> str:
     wrote = child.wrote().strip()
     return f"\n{wrote}" if wrote else ""
 
 
-def _results(order: Order) -> dict[str, Any]:
+def _read_results(order: StressWorkerTask) -> dict[str, Any]:
     found = {}
     for path in Path(order.results).glob("*.json"):
         found[path.stem] = parse_json(path.read_text(encoding="utf-8"))
     return found
 
 
-def _mistake(said: Mapping[str, Any]) -> RagaugeError:
+def _usage_error(said: Mapping[str, Any]) -> RagaugeError:
     if said["error"] == "BadInput":
         return BadInput(said["message"], hint=said["hint"])
     error = MissingExtra("", "") if said["error"] == "MissingExtra" else UnknownName("", "", ())

@@ -11,70 +11,80 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.store_stress.child_process import AGAIN, KILLED, REPLACED, Failure, Kill, named
-from ragauge.store_stress.minimal_failure import Shortest, shortest
+from ragauge.store_stress.child_process import (
+    AFTER_KILL,
+    AFTER_REOPENING,
+    AFTER_REPLACING,
+    AttemptFailure,
+    ScheduledKill,
+    stage_name,
+)
+from ragauge.store_stress.minimal_failure import MinimalPrefix, find_minimal_prefix
 from ragauge.store_stress.result_checks import Ranking
-from ragauge.store_stress.results import Broken, Pace, ReadBack, Timing, Way
-from ragauge.store_stress.scenario import ALL, Course, Filled
+from ragauge.store_stress.results import FillRate, IngestionResult, OperationTiming, ReadBack, StoreFailure
+from ragauge.store_stress.scenario import ALL_STEPS, FillResult, StressScenario
 
-Scored = Callable[[Sequence[Ranking]], tuple[Mapping[str, float], int]]
+ModeScorer = Callable[[Sequence[Ranking]], tuple[Mapping[str, float], int]]
 """Computes measures of rankings and the number of queries that they average."""
-Reproduce = Callable[[Broken, int, Mapping[str, Any]], Broken]
+ReproducerWriter = Callable[[StoreFailure, int, Mapping[str, Any]], StoreFailure]
 """Writes a reproducer with the first n documents and the store's description, and returns the failure with its path."""
-NEEDED = {"putting": 1, "committing": 1, "reading back": 2}
+STEPS_BY_STAGE = {"putting": 1, "committing": 1, "reading back": 2}
 """Number of steps needed to reach a stage again."""
-STRETCHES = 40
+MAX_RATE_POINTS = 40
 """Maximum number of points of the fill rate."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class IngestionOutcome:
     """Result of one ingestion mode, and the store's description of itself."""
 
-    way: Way
+    way: IngestionResult
     about: Mapping[str, Any]
     notes: Sequence[str] = ()
     """Differences that are not failures."""
 
 
-def gone(course: Course, scored: Scored, reproduce: Reproduce) -> Outcome:
+def run_ingestion_mode(course: StressScenario, scored: ModeScorer, reproduce: ReproducerWriter) -> IngestionOutcome:
     """Run the whole stress test in one ingestion mode."""
     n, plan = len(course.ids), course.plan
-    filled = Filled()
-    kills: list[Kill] = []
+    filled = FillResult()
+    kills: list[ScheduledKill] = []
     killed: list[ReadBack] = []
     replaced: list[ReadBack] = []
 
-    def fill() -> Failure | None:
+    def fill() -> AttemptFailure | None:
         nonlocal filled, kills
         filled = course.filled(n)
-        kills = course.kills(n, *(_typical(one) for one in (filled.put, filled.commit)))
+        kills = course.kills(n, *(_median_seconds(one) for one in (filled.put, filled.commit)))
         return filled.failure
 
-    def kill() -> Failure | None:
+    def kill() -> AttemptFailure | None:
         killed.clear()
         return course.killed(n, kills, killed.append) if kills else None
 
-    def replace_documents() -> Failure | None:
+    def replace_documents() -> AttemptFailure | None:
         replaced.clear()
         return course.replaced(filled, replaced.append)
 
-    broken: Broken | None = None
-    unreproduced: list[Broken] = []
+    broken: StoreFailure | None = None
+    unreproduced: list[StoreFailure] = []
     for stage in (fill, kill, replace_documents):  # replacing is last because it changes the documents of the store
         broken = _check_stage(
-            stage, n, lambda failure: _broken(course, failure, kills, filled.about, reproduce), unreproduced
+            stage,
+            n,
+            lambda failure: _investigate_failure(course, failure, kills, filled.about, reproduce),
+            unreproduced,
         )
         if broken is not None:
             break
     measures, judged = scored(filled.rankings) if filled.rankings and n else ({}, 0)
-    way = Way(
+    way = IngestionResult(
         name=course.way,
         documents=broken.after if broken is not None and not filled.put else n,
-        put=timing(filled.put),
-        commit=timing(filled.commit),
-        search=timing(filled.search),
-        pace=pace(filled.put, plan.size(course.way), n),
+        put=summarise_latency(filled.put),
+        commit=summarise_latency(filled.commit),
+        search=summarise_latency(filled.search),
+        pace=compute_fill_rates(filled.put, plan.size(course.way), n),
         opening=filled.opening,
         bytes_on_disk=filled.size,
         read_back=[*filled.readings, *killed, *replaced],
@@ -88,23 +98,23 @@ def gone(course: Course, scored: Scored, reproduce: Reproduce) -> Outcome:
         not_reproduced=unreproduced,
     )
     shutil.rmtree(course.folder, ignore_errors=True)
-    return Outcome(way, filled.about, filled.notes)
+    return IngestionOutcome(way, filled.about, filled.notes)
 
 
 def _check_stage(
-    run: Callable[[], Failure | None],
+    run: Callable[[], AttemptFailure | None],
     documents: int,
-    investigate: Callable[[Failure], Broken],
-    unreproduced: list[Broken],
-) -> Broken | None:
+    investigate: Callable[[AttemptFailure], StoreFailure],
+    unreproduced: list[StoreFailure],
+) -> StoreFailure | None:
     """Run a stage and return its failure, or None.
 
     A failure that was not reproduced and lost no document is retried once. If the retry fails in the same way, the
     failure counts as reproduced, with the retry as the last try with all documents. Other failures go to
     `unreproduced`.
     """
-    earlier: list[Broken] = []
-    before: Failure | None = None
+    earlier: list[StoreFailure] = []
+    before: AttemptFailure | None = None
     for _ in range(2):
         failure = run()
         if failure is None:
@@ -126,10 +136,14 @@ def _check_stage(
     return None
 
 
-def _broken(
-    course: Course, failure: Failure, kills: Sequence[Kill], about: Mapping[str, Any], reproduce: Reproduce
-) -> Broken:
-    broken = Broken(
+def _investigate_failure(
+    course: StressScenario,
+    failure: AttemptFailure,
+    kills: Sequence[ScheduledKill],
+    about: Mapping[str, Any],
+    reproduce: ReproducerWriter,
+) -> StoreFailure:
+    broken = StoreFailure(
         course.way,
         failure.stage,
         failure.error,
@@ -140,7 +154,7 @@ def _broken(
     )
     if not course.plan.bisect:
         return replace(broken, doubt="no attempt was made to reproduce it or to find a shorter prefix (--no-bisect)")
-    found = least(course, failure, kills)
+    found = find_failing_prefix(course, failure, kills)
     reproduced = found.prefix is not None
     broken = replace(
         broken,
@@ -155,7 +169,9 @@ def _broken(
     return reproduce(broken, failure.after if found.prefix is None else found.prefix, about)
 
 
-def least(course: Course, failure: Failure, kills: Sequence[Kill]) -> Shortest:
+def find_failing_prefix(
+    course: StressScenario, failure: AttemptFailure, kills: Sequence[ScheduledKill]
+) -> MinimalPrefix:
     """Find the shortest prefix of the documents that reproduces a failure."""
     times = 0
 
@@ -164,58 +180,60 @@ def least(course: Course, failure: Failure, kills: Sequence[Kill]) -> Shortest:
         times += 1
         told = f"{course.store} {course.way}: shortest prefix, try {times}: {documents:,} documents"
         quiet = replace(course, tell=lambda _, done, total: course.tell(told, done, total))
-        return failure.same(_once(quiet, failure.stage, documents, kills))
+        return failure.same(_rerun_to_stage(quiet, failure.stage, documents, kills))
 
-    return shortest(fails, len(course.ids), guess=failure.guess)
+    return find_minimal_prefix(fails, len(course.ids), guess=failure.guess)
 
 
-def _once(course: Course, stage: str, documents: int, kills: Sequence[Kill]) -> Failure | None:
+def _rerun_to_stage(
+    course: StressScenario, stage: str, documents: int, kills: Sequence[ScheduledKill]
+) -> AttemptFailure | None:
     """Run a new store with the first documents up to a stage and return its failure."""
-    if KILLED in stage:
+    if AFTER_KILL in stage:
         # With all documents the original kills are repeated; with a prefix there is one kill at its last document.
-        alone = [Kill(max(0, documents - 1), False, 0.0, course.plan.seed)]
-        return course.killed(documents, kills if documents == len(course.ids) else alone, _unheard)
-    if stage == named("replacing", REPLACED) or stage.endswith(REPLACED):
-        filled = course.filled(documents, ALL if stage.startswith("searching") else ALL[:1], reopen=False)
-        return filled.failure or course.replaced(filled, _unheard)
-    needed = next((n for name, n in NEEDED.items() if stage.startswith(name)), len(ALL))
-    reopen = stage == named("opening", AGAIN) or stage.endswith(AGAIN)
-    return course.filled(documents, ALL[:needed], reopen=reopen).failure
+        alone = [ScheduledKill(max(0, documents - 1), False, 0.0, course.plan.seed)]
+        return course.killed(documents, kills if documents == len(course.ids) else alone, _ignore_reading)
+    if stage == stage_name("replacing", AFTER_REPLACING) or stage.endswith(AFTER_REPLACING):
+        filled = course.filled(documents, ALL_STEPS if stage.startswith("searching") else ALL_STEPS[:1], reopen=False)
+        return filled.failure or course.replaced(filled, _ignore_reading)
+    needed = next((n for name, n in STEPS_BY_STAGE.items() if stage.startswith(name)), len(ALL_STEPS))
+    reopen = stage == stage_name("opening", AFTER_REOPENING) or stage.endswith(AFTER_REOPENING)
+    return course.filled(documents, ALL_STEPS[:needed], reopen=reopen).failure
 
 
-def _unheard(reading: ReadBack) -> None:
+def _ignore_reading(reading: ReadBack) -> None:
     """Ignore a read-back."""
 
 
-def _typical(nanoseconds: Sequence[int]) -> float:
+def _median_seconds(nanoseconds: Sequence[int]) -> float:
     return float(np.median(nanoseconds)) / 1e9 if nanoseconds else 0.0
 
 
-def timing(nanoseconds: Sequence[int]) -> Timing | None:
+def summarise_latency(nanoseconds: Sequence[int]) -> OperationTiming | None:
     """Summarise call durations; None without calls.
 
-    >>> timing([1_000_000, 3_000_000]).p50
+    >>> summarise_latency([1_000_000, 3_000_000]).p50
     2.0
     """
     if not nanoseconds:
         return None
     each = np.asarray(nanoseconds, np.float64) / 1e6
     p50, p95, p99 = (float(value) for value in np.percentile(each, (50, 95, 99)))
-    return Timing(len(each), float(each.sum()) / 1e3, float(each.mean()), p50, p95, p99, float(each.max()))
+    return OperationTiming(len(each), float(each.sum()) / 1e3, float(each.mean()), p50, p95, p99, float(each.max()))
 
 
-def pace(nanoseconds: Sequence[int], batch: int, documents: int) -> list[Pace]:
+def compute_fill_rates(nanoseconds: Sequence[int], batch: int, documents: int) -> list[FillRate]:
     """Compute the median time per document over successive groups of puts.
 
-    >>> pace([1_000_000, 3_000_000], 2, 3)
-    [Pace(documents=2, milliseconds=0.5), Pace(documents=3, milliseconds=3.0)]
+    >>> compute_fill_rates([1_000_000, 3_000_000], 2, 3)
+    [FillRate(documents=2, milliseconds=0.5), FillRate(documents=3, milliseconds=3.0)]
     """
     ends = [min((call + 1) * batch, documents) for call in range(len(nanoseconds))]
     sizes = np.diff([0, *ends])
     each = np.asarray(nanoseconds, np.float64) / 1e6 / np.maximum(sizes, 1)
-    return [Pace(ends[stop - 1], float(np.median(each[start:stop]))) for start, stop in _stretches(len(ends))]
+    return [FillRate(ends[stop - 1], float(np.median(each[start:stop]))) for start, stop in _split_calls(len(ends))]
 
 
-def _stretches(calls: int) -> list[tuple[int, int]]:
-    edges = [math.ceil(calls * one / STRETCHES) for one in range(STRETCHES + 1)]
+def _split_calls(calls: int) -> list[tuple[int, int]]:
+    edges = [math.ceil(calls * one / MAX_RATE_POINTS) for one in range(MAX_RATE_POINTS + 1)]
     return [(low, high) for low, high in pairwise(edges) if high > low]

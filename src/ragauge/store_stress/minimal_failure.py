@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ragauge.core.documents import Document
-from ragauge.store_stress.plan import Plan, write_documents
-from ragauge.store_stress.results import Broken
+from ragauge.store_stress.plan import StressSettings, write_documents
+from ragauge.store_stress.results import StoreFailure
 
-TIMES = 3
+ATTEMPTS_PER_PREFIX = 3
 """Attempts with the prefix found, and with all inputs before a failure counts as not reproduced."""
 NOT_REPRODUCED = "not reproduced"
 
 
-class Shortest(NamedTuple):
+class MinimalPrefix(NamedTuple):
     """Result of the search for the shortest failing prefix."""
 
     prefix: int | None
@@ -34,7 +34,9 @@ class Shortest(NamedTuple):
     doubt: str = ""
 
 
-def shortest(fails: Callable[[int], bool], whole: int, *, guess: int | None = None, least: int = 0) -> Shortest:
+def find_minimal_prefix(
+    fails: Callable[[int], bool], whole: int, *, guess: int | None = None, least: int = 0
+) -> MinimalPrefix:
     """Find the shortest prefix of `whole` inputs that fails.
 
     Formula: bisection between a failing and a passing prefix, first at `guess` and at one input less. The prefix
@@ -42,10 +44,10 @@ def shortest(fails: Callable[[int], bool], whole: int, *, guess: int | None = No
     Rule: the result is the shortest if every prefix longer than a failing one fails too. Three shorter prefixes are
     tried as a check; if one fails, the search continues below it. `doubt` says if a prefix fails only sometimes.
 
-    >>> shortest(lambda n: n >= 16, 2500, guess=20).prefix
+    >>> find_minimal_prefix(lambda n: n >= 16, 2500, guess=20).prefix
     16
-    >>> shortest(lambda n: False, 100)
-    Shortest(prefix=None, tried=[(100, False), (100, False), (100, False)], steady=False, doubt='not reproduced')
+    >>> find_minimal_prefix(lambda n: False, 100)
+    MinimalPrefix(prefix=None, tried=[(100, False), (100, False), (100, False)], steady=False, doubt='not reproduced')
     """
     tried: list[tuple[int, bool]] = []
     known: dict[int, bool] = {}
@@ -59,11 +61,11 @@ def shortest(fails: Callable[[int], bool], whole: int, *, guess: int | None = No
     high = whole if guess is None else max(least, min(guess, whole))
     if not broke(high):
         if high == whole or not broke(whole):
-            while len(again := [failed for n, failed in tried if n == whole]) < TIMES and not any(again):
+            while len(again := [failed for n, failed in tried if n == whole]) < ATTEMPTS_PER_PREFIX and not any(again):
                 tried.append((whole, fails(whole)))
             if not any(again):
-                return Shortest(None, tried, steady=False, doubt=NOT_REPRODUCED)
-            return Shortest(whole, tried, steady=False, doubt=f"this prefix broke it 1 time of {len(again)}")
+                return MinimalPrefix(None, tried, steady=False, doubt=NOT_REPRODUCED)
+            return MinimalPrefix(whole, tried, steady=False, doubt=f"this prefix broke it 1 time of {len(again)}")
         low, high = high, whole
     elif guess is None or high == least:
         low = least - 1
@@ -86,15 +88,15 @@ def shortest(fails: Callable[[int], bool], whole: int, *, guess: int | None = No
         # A shorter prefix fails although a longer one did not: search again below it.
         doubt = "some longer prefixes did not break it, and a shorter prefix that was not tried may break it"
         low, high = least - 1, lower
-    again = [fails(high) for _ in range(TIMES - 1)]
+    again = [fails(high) for _ in range(ATTEMPTS_PER_PREFIX - 1)]
     tried += [(high, one) for one in again]
     steady = all(again)
     if not steady:
-        doubt = f"this prefix broke it {1 + sum(again)} times of {TIMES}"
-    return Shortest(high, tried, steady, doubt)
+        doubt = f"this prefix broke it {1 + sum(again)} times of {ATTEMPTS_PER_PREFIX}"
+    return MinimalPrefix(high, tried, steady, doubt)
 
 
-README = """\
+README_TEMPLATE = """\
 # How to break {store}
 
 {count} of {source}, put into {store} {way}, break it while {stage}:
@@ -113,16 +115,16 @@ README = """\
 """
 
 
-def command(store: str, place: str, broken: Broken, plan: Plan, embedder: str) -> str:
+def build_command(store: str, place: str, broken: StoreFailure, plan: StressSettings, embedder: str) -> str:
     """Build the command that repeats the failure with the documents of a folder."""
     words = ["ragauge", "stress", "--store", store, "--documents", place, "--way", broken.way, "--embedder", embedder]
     for name, value, usual in (
-        ("--batch", plan.batch, Plan.batch),
-        ("--commit-every", plan.commit_every, Plan.commit_every),
-        ("-k", plan.k, Plan.k),
-        ("--kills", plan.kills, Plan.kills),
-        ("--timeout", plan.timeout, Plan.timeout),
-        ("--seed", plan.seed, Plan.seed),
+        ("--batch", plan.batch, StressSettings.batch),
+        ("--commit-every", plan.commit_every, StressSettings.commit_every),
+        ("-k", plan.k, StressSettings.k),
+        ("--kills", plan.kills, StressSettings.kills),
+        ("--timeout", plan.timeout, StressSettings.timeout),
+        ("--seed", plan.seed, StressSettings.seed),
     ):
         if value != usual:
             words += [name, f"{value:g}" if isinstance(value, float) else str(value)]
@@ -131,9 +133,9 @@ def command(store: str, place: str, broken: Broken, plan: Plan, embedder: str) -
     return shlex.join([*words, "--no-bisect"])
 
 
-def written(
+def write_reproducer(
     folder: Path,
-    broken: Broken,
+    broken: StoreFailure,
     documents: Sequence[Document],
     queries: Mapping[str, str],
     *,
@@ -141,7 +143,7 @@ def written(
     source: str,
     typed: str,
     about: str,
-) -> Broken:
+) -> StoreFailure:
     """Write a reproducer folder and return the failure with its path and command."""
     folder.mkdir(parents=True, exist_ok=True)
     write_documents(folder / "corpus.jsonl", documents)
@@ -150,14 +152,14 @@ def written(
         lines = (json.dumps({"_id": name, "text": text}) for name, text in queries.items())
         (folder / "queries.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     count = "1 document" if len(documents) == 1 else f"The first {len(documents):,} documents"
-    text = README.format(
+    text = README_TEMPLATE.format(
         store=store,
         count=count,
         source=source,
         way=broken.way,
         stage=broken.stage,
         error=broken.error,
-        belief=belief(broken),
+        belief=describe_confidence(broken),
         command=typed,
         queries=", `queries.jsonl` what was asked" if asked else "",
         about=about or "nothing.",
@@ -166,12 +168,14 @@ def written(
     return replace(broken, reproducer=str(folder), command=typed)
 
 
-def belief(broken: Broken) -> str:
+def describe_confidence(broken: StoreFailure) -> str:
     """Describe how certain it is that the failing prefix is the shortest.
 
-    >>> belief(Broken("one by one", "putting", "full", False, 15, prefix=16, tried=[(16, True), (15, False)]))
+    >>> describe_confidence(StoreFailure("one by one", "putting", "full", False, 15, prefix=16, tried=[(16, True), (15,
+    ...     False)]))
     'With 15 documents it did not break (2 tries in all).'
-    >>> belief(Broken("one by one", "putting", "full", False, 15, prefix=16, tried=[(16, False), (16, True)]))
+    >>> describe_confidence(StoreFailure("one by one", "putting", "full", False, 15, prefix=16, tried=[(16, False),
+    ...     (16, True)]))
     'No shorter prefix was tried (2 tries in all).'
     """
     if broken.prefix is None:

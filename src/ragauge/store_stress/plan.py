@@ -15,15 +15,15 @@ from ragauge.core.errors import BadInput, check_count
 from ragauge.core.protocols import Vectors
 from ragauge.core.structured_text import parse_json
 
-WAYS = ("one by one", "in batches")
+INGESTION_MODES = ("one by one", "in batches")
 """How documents are ingested."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class StressSettings:
     """Settings of a stress test."""
 
-    ways: Sequence[str] = WAYS
+    ways: Sequence[str] = INGESTION_MODES
     batch: int = 100
     """Documents per put in the mode `in batches`."""
     commit_every: int | None = None
@@ -55,16 +55,16 @@ class Plan:
         if not self.timeout > 0:
             raise BadInput(f"with a timeout of {self.timeout:g} seconds nothing can be done")
         for way in self.ways:
-            if way not in WAYS:
-                raise BadInput(f"there is no way `{way}`", hint=f"the ways are `{'` and `'.join(WAYS)}`")
+            if way not in INGESTION_MODES:
+                raise BadInput(f"there is no way `{way}`", hint=f"the ways are `{'` and `'.join(INGESTION_MODES)}`")
 
     def size(self, way: str) -> int:
         """Return the number of documents per put in an ingestion mode."""
-        return 1 if way == WAYS[0] else self.batch
+        return 1 if way == INGESTION_MODES[0] else self.batch
 
 
 @dataclass(frozen=True)
-class Order:
+class StressWorkerTask:
     """Task of one worker process: open a store, run some steps, close it."""
 
     store: str
@@ -97,7 +97,7 @@ class Order:
         return json.dumps(asdict(self))
 
     @classmethod
-    def of(cls, text: str) -> Order:
+    def of(cls, text: str) -> StressWorkerTask:
         """Parse a task from JSON."""
         return cls(**json.loads(text))
 
@@ -106,7 +106,7 @@ class Order:
         return Path(self.results) / f"{step}.json"
 
 
-def write_data(
+def write_stress_data(
     folder: Path, documents: Sequence[Document], vectors: Vectors, queries: Mapping[str, str], asked: Vectors
 ) -> None:
     """Write documents, queries and vectors to a folder that all workers read."""
@@ -147,6 +147,6 @@ def read_vectors(folder: Path, name: str) -> Vectors:
     return found
 
 
-def plain(thing: Any) -> Any:
+def to_json_safe(thing: Any) -> Any:
     """Convert a value to JSON types; other types become text."""
     return json.loads(json.dumps(thing, default=str))

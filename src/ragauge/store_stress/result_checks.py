@@ -15,23 +15,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.core.documents import NOTHING, Document
+from ragauge.core.documents import EMPTY_MAPPING, Document
 from ragauge.core.protocols import Vectors
-from ragauge.store_stress.results import Harm, ReadBack
-from ragauge.stores.nearest_neighbours import nearest
+from ragauge.store_stress.results import CorruptDocument, ReadBack
+from ragauge.stores.nearest_neighbours import find_nearest
 
 Ranking = Sequence[tuple[str, float]]
 """Ids and scores, best first."""
-SAME = 1e-5
+SCORE_TOLERANCE = 1e-5
 """Largest difference of equal scores, relative to the greater of them and 1."""
-NEAR = 1e-3
+COSINE_ORDER_TOLERANCE = 1e-3
 """Largest error in the order of exact cosines that is accepted.
 
 Engines that store vectors in 16 bits or fewer cause such errors by rounding.
 """
 
 
-def disorder(
+def count_ranking_errors(
     rankings: Iterable[Ranking],
     cosines: Iterable[Mapping[str, float]] | None,
     known: frozenset[str],
@@ -43,7 +43,7 @@ def disorder(
     `cosines` are the exact cosines of each ranking's documents; None for an engine that does not rank by vectors.
     `least` is the minimum number of documents per ranking. `known` are the ids that were put in.
 
-    >>> wrong = disorder([[("a", 0.1), ("b", 0.9)]], [{"a": 0.1, "b": 0.9}], frozenset("ab"), 2)
+    >>> wrong = count_ranking_errors([[("a", 0.1), ("b", 0.9)]], [{"a": 0.1, "b": 0.9}], frozenset("ab"), 2)
     >>> wrong["out of the order of their own scores"], wrong["out of the order of the true cosines"]
     (1, 1)
     """
@@ -58,17 +58,17 @@ def disorder(
             "with a document twice": len(set(ids)) < len(ids),
             "with documents that nobody put in": not known.issuperset(ids),
             "with a score that is no number": not all(map(math.isfinite, scores)),
-            "out of the order of their own scores": not _falling(scores, SAME),
+            "out of the order of their own scores": not _is_descending(scores, SCORE_TOLERANCE),
         }
         if true is not None:
             of = next(true)
             values = [of[one] for one in ids if one in of]
-            wrong["out of the order of the true cosines"] = not _falling(values, NEAR)
+            wrong["out of the order of the true cosines"] = not _is_descending(values, COSINE_ORDER_TOLERANCE)
         counts.update(what for what, is_so in wrong.items() if is_so)
     return dict(counts)
 
 
-def _falling(values: Sequence[float], slack: float) -> bool:
+def _is_descending(values: Sequence[float], slack: float) -> bool:
     """Return whether values descend.
 
     A value may exceed the smallest one before it by the tolerance `slack`, relative to the value and 1.
@@ -81,18 +81,18 @@ def _falling(values: Sequence[float], slack: float) -> bool:
     return True
 
 
-class Truth:
+class ExactCosines:
     """Exact cosines of queries and documents."""
 
     def __init__(self, ids: Sequence[str], vectors: Vectors, asked: Vectors, k: int) -> None:
         self._row = {name: row for row, name in enumerate(ids)}
-        self._base, self._asked = _unit(vectors), _unit(asked)
+        self._base, self._asked = _unit_rows(vectors), _unit_rows(asked)
         self._k = k = min(k, len(ids))
-        places, _ = nearest(np.ascontiguousarray(vectors, np.float32), asked, k, "cosine")
+        places, _ = find_nearest(np.ascontiguousarray(vectors, np.float32), asked, k, "cosine")
         best = [self._base[row] @ one for row, one in zip(places, self._asked, strict=True)]
         self._last = [float(one.min()) if k else 0.0 for one in best]
         """Cosine of the k-th nearest document per query."""
-        self._nearer = [int((one > last + SAME).sum()) for one, last in zip(best, self._last, strict=True)]
+        self._nearer = [int((one > last + SCORE_TOLERANCE).sum()) for one, last in zip(best, self._last, strict=True)]
         """Number of documents per query that are nearer than the k-th."""
 
     def cosines(self, rankings: Sequence[Ranking]) -> list[dict[str, float]]:
@@ -114,8 +114,8 @@ class Truth:
         parts = []
         for last, nearer, of, asked in zip(self._last, self._nearer, self.cosines(rankings), self._asked, strict=True):
             if self._k and asked.any():
-                found = sum(value > last + SAME for value in of.values())
-                ties = sum(abs(value - last) <= SAME for value in of.values())
+                found = sum(value > last + SCORE_TOLERANCE for value in of.values())
+                ties = sum(abs(value - last) <= SCORE_TOLERANCE for value in of.values())
                 parts.append((min(found, nearer) + min(ties, self._k - nearer)) / self._k)
         return float(np.mean(parts)) if parts else math.nan
 
@@ -128,34 +128,37 @@ class Truth:
         return [there if asked.any() else 0 for asked in self._asked]
 
 
-def _unit(rows: Vectors) -> NDArray[np.float64]:
+def _unit_rows(rows: Vectors) -> NDArray[np.float64]:
     wide = rows.astype(np.float64)
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
     return np.asarray(wide / np.where(lengths > 0, lengths, 1))
 
 
-def moved(before: Sequence[Ranking], after: Sequence[Ranking]) -> list[int]:
+def changed_rankings(before: Sequence[Ranking], after: Sequence[Ranking]) -> list[int]:
     """Return the positions of rankings that differ.
 
     Documents of equal score may be exchanged.
 
-    >>> moved([[("a", 0.9), ("b", 0.5)]], [[("a", 0.9), ("c", 0.5)]]), moved([[("a", 0.9)]], [[("b", 0.8)]])
+    >>> (changed_rankings([[("a", 0.9), ("b", 0.5)]], [[("a", 0.9), ("c", 0.5)]]), changed_rankings([[("a", 0.9)]],
+    ...  [[("b", 0.8)]]))
     ([], [0])
     """
     return [
-        place for place, (one, other) in enumerate(zip(before, after, strict=True)) if not _same(list(one), list(other))
+        place
+        for place, (one, other) in enumerate(zip(before, after, strict=True))
+        if not _is_same_ranking(list(one), list(other))
     ]
 
 
-def kept_share(before: Sequence[Ranking], after: Sequence[Ranking]) -> float:
+def share_of_kept_hits(before: Sequence[Ranking], after: Sequence[Ranking]) -> float:
     """Compute the share of the earlier hits that rankings still have.
 
     NaN without rankings. A ranking in which only documents of equal score were exchanged counts as unchanged.
 
-    >>> kept_share([[("a", 0.9), ("b", 0.5)], [("a", 0.9)]], [[("a", 0.9), ("c", 0.4)], [("a", 0.9)]])
+    >>> share_of_kept_hits([[("a", 0.9), ("b", 0.5)], [("a", 0.9)]], [[("a", 0.9), ("c", 0.4)], [("a", 0.9)]])
     0.75
     """
-    changed = set(moved(before, after))
+    changed = set(changed_rankings(before, after))
     shares = [
         len({name for name, _ in old} & {name for name, _ in new}) / max(len(old), 1) if place in changed else 1.0
         for place, (old, new) in enumerate(zip(before, after, strict=True))
@@ -163,7 +166,7 @@ def kept_share(before: Sequence[Ranking], after: Sequence[Ranking]) -> float:
     return float(np.mean(shares)) if shares else math.nan
 
 
-def _same(one: list[tuple[str, float]], other: list[tuple[str, float]]) -> bool:
+def _is_same_ranking(one: list[tuple[str, float]], other: list[tuple[str, float]]) -> bool:
     if [name for name, _ in one] == [name for name, _ in other]:
         return True
     if len(one) != len(other):
@@ -172,36 +175,36 @@ def _same(one: list[tuple[str, float]], other: list[tuple[str, float]]) -> bool:
     for these, those in ((ours, theirs), (theirs, ours)):
         last = min(those.values(), default=0.0)
         for name, score in these.items():
-            if not _close(score, those.get(name, last)):
+            if not _is_close_score(score, those.get(name, last)):
                 return False
     return True
 
 
-def _close(one: float, other: float) -> bool:
-    return abs(one - other) <= SAME * max(1.0, abs(one), abs(other))
+def _is_close_score(one: float, other: float) -> bool:
+    return abs(one - other) <= SCORE_TOLERANCE * max(1.0, abs(one), abs(other))
 
 
-def pairs(found: Any) -> list[Ranking]:
+def parse_rankings(found: Any) -> list[Ranking]:
     """Convert rankings from JSON; a missing score becomes NaN."""
     return [[(str(name), math.nan if score is None else float(score)) for name, score in one] for one in found]
 
 
-SHOWN = 20
+MAX_CORRUPT_DOCUMENTS_LISTED = 20
 """Maximum number of corrupt documents listed per read-back."""
-FIELDS = ("text", "title", "metadata")
+DOCUMENT_FIELDS = ("text", "title", "metadata")
 """Fields of a document that a store can keep."""
 
 
-def compared(
+def compare_documents(
     listed: Sequence[str],
     got: Iterable[tuple[str, Document | None]],
     documents: Sequence[Document],
     *,
     promised: int,
     possible: int,
-    keeps: Collection[str] = FIELDS,
+    keeps: Collection[str] = DOCUMENT_FIELDS,
     when: str = "at once",
-    before: Mapping[str, str] = NOTHING,
+    before: Mapping[str, str] = EMPTY_MAPPING,
 ) -> ReadBack:
     """Compare the documents read back with those put in.
 
@@ -210,38 +213,39 @@ def compared(
     to texts that were replaced.
 
     >>> went_in = [Document("a", "one"), Document("b", "two")]
-    >>> found = compared(["a", "b"], [("a", went_in[0]), ("b", Document("b", "twO"))], went_in, promised=2, possible=2)
+    >>> found = compare_documents(["a", "b"], [("a", went_in[0]), ("b", Document("b", "twO"))], went_in, promised=2,
+    ...     possible=2)
     >>> found.whole, found.harms[0]
-    (1, Harm(id='b', what='changed', where='text: byte 3 of 3 is 0x4f, not 0x6f', place=2))
+    (1, CorruptDocument(id='b', what='changed', where='text: byte 3 of 3 is 0x4f, not 0x6f', place=2))
     """
     places = {one.id: place for place, one in enumerate(documents[:possible])}
     owners = {one.text: one.id for one in documents[:possible] if one.text}
-    harms: list[Harm] = []
+    harms: list[CorruptDocument] = []
     for name, times in Counter(listed).items():
         if name not in places:
-            harms.append(Harm(name, "unknown"))
+            harms.append(CorruptDocument(name, "unknown"))
         elif times > 1:
-            harms.append(Harm(name, "twice", f"it is listed {times} times", places[name] + 1))
+            harms.append(CorruptDocument(name, "twice", f"it is listed {times} times", places[name] + 1))
     known, harmed_ones = set(listed), {one.id for one in harms}
     sound: set[str] = set()
     for name, found in got:
         place = places[name]
-        harm = _harm(documents[place], found, owners, keeps, listed=name in known)
+        harm = _find_corruption(documents[place], found, owners, keeps, listed=name in known)
         if harm is not None and found is not None and name in before and before[name] == found.text:
             harm = "stale", "it still has the text that was replaced"
         if harm is None:
             sound.add(name)
         elif name not in harmed_ones and (harm[0] != "lost" or place < promised):
             harmed_ones.add(name)
-            harms.append(Harm(name, *harm, place + 1))
+            harms.append(CorruptDocument(name, *harm, place + 1))
     whole = sum(places[name] < promised for name in sound - harmed_ones)
     beyond = len(sound - harmed_ones) - whole
     harms.sort(key=lambda one: (one.place is None, one.place or 0))
     harmed = dict(Counter(one.what for one in harms))
-    return ReadBack(when, promised, whole, harms[:SHOWN], harmed, beyond, sorted(keeps))
+    return ReadBack(when, promised, whole, harms[:MAX_CORRUPT_DOCUMENTS_LISTED], harmed, beyond, sorted(keeps))
 
 
-def _harm(
+def _find_corruption(
     document: Document, found: Document | None, owners: Mapping[str, str], keeps: Collection[str], *, listed: bool
 ) -> tuple[str, str] | None:
     """Return the kind and location of a corruption; None if the document is intact."""
@@ -255,26 +259,26 @@ def _harm(
         owner = owners.get(found.text) if isinstance(found.text, str) else None
         if owner is not None:
             return "swapped", f"it has the text of {owner}"
-    for field in FIELDS:
-        if field in keeps and (difference := differing(getattr(document, field), getattr(found, field))):
+    for field in DOCUMENT_FIELDS:
+        if field in keeps and (difference := describe_difference(getattr(document, field), getattr(found, field))):
             return "changed", f"{field}: {difference}"
     return None
 
 
-def differing(wanted: Any, found: Any) -> str:
+def describe_difference(wanted: Any, found: Any) -> str:
     """Describe the first byte in which two values differ; empty if they are equal.
 
-    >>> differing("café", "cafe")
+    >>> describe_difference("café", "cafe")
     'byte 4 of 5 is 0x65, not 0xc3'
-    >>> differing({"a": 1}, {"a": 1}), differing("ab", "a")
+    >>> describe_difference({"a": 1}, {"a": 1}), describe_difference("ab", "a")
     ('', 'it ends after byte 1 of 2')
-    >>> differing("42", 42)
+    >>> describe_difference("42", 42)
     'it is of type int, not str'
     """
     for kind in (str, Mapping):
         if isinstance(wanted, kind) and not isinstance(found, kind):
             return f"it is of type {type(found).__name__}, not {type(wanted).__name__}"
-    ours, theirs = _bytes(wanted), _bytes(found)
+    ours, theirs = _to_bytes(wanted), _to_bytes(found)
     if ours == theirs:
         return ""
     same = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
@@ -285,31 +289,31 @@ def differing(wanted: Any, found: Any) -> str:
     return f"byte {same + 1:,} of {len(ours):,} is {theirs[same]:#04x}, not {ours[same]:#04x}"
 
 
-def _bytes(value: Any) -> bytes:
-    text = value if isinstance(value, str) else json.dumps(_as_json(value), sort_keys=True)
+def _to_bytes(value: Any) -> bytes:
+    text = value if isinstance(value, str) else json.dumps(_to_json_value(value), sort_keys=True)
     return text.encode("utf-8", "surrogatepass")
 
 
-def _as_json(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """Convert a value to JSON types.
 
     Other types become text with their type name, so that they equal nothing else.
     """
     if isinstance(value, Mapping):
-        return {key if isinstance(key, str) else _foreign(key): _as_json(one) for key, one in value.items()}
+        return {key if isinstance(key, str) else _tagged_repr(key): _to_json_value(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_as_json(one) for one in value]
-    return value if value is None or isinstance(value, str | int | float) else _foreign(value)
+        return [_to_json_value(one) for one in value]
+    return value if value is None or isinstance(value, str | int | float) else _tagged_repr(value)
 
 
-def _foreign(value: Any) -> str:
+def _tagged_repr(value: Any) -> str:
     return f"({type(value).__name__}) {value!r}"
 
 
-def told(reading: ReadBack) -> str:
+def describe_read_back(reading: ReadBack) -> str:
     """Summarise what is wrong with a read-back in one sentence; empty if nothing is.
 
-    >>> told(ReadBack("at once", 3, 2, [Harm("b", "lost", "", 2)], {"lost": 1}))
+    >>> describe_read_back(ReadBack("at once", 3, 2, [CorruptDocument("b", "lost", "", 2)], {"lost": 1}))
     '1 lost of 3 documents: `b` (document 2) is lost'
     """
     if reading.sound:

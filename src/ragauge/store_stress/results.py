@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ragauge.core.documents import NOTHING
+from ragauge.core.documents import EMPTY_MAPPING
 
 
-class Harm(NamedTuple):
+class CorruptDocument(NamedTuple):
     """Document that was not read back as it was put in."""
 
     id: str
@@ -35,9 +35,9 @@ class ReadBack:
     """Number of documents that the store had committed."""
     whole: int
     """Number of committed documents that were read back byte for byte."""
-    harms: Sequence[Harm] = ()
+    harms: Sequence[CorruptDocument] = ()
     """The first corrupt documents."""
-    harmed: Mapping[str, int] = field(default_factory=lambda: NOTHING)
+    harmed: Mapping[str, int] = field(default_factory=lambda: EMPTY_MAPPING)
     """Number of corrupt documents by kind."""
     beyond: int = 0
     """Number of uncommitted documents that were read back intact."""
@@ -51,7 +51,7 @@ class ReadBack:
         return self.whole == self.expected and not any(self.harmed.values())
 
 
-class Timing(NamedTuple):
+class OperationTiming(NamedTuple):
     """Latency of repeated calls in milliseconds; `seconds` is the total."""
 
     n: int
@@ -63,7 +63,7 @@ class Timing(NamedTuple):
     longest: float
 
 
-class Pace(NamedTuple):
+class FillRate(NamedTuple):
     """Time per put document at one point of filling a store."""
 
     documents: int
@@ -72,7 +72,7 @@ class Pace(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Broken:
+class StoreFailure:
     """Failure of a store, with the progress made and the shortest failing prefix."""
 
     way: str
@@ -112,34 +112,34 @@ class Broken:
 
 
 @dataclass(frozen=True)
-class Way:
+class IngestionResult:
     """Result of one ingestion mode."""
 
     name: str
     documents: int
     """Number of documents put in."""
-    put: Timing | None = None
+    put: OperationTiming | None = None
     """Latency per call; a call puts one document or a batch."""
-    commit: Timing | None = None
-    search: Timing | None = None
-    pace: Sequence[Pace] = ()
+    commit: OperationTiming | None = None
+    search: OperationTiming | None = None
+    pace: Sequence[FillRate] = ()
     opening: float = float("nan")
     """Time to reopen the store, in seconds."""
     bytes_on_disk: int | None = None
     read_back: Sequence[ReadBack] = ()
-    measures: Mapping[str, float] = field(default_factory=lambda: NOTHING)
+    measures: Mapping[str, float] = field(default_factory=lambda: EMPTY_MAPPING)
     judged: int = 0
     """Number of queries that the measures average."""
     queries: int = 0
     """Number of queries run."""
-    disorder: Mapping[str, int] = field(default_factory=lambda: NOTHING)
+    disorder: Mapping[str, int] = field(default_factory=lambda: EMPTY_MAPPING)
     """Number of invalid rankings by kind of error."""
     agreement: float = float("nan")
     """Neighbour recall: share of the exact nearest neighbours in the rankings; NaN if not measured."""
     moved: int | None = None
     """Number of rankings that differed after reopening; None if not compared."""
-    broken: Broken | None = None
-    not_reproduced: Sequence[Broken] = ()
+    broken: StoreFailure | None = None
+    not_reproduced: Sequence[StoreFailure] = ()
     """Failures without lost or altered documents that did not occur again; they do not count as failures."""
 
     @property
@@ -154,27 +154,27 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Ordeal:
+class StressTest:
     """Result of a stress test of one store."""
 
     store: str
     documents: int
     """Number of documents to put in."""
     queries: int
-    ways: Sequence[Way]
-    about: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    ways: Sequence[IngestionResult]
+    about: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
     """The store's description of itself."""
     source: str = ""
     """Source of the documents."""
-    kinds: Mapping[str, int] = field(default_factory=lambda: NOTHING)
+    kinds: Mapping[str, int] = field(default_factory=lambda: EMPTY_MAPPING)
     """Number of documents by type."""
     embedder: str = ""
     k: int = 10
     notes: Sequence[str] = ()
-    circumstances: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    circumstances: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
 
     @property
-    def broken(self) -> Broken | None:
+    def broken(self) -> StoreFailure | None:
         """The first failure over all ingestion modes; None if there is none."""
         return next((way.broken for way in self.ways if way.broken is not None), None)
 

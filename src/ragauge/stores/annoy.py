@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ragauge.core.errors import BadInput, MissingExtra
-from ragauge.core.settings import whole
+from ragauge.core.settings import check_int
 from ragauge.core.stages import stage
 from ragauge.files.workspace import replace_file
-from ragauge.stores.bookkeeping import Intake, cannot, folder_of
+from ragauge.stores.bookkeeping import StoreBookkeeping, require_folder, unsupported_error
 
 if TYPE_CHECKING:
     from ragauge.core.protocols import Neighbours
 
 
-FILE = "index.annoy"
-NAMES = {"cosine": "angular", "l2": "euclidean", "ip": "dot"}
-SEED = 1
+INDEX_FILE = "index.annoy"
+ANNOY_METRICS = {"cosine": "angular", "l2": "euclidean", "ip": "dot"}
+FOREST_SEED = 1
 
 
-class Annoy:
+class AnnoyStore:
     """Annoy index of `n_trees` trees.
 
     A search inspects `search_k` nodes, by default `n_trees` times `k`. `build` or the first search builds the trees;
@@ -46,18 +46,18 @@ class Annoy:
         except ImportError as error:
             raise MissingExtra("the Annoy store", "annoy") from error
         self._library: Any = annoy
-        self._intake = Intake(metric)
-        self._trees = whole("n_trees", n_trees)
-        self._search_k = -1 if search_k is None else whole("search_k", search_k)
-        self._threads = whole("threads", threads, 0) or -1
+        self._intake = StoreBookkeeping(metric)
+        self._trees = check_int("n_trees", n_trees)
+        self._search_k = -1 if search_k is None else check_int("search_k", search_k)
+        self._threads = check_int("threads", threads, 0) or -1
         self._index: Any = None
         self._lock = threading.Lock()
         self._made = False
         self._path = path
         if path is not None and self._intake.read(path, n_trees=self._trees):
-            self._index = self._library.AnnoyIndex(self._intake.dimension, NAMES[metric])
+            self._index = self._library.AnnoyIndex(self._intake.dimension, ANNOY_METRICS[metric])
             try:
-                self._index.load(str(folder_of("annoy", path) / FILE))
+                self._index.load(str(require_folder("annoy", path) / INDEX_FILE))
             except OSError as error:
                 raise BadInput(f"{path} was not kept whole: {error}") from error
             self._made = True
@@ -88,12 +88,12 @@ class Annoy:
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
         """Add vectors under their ids; raise BadInput once the trees are built."""
         if self._made:
-            raise cannot("annoy", "add", "its trees are made once, of all that was there")
+            raise unsupported_error("annoy", "add", "its trees are made once, of all that was there")
         matrix = self._intake.documents(ids, vectors, metadata)
         if len(matrix):
             if self._index is None:
-                self._index = self._library.AnnoyIndex(matrix.shape[1], NAMES[self._intake.metric])
-                self._index.set_seed(SEED)
+                self._index = self._library.AnnoyIndex(matrix.shape[1], ANNOY_METRICS[self._intake.metric])
+                self._index.set_seed(FOREST_SEED)
             for place, row in enumerate(matrix.tolist(), start=self._intake.places):
                 self._index.add_item(place, row)
         self._intake.remember(ids, matrix, metadata)
@@ -111,7 +111,7 @@ class Annoy:
     def tune(self, *, search_k: int | None = None) -> None:
         """Set search options."""
         if search_k is not None:
-            self._search_k = whole("search_k", search_k)
+            self._search_k = check_int("search_k", search_k)
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
         """Return the `k` nearest vectors of each query, nearest first.
@@ -120,7 +120,7 @@ class Annoy:
         """
         queries = self._intake.queries(vectors, k)
         if where:
-            raise cannot("annoy", "filter", "it searches all that there is")
+            raise unsupported_error("annoy", "filter", "it searches all that there is")
         if not self._made:
             self.build()
         if not len(self) or not len(queries):
@@ -128,7 +128,7 @@ class Annoy:
         if len(queries) == 1:
             with stage("retrieve"):
                 found, far = self._index.get_nns_by_vector(queries[0].tolist(), k, self._search_k, True)
-            return self._intake.answer(np.array([found], dtype=np.int64), self._distances(far)[None], k)
+            return self._intake.answer(np.array([found], dtype=np.int64), self._convert_distances(far)[None], k)
         ids, distances = self._intake.empty(len(queries), k)
         for row, query in enumerate(queries):
             line = self.search(query[None], k)
@@ -137,18 +137,18 @@ class Annoy:
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:  # noqa: ARG002
         """Raise BadInput: Annoy cannot change its trees."""
-        raise cannot("annoy", "update", "its trees are made once")
+        raise unsupported_error("annoy", "update", "its trees are made once")
 
     def delete(self, ids: Sequence[str]) -> None:  # noqa: ARG002
         """Raise BadInput: Annoy cannot change its trees."""
-        raise cannot("annoy", "delete", "its trees are made once")
+        raise unsupported_error("annoy", "delete", "its trees are made once")
 
     def save(self) -> None:
         """Save the store in `path`, so that another process can open it."""
-        folder = folder_of("annoy", self._path)
+        folder = require_folder("annoy", self._path)
         self.build()
         if self._index is not None:
-            with replace_file(folder / FILE) as file:
+            with replace_file(folder / INDEX_FILE) as file:
                 self._index.save(str(file))
             self._intake.write(folder, n_trees=self._trees)
 
@@ -157,9 +157,9 @@ class Annoy:
         if self._index is not None:
             self._index.unload()
         self._index, self._made = None, False
-        self._intake = Intake(self._intake.metric)
+        self._intake = StoreBookkeeping(self._intake.metric)
 
-    def _distances(self, far: Sequence[float]) -> Any:
+    def _convert_distances(self, far: Sequence[float]) -> Any:
         values = np.array(far, dtype=np.float64)
         if self._intake.metric == "cosine":
             return values * values / 2  # Annoy returns the Euclidean distance of unit vectors

@@ -12,27 +12,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragauge.core.errors import BadInput
-from ragauge.core.settings import one_of, whole
+from ragauge.core.settings import check_choice, check_int
 from ragauge.core.structured_text import parse_json
 from ragauge.files.workspace import replace_file
-from ragauge.stores.filter_conditions import conditions_of, matches
+from ragauge.stores.filter_conditions import matches_conditions, parse_filter
 
 METRICS = ("cosine", "l2", "ip")
 """Distances: 1 - cosine, Euclidean (not squared), negative inner product. Lower is nearer for all three."""
-KEPT = "intake.json"
+BOOKKEEPING_FILE = "intake.json"
 """File with the content list of a store's folder; written last, so an incomplete folder has none."""
 
 Matrix = NDArray[np.float32]
 Mask = NDArray[np.bool_]
-Places = NDArray[np.int64]
+Positions = NDArray[np.int64]
 
 
-def cannot(store: str, what: str, why: str) -> BadInput:
+def unsupported_error(store: str, what: str, why: str) -> BadInput:
     """Return the error for an operation that an engine does not support."""
     return BadInput(f"{store} cannot {what}: {why}")
 
 
-class Intake:
+class StoreBookkeeping:
     """Ids of a store, their metadata, and the required shape of its vectors.
 
     Each added vector gets the next position, which is never reused: 0, 1, 2, … in order of insertion. Engines
@@ -41,7 +41,7 @@ class Intake:
     """
 
     def __init__(self, metric: str) -> None:
-        self.metric = one_of("metric", metric, METRICS)
+        self.metric = check_choice("metric", metric, METRICS)
         self.dimension: int | None = None
         self.places = 0
         """Number of positions assigned, including those of deleted ids; the next position."""
@@ -71,8 +71,8 @@ class Intake:
 
         The ids are not registered yet; see `remember`.
         """
-        matrix = self._matrix(vectors, "vectors")
-        _counted(ids, matrix)
+        matrix = self._to_matrix(vectors, "vectors")
+        _check_id_count(ids, matrix)
         new: set[str] = set()
         for name in ids:
             if not isinstance(name, str):
@@ -84,8 +84,8 @@ class Intake:
             if len(metadata) != len(ids):
                 raise BadInput(f"there are {len(metadata)} metadata for {len(ids)} ids")
             for name, about in zip(ids, metadata, strict=True):
-                _plain(about, f"the metadata of {name!r}")
-        self._refuse(matrix, lambda row: f"the vector of {ids[row]!r}")
+                _check_metadata(about, f"the metadata of {name!r}")
+        self._check_vector_values(matrix, lambda row: f"the vector of {ids[row]!r}")
         # Assign the names before the engine has the vectors: a concurrent search may return them.
         end = self.places + len(ids)
         if end >= len(self._names):
@@ -106,15 +106,15 @@ class Intake:
         if metadata is None:
             self._metadata.extend([{}] * len(ids))
         else:
-            self._metadata.extend(_plain(about, "the metadata") for about in metadata)
+            self._metadata.extend(_check_metadata(about, "the metadata") for about in metadata)
         self.places += len(ids)
 
-    def replacements(self, ids: Sequence[str], vectors: Any) -> tuple[Places, Matrix]:
+    def replacements(self, ids: Sequence[str], vectors: Any) -> tuple[Positions, Matrix]:
         """Check ids and vectors to update, and return the positions and the matrix."""
-        matrix = self._matrix(vectors, "vectors")
-        _counted(ids, matrix)
+        matrix = self._to_matrix(vectors, "vectors")
+        _check_id_count(ids, matrix)
         positions = self.positions(ids)
-        self._refuse(matrix, lambda row: f"the vector of {ids[row]!r}")
+        self._check_vector_values(matrix, lambda row: f"the vector of {ids[row]!r}")
         return positions, matrix
 
     def position(self, name: str) -> int:
@@ -124,7 +124,7 @@ class Intake:
             raise BadInput(f"the id {name!r} is not in the store", hint="only what was added can be changed")
         return place
 
-    def positions(self, ids: Sequence[str]) -> Places:
+    def positions(self, ids: Sequence[str]) -> Positions:
         """Return the positions of ids; raise BadInput if one is unknown or repeated."""
         found = np.fromiter((self.position(name) for name in ids), dtype=np.int64, count=len(ids))
         if len(set(ids)) < len(ids):
@@ -159,16 +159,16 @@ class Intake:
         still valid.
         """
         last = self._last
-        if last is not None and last[0] == where and len(last[1]) == self.places and _same_types(last[0], where):
+        if last is not None and last[0] == where and len(last[1]) == self.places and _has_same_types(last[0], where):
             return last[1]
-        conditions = conditions_of(where)
+        conditions = parse_filter(where)
         wanted = dict(where)
-        known = last[1] if last is not None and last[0] == wanted and _same_types(last[0], wanted) else None
+        known = last[1] if last is not None and last[0] == wanted and _has_same_types(last[0], wanted) else None
         start = 0 if known is None else len(known)
         fresh = np.zeros(self.places - start, dtype=np.bool_)
         alive = None if len(self) == self.places else self.living
         for place, about in enumerate(self._metadata[start:]):
-            if matches(about, conditions):
+            if matches_conditions(about, conditions):
                 fresh[place] = alive is None or alive[start + place]
         mask = fresh if known is None else np.concatenate([known, fresh])
         self._last = wanted, mask
@@ -177,8 +177,8 @@ class Intake:
     def queries(self, vectors: Any, k: int) -> Matrix:
         """Check query vectors and `k`, and return the vectors as a float32 matrix."""
         if type(k) is not int or k < 1:
-            whole("k", k)
-        matrix = self._matrix(vectors, "query vectors")
+            check_int("k", k)
+        matrix = self._to_matrix(vectors, "query vectors")
         if len(matrix) == 1:
             # One product instead of four passes detects non-finite values and all zeros; `vdot` does not warn of
             # overflow.
@@ -186,10 +186,10 @@ class Intake:
             square = float(np.vdot(row, row))
             if 0.0 < square < math.inf:
                 return matrix
-        self._refuse(matrix, lambda row: f"query vector {row}")
+        self._check_vector_values(matrix, lambda row: f"query vector {row}")
         return matrix
 
-    def _matrix(self, vectors: Any, what: str) -> Matrix:
+    def _to_matrix(self, vectors: Any, what: str) -> Matrix:
         try:
             matrix = np.ascontiguousarray(vectors, dtype=np.float32)
         except (TypeError, ValueError) as error:
@@ -204,7 +204,7 @@ class Intake:
             raise BadInput(f"the {what} have {matrix.shape[1]} dimensions, those in the store have {self.dimension}")
         return matrix
 
-    def _refuse(self, matrix: Matrix, name: Any) -> None:
+    def _check_vector_values(self, matrix: Matrix, name: Any) -> None:
         bad = ~np.isfinite(matrix).all(axis=1)
         if bad.any():
             raise BadInput(f"{name(int(bad.argmax()))} has a NaN or an infinity")
@@ -243,7 +243,7 @@ class Intake:
             "positions": None if len(self) == self.places else list(self._known.values()),
             "metadata": self._metadata if any(self._metadata) else None,
         }
-        with replace_file(Path(folder) / KEPT) as file:
+        with replace_file(Path(folder) / BOOKKEEPING_FILE) as file:
             file.write_text(json.dumps(kept), encoding="ascii")
 
     def read(self, folder: str | Path, **built: Any) -> bool:
@@ -251,7 +251,7 @@ class Intake:
 
         Raises BadInput if the store was built with other options.
         """
-        file = Path(folder) / KEPT
+        file = Path(folder) / BOOKKEEPING_FILE
         try:
             kept = parse_json(file.read_text(encoding="ascii"))
             metric, dimension, places, ids = (kept[part] for part in ("metric", "dimension", "places", "ids"))
@@ -276,14 +276,14 @@ class Intake:
         return True
 
 
-def folder_of(store: str, path: str | Path | None) -> Path:
+def require_folder(store: str, path: str | Path | None) -> Path:
     """Return the folder of a store; raise BadInput if it has none."""
     if path is None:
         raise BadInput(f"this {store} store has no folder to be kept in", hint="give it one: path=…")
     return Path(path)
 
 
-def most(ask: Callable[[int], Any], width: int, gives_up: type[Exception]) -> tuple[int, Any]:
+def largest_supported_k(ask: Callable[[int], Any], width: int, gives_up: type[Exception]) -> tuple[int, Any]:
     """Find the largest width for which `ask` succeeds, and its result.
 
     The result is None for width 0. Some engines return all requested neighbours or raise an error.
@@ -299,7 +299,7 @@ def most(ask: Callable[[int], Any], width: int, gives_up: type[Exception]) -> tu
     return low, answer
 
 
-def unit(matrix: Matrix) -> Matrix:
+def normalise_rows(matrix: Matrix) -> Matrix:
     """Scale rows to length 1, so that their inner product is the cosine."""
     if len(matrix) == 1:
         row = matrix[0]
@@ -310,12 +310,12 @@ def unit(matrix: Matrix) -> Matrix:
     return np.asarray(matrix / norms, dtype=np.float32)
 
 
-def _counted(ids: Sequence[str], matrix: Matrix) -> None:
+def _check_id_count(ids: Sequence[str], matrix: Matrix) -> None:
     if len(ids) != len(matrix):
         raise BadInput(f"there are {len(ids)} ids for {len(matrix)} vectors")
 
 
-def _plain(about: Mapping[str, Any], what: str) -> dict[str, Any]:
+def _check_metadata(about: Mapping[str, Any], what: str) -> dict[str, Any]:
     """Return metadata as plain Python values.
 
     Raises BadInput unless all are text, numbers or booleans.
@@ -333,7 +333,7 @@ def _plain(about: Mapping[str, Any], what: str) -> dict[str, Any]:
     return out
 
 
-def _same_types(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+def _has_same_types(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     """Return whether no boolean is compared with a number: in Python, True equals 1."""
     return all(
         repr(left[key]) == repr(value)

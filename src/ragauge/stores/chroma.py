@@ -10,22 +10,29 @@ import numpy as np
 
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import MissingExtra
-from ragauge.core.settings import whole
+from ragauge.core.settings import check_int
 from ragauge.core.stages import stage
-from ragauge.stores.bookkeeping import Intake, folder_of
-from ragauge.stores.document_stores import EVERYTHING, Verbatim, document, matrix, query, written
-from ragauge.stores.engines import Columns, Gone, Home, Speaking
-from ragauge.stores.filter_conditions import ONE_OF, OPERATORS
+from ragauge.stores.bookkeeping import StoreBookkeeping, require_folder
+from ragauge.stores.document_stores import (
+    ALL_FIELDS,
+    VerbatimEngineErrors,
+    document_from_columns,
+    metadata_to_json,
+    to_document_matrix,
+    to_query_vector,
+)
+from ragauge.stores.engines import ClosedEngine, EngineErrors, EngineFolder, MetadataColumns
+from ragauge.stores.filter_conditions import FILTER_OPERATORS, ONE_OF
 
 if TYPE_CHECKING:
     from ragauge.core.protocols import Neighbours
 
 
-DOCUMENTS_FOLDER = "chroma"
-DOCUMENTS_COLLECTION = "documents"
+DOCUMENT_FOLDER = "chroma"
+DOCUMENT_COLLECTION = "documents"
 
 
-class ChromaDocuments:
+class ChromaDocumentStore:
     """Chroma collection of documents.
 
     The text is the document in Chroma; title and metadata (as JSON) are its metadata. The graph has Chroma's
@@ -33,7 +40,7 @@ class ChromaDocuments:
     to do.
     """
 
-    keeps = EVERYTHING
+    keeps = ALL_FIELDS
     searches = "vectors"
 
     def __init__(self, *, path: str | None = None, dimension: int, ef_search: int = 100) -> None:
@@ -45,21 +52,21 @@ class ChromaDocuments:
         self._library: Any = chromadb
         self._dimension = dimension
         self._ef_search = ef_search
-        self._speaking = Verbatim("chroma")
-        self._home = Home("chroma", path)
+        self._speaking = VerbatimEngineErrors("chroma")
+        self._home = EngineFolder("chroma", path)
         with self._speaking:
             self._client: Any = chromadb.PersistentClient(
-                path=str(self._home.place(DOCUMENTS_FOLDER, fresh=False)), settings=Settings(anonymized_telemetry=False)
+                path=str(self._home.place(DOCUMENT_FOLDER, fresh=False)), settings=Settings(anonymized_telemetry=False)
             )
             graph: Any = {"hnsw": {"space": "cosine", "ef_search": ef_search}}
             self._collection: Any = self._client.get_or_create_collection(
-                DOCUMENTS_COLLECTION, embedding_function=None, configuration=graph
+                DOCUMENT_COLLECTION, embedding_function=None, configuration=graph
             )
             self._most = int(self._client.get_max_batch_size())
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
         """Store documents; a document with an existing id is replaced."""
-        rows = matrix(documents, vectors, self._dimension)
+        rows = to_document_matrix(documents, vectors, self._dimension)
         with self._speaking:
             for start in range(0, len(documents), self._most):
                 some = documents[start : start + self._most]
@@ -67,7 +74,7 @@ class ChromaDocuments:
                     ids=[one.id for one in some],
                     embeddings=rows[start : start + self._most],
                     documents=[one.text for one in some],
-                    metadatas=[{"title": one.title, "metadata": written(one.metadata)} for one in some],
+                    metadatas=[{"title": one.title, "metadata": metadata_to_json(one.metadata)} for one in some],
                 )
 
     def commit(self) -> None:
@@ -80,7 +87,9 @@ class ChromaDocuments:
         with self._speaking:
             found = self._collection.get(ids=list(dict.fromkeys(ids)), include=["documents", "metadatas"])
         columns = zip(found["ids"], found["documents"], found["metadatas"], strict=True)
-        there = {name: document(name, text, about["title"], about["metadata"]) for name, text, about in columns}
+        there = {
+            name: document_from_columns(name, text, about["title"], about["metadata"]) for name, text, about in columns
+        }
         return [there.get(name) for name in ids]
 
     def ids(self) -> list[str]:
@@ -91,7 +100,7 @@ class ChromaDocuments:
     def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
         """Return the `k` nearest documents that Chroma's graph finds."""
         with self._speaking:
-            asked = query(vector, self._dimension)[None]
+            asked = to_query_vector(vector, self._dimension)[None]
             found = self._collection.query(query_embeddings=asked, n_results=k, include=["documents", "distances"])
         columns = zip(found["ids"][0], found["distances"][0], found["documents"][0], strict=True)
         return [Hit(name, 1 - distance, text) for name, distance, text in columns]
@@ -103,21 +112,21 @@ class ChromaDocuments:
 
     def close(self) -> None:
         """Close the engine; a temporary folder is removed."""
-        if not isinstance(self._client, Gone):
+        if not isinstance(self._client, ClosedEngine):
             with self._speaking:
                 self._client.close()
-        self._client = self._collection = Gone()
+        self._client = self._collection = ClosedEngine()
         self._home.close()
 
 
-FOLDER = "chroma"
-COLLECTION = "vectors"
+VECTOR_FOLDER = "chroma"
+VECTOR_COLLECTION = "vectors"
 
-NAMED = {operator: name for name, operator in OPERATORS.items()}
+CHROMA_OPERATORS = {operator: name for name, operator in FILTER_OPERATORS.items()}
 """Chroma's names of the filter operators."""
 
 
-class Chroma:
+class ChromaStore:
     """Chroma HNSW graph: `m` links per node, `ef_construction`, `ef_search`.
 
     Chroma reads `ef_search` only when it opens a collection, so `tune` closes and reopens the folder. Chroma uses
@@ -141,22 +150,22 @@ class Chroma:
         except ImportError as error:
             raise MissingExtra("the Chroma store", "chroma") from error
         self._library: Any = chromadb
-        self._intake = Intake(metric)
-        self._columns = Columns()
-        self._m = whole("m", m, 2)
-        self._ef = whole("ef_construction", ef_construction), whole("ef_search", ef_search)
+        self._intake = StoreBookkeeping(metric)
+        self._columns = MetadataColumns()
+        self._m = check_int("m", m, 2)
+        self._ef = check_int("ef_construction", ef_construction), check_int("ef_search", ef_search)
         self._path = path
-        self._speaking = Speaking("chroma")
+        self._speaking = EngineErrors("chroma")
         self._ready = False
-        self._home = Home("chroma", path)
-        there = path is not None and self._intake.read(path, **self._built())
+        self._home = EngineFolder("chroma", path)
+        there = path is not None and self._intake.read(path, **self._build_time_options())
         self._columns.read(self._intake.built.get("columns", {}))
-        self._folder = str(self._home.place(FOLDER, fresh=not there))
+        self._folder = str(self._home.place(VECTOR_FOLDER, fresh=not there))
         with self._speaking:
-            self._open()
+            self._open_collection()
             self._most = int(self._client.get_max_batch_size())
             if there:
-                self._reopen()
+                self._apply_ef_search()
 
     def __len__(self) -> int:
         return len(self._intake)
@@ -175,7 +184,7 @@ class Chroma:
             "store": "chroma",
             "version": self._library.__version__,
             "metric": self._intake.metric,
-            **self._built(),
+            **self._build_time_options(),
             "ef_search": self._ef[1],
             "size": len(self),
             "dimension": self._intake.dimension,
@@ -210,10 +219,10 @@ class Chroma:
 
     def tune(self, *, ef_search: int | None = None) -> None:
         """Set search options."""
-        if ef_search is not None and whole("ef_search", ef_search) != self._ef[1]:
+        if ef_search is not None and check_int("ef_search", ef_search) != self._ef[1]:
             self._ef = self._ef[0], ef_search
             with self._speaking:
-                self._reopen()
+                self._apply_ef_search()
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
         """Return the `k` nearest vectors of each query, nearest first.
@@ -227,7 +236,7 @@ class Chroma:
         if not len(self) or not len(queries) or wanted is None:
             return self._intake.empty(len(queries), k)
         terms = [
-            {field: {NAMED[operator]: list(value) if operator == ONE_OF else value}}
+            {field: {CHROMA_OPERATORS[operator]: list(value) if operator == ONE_OF else value}}
             for field, operator, value in wanted
         ]
         condition = None if not terms else terms[0] if len(terms) == 1 else {"$and": terms}
@@ -265,33 +274,33 @@ class Chroma:
 
     def save(self) -> None:
         """Save the ids in `path`; Chroma has already stored the rest there."""
-        folder = folder_of("chroma", self._path)
+        folder = require_folder("chroma", self._path)
         if len(self):
             self.build()
-            self._intake.write(folder, **self._built(), columns=self._columns.kept())
+            self._intake.write(folder, **self._build_time_options(), columns=self._columns.kept())
 
     def close(self) -> None:
         """Close the engine; a temporary folder is removed."""
-        if not isinstance(self._client, Gone):
+        if not isinstance(self._client, ClosedEngine):
             with self._speaking:
                 self._client.close()
-        self._client = self._collection = Gone()
+        self._client = self._collection = ClosedEngine()
         self._home.close()
 
-    def _built(self) -> dict[str, Any]:
+    def _build_time_options(self) -> dict[str, Any]:
         return {"m": self._m, "ef_construction": self._ef[0]}
 
-    def _open(self) -> None:
+    def _open_collection(self) -> None:
         from chromadb.config import Settings
 
         # Chroma ignores the configuration if the collection exists.
         graph = {"space": self._intake.metric, "ef_construction": self._ef[0], "max_neighbors": self._m}
         self._client = self._library.PersistentClient(path=self._folder, settings=Settings(anonymized_telemetry=False))
         self._collection = self._client.get_or_create_collection(
-            COLLECTION, embedding_function=None, configuration={"hnsw": {**graph, "ef_search": self._ef[1]}}
+            VECTOR_COLLECTION, embedding_function=None, configuration={"hnsw": {**graph, "ef_search": self._ef[1]}}
         )
 
-    def _reopen(self) -> None:
+    def _apply_ef_search(self) -> None:
         with warnings.catch_warnings():
             # Chroma treats a collection without an embedding function of its own as a legacy one.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -299,5 +308,5 @@ class Chroma:
                 return
             self._collection.modify(configuration={"hnsw": {"ef_search": self._ef[1]}})
             self._client.close()
-            self._open()
+            self._open_collection()
         self._ready = False

@@ -28,7 +28,7 @@ def check_neighbours(answer: Any, n_queries: int, k: int) -> tuple[list[Sequence
             f"`search` returned a wrong result; expected a pair (ids, distances), got {describe_value(answer)}",
             hint=HINT,
         )
-    ids, distances = (_to_rows(part, name, n_queries, k) for part, name in zip(answer, NAMES, strict=True))
+    ids, distances = (_to_rows(part, name, n_queries, k) for part, name in zip(answer, RESULT_PARTS, strict=True))
     for row, far in zip(ids, distances, strict=True):
         if len(row) != len(far):
             raise BackendFailed(
@@ -45,7 +45,7 @@ def check_neighbours(answer: Any, n_queries: int, k: int) -> tuple[list[Sequence
     return ids, distances
 
 
-NAMES = ("ids", "distances")
+RESULT_PARTS = ("ids", "distances")
 """Names of the two arrays that `search` returns, in order."""
 
 

@@ -14,34 +14,34 @@ from typing import IO, Any
 import numpy as np
 
 from ragauge.core import plugins
-from ragauge.core.documents import NOTHING, Document, Hit
+from ragauge.core.documents import EMPTY_MAPPING, Document, Hit
 from ragauge.core.errors import BackendFailed, BadInput, RagaugeError
-from ragauge.core.protocols import Keeper
+from ragauge.core.protocols import DocumentStore
 from ragauge.core.secrets import redact, register_secrets
-from ragauge.core.specs import Spec, parse
+from ragauge.core.specs import Spec, parse_spec
 from ragauge.core.structured_text import parse_json
-from ragauge.stores.bookkeeping import Matrix, unit
+from ragauge.stores.bookkeeping import Matrix, normalise_rows
 
 
-def open_keeper(described: str | Callable[..., Any], path: str | Path | None, dimension: int) -> Keeper:
+def open_document_store(described: str | Callable[..., Any], path: str | Path | None, dimension: int) -> DocumentStore:
     """Open a document store in a folder.
 
     It is given by name (`pgvector(index=hnsw)`), as `module:Class`, or as a class.
 
     >>> from ragauge.core.documents import Document
-    >>> keeper = open_keeper("memory", None, 2)
+    >>> keeper = open_document_store("memory", None, 2)
     >>> keeper.put([Document("a", "text")], [[1.0, 0.0]])
     >>> keeper.get(["a", "b"])[0].text
     'text'
     """
-    factory, options, taken = check_keeper_options(described)
+    factory, options, taken = check_document_store_options(described)
     given = {"path": None if path is None else str(path), "dimension": dimension}
     accepted = {key: value for key, value in given.items() if taken is None or key in taken}
-    keeper: Keeper = factory(**accepted, **options)
+    keeper: DocumentStore = factory(**accepted, **options)
     return keeper
 
 
-def check_keeper_options(
+def check_document_store_options(
     described: str | Callable[..., Any],
 ) -> tuple[Callable[..., Any], dict[str, Any], frozenset[str] | None]:
     """Return the class of a document store, its options and its parameters.
@@ -50,7 +50,7 @@ def check_keeper_options(
 
     Raises BadInput for an option that it does not have. The store is not opened.
     """
-    factory, options, name = _found(described)
+    factory, options, name = _document_store_class(described)
     taken = inspect.signature(factory).parameters
     if any(one.kind is one.VAR_KEYWORD for one in taken.values()):
         return factory, options, None
@@ -61,24 +61,24 @@ def check_keeper_options(
     return factory, options, frozenset(taken)
 
 
-def _found(described: str | Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any], str]:
+def _document_store_class(described: str | Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any], str]:
     if callable(described):
         return described, {}, getattr(described, "__name__", type(described).__name__)
-    spec = parse(described)
+    spec = parse_spec(described)
     if ":" in spec.name:
-        return plugins.own(spec.name), _plain(spec), spec.name
-    return plugins.find("keepers", spec.name), _plain(spec), spec.name
+        return plugins.import_user_object(spec.name), _plain_options(spec), spec.name
+    return plugins.load_plugin("keepers", spec.name), _plain_options(spec), spec.name
 
 
-def _plain(spec: Spec) -> dict[str, Any]:
+def _plain_options(spec: Spec) -> dict[str, Any]:
     return {key: str(value) if isinstance(value, Spec) else value for key, value in spec.options.items()}
 
 
-EVERYTHING = frozenset(("text", "title", "metadata"))
+ALL_FIELDS = frozenset(("text", "title", "metadata"))
 """Fields returned by a store that keeps whole documents."""
 
 
-class Verbatim:
+class VerbatimEngineErrors:
     """Context manager that raises errors of an engine as BackendFailed.
 
     The message is the original one, with secrets redacted.
@@ -103,22 +103,22 @@ class Verbatim:
         raise BackendFailed(f"{self._engine}: {words}") from (error if words == whole else None)
 
 
-def written(metadata: Mapping[str, Any]) -> str:
+def metadata_to_json(metadata: Mapping[str, Any]) -> str:
     """Convert metadata to ASCII JSON, which every engine can store; empty if none.
 
-    >>> written({"name": "T1059", "n": [1, None]}), written({})
+    >>> metadata_to_json({"name": "T1059", "n": [1, None]}), metadata_to_json({})
     ('{"name": "T1059", "n": [1, null]}', '')
     """
     return json.dumps(dict(metadata)) if metadata else ""
 
 
-def document(name: str, text: Any, title: Any, metadata: Any) -> Document:
+def document_from_columns(name: str, text: Any, title: Any, metadata: Any) -> Document:
     """Build a document from the columns of an engine."""
-    about = NOTHING if not metadata else metadata if isinstance(metadata, Mapping) else parse_json(metadata)
+    about = EMPTY_MAPPING if not metadata else metadata if isinstance(metadata, Mapping) else parse_json(metadata)
     return Document(name, text, title, about)
 
 
-def matrix(documents: Sequence[Document], vectors: Any, dimension: int) -> Matrix:
+def to_document_matrix(documents: Sequence[Document], vectors: Any, dimension: int) -> Matrix:
     """Convert the vectors of documents to float32 rows.
 
     Raises BadInput for a wrong shape.
@@ -129,7 +129,7 @@ def matrix(documents: Sequence[Document], vectors: Any, dimension: int) -> Matri
     return rows
 
 
-def query(vector: Any, dimension: int) -> Matrix:
+def to_query_vector(vector: Any, dimension: int) -> Matrix:
     """Convert a query vector to one float32 row; raise BadInput for a wrong length."""
     row = np.ascontiguousarray(vector, dtype=np.float32).reshape(-1)
     if len(row) != dimension:
@@ -137,17 +137,17 @@ def query(vector: Any, dimension: int) -> Matrix:
     return row
 
 
-FILE = "journal.jsonl"
+JOURNAL_FILE = "journal.jsonl"
 
 
-class Memory:
+class MemoryDocumentStore:
     """Reference document store: a dictionary, searched by exact cosine similarity.
 
     With a folder, each document is also written as a line of a journal, which `commit` flushes to disk and the next
     opening reads. An incomplete last line, left by a killed process, was not committed and is cut off.
     """
 
-    keeps = EVERYTHING
+    keeps = ALL_FIELDS
     searches = "vectors"
 
     def __init__(self, *, path: str | None = None, dimension: int) -> None:
@@ -157,15 +157,21 @@ class Memory:
         self._journal: IO[bytes] | None = None
         if path is not None:
             Path(path).mkdir(parents=True, exist_ok=True)
-            self._journal = (Path(path) / FILE).open("ab+")
-            self._replay(self._journal)
+            self._journal = (Path(path) / JOURNAL_FILE).open("ab+")
+            self._replay_journal(self._journal)
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
         """Store documents; a document with an existing id is replaced."""
-        for one, vector in zip(documents, matrix(documents, vectors, self._dimension), strict=True):
+        for one, vector in zip(documents, to_document_matrix(documents, vectors, self._dimension), strict=True):
             self._documents[one.id], self._vectors[one.id] = one, vector.copy()
             if self._journal is not None:
-                row = [one.id, one.text, one.title, written(one.metadata), base64.b64encode(vector.tobytes()).decode()]
+                row = [
+                    one.id,
+                    one.text,
+                    one.title,
+                    metadata_to_json(one.metadata),
+                    base64.b64encode(vector.tobytes()).decode(),
+                ]
                 self._journal.write(json.dumps(row).encode() + b"\n")
 
     def commit(self) -> None:
@@ -184,11 +190,11 @@ class Memory:
 
     def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
         """Return the `k` documents with the highest cosine similarity, by brute force."""
-        asked = unit(query(vector, self._dimension)[None])[0].astype(np.float64)
+        asked = normalise_rows(to_query_vector(vector, self._dimension)[None])[0].astype(np.float64)
         if not self._vectors:
             return []
         names = list(self._vectors)
-        cosines = unit(np.stack([self._vectors[name] for name in names])).astype(np.float64) @ asked
+        cosines = normalise_rows(np.stack([self._vectors[name] for name in names])).astype(np.float64) @ asked
         best = np.argsort(-cosines, kind="stable")[:k]
         return [Hit(names[place], float(cosines[place]), self._documents[names[place]].text) for place in best]
 
@@ -201,20 +207,20 @@ class Memory:
         if self._journal is not None:
             self._journal.close()
 
-    def _replay(self, journal: IO[bytes]) -> None:
+    def _replay_journal(self, journal: IO[bytes]) -> None:
         journal.seek(0)
         whole = 0
         for line in journal:
             if not line.endswith(b"\n"):
                 break
             name, text, title, about, vector = parse_json(line)
-            self._documents[name] = document(name, text, title, about)
+            self._documents[name] = document_from_columns(name, text, title, about)
             self._vectors[name] = np.frombuffer(base64.b64decode(vector), dtype=np.float32)
             whole += len(line)
         journal.truncate(whole)
 
 
-class Vectors:
+class VectorsOnlyDocumentStore:
     """Vector store as a document store without texts: `vectors(store=faiss)`.
 
     Other options are those of the vector store.
@@ -229,11 +235,11 @@ class Vectors:
     def __init__(self, *, path: str | None = None, dimension: int, store: str = "faiss", **options: Any) -> None:
         self._dimension = dimension
         self._path = path
-        self._store: Any = plugins.find("stores", store)(metric="cosine", path=path, **options)
+        self._store: Any = plugins.load_plugin("stores", store)(metric="cosine", path=path, **options)
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
         """Store the vectors of documents; an existing id gets the new vector."""
-        rows = matrix(documents, vectors, self._dimension)
+        rows = to_document_matrix(documents, vectors, self._dimension)
         known = set(self.ids())
         old = [place for place, one in enumerate(documents) if one.id in known]
         new = [place for place, one in enumerate(documents) if one.id not in known]
@@ -258,7 +264,7 @@ class Vectors:
 
     def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
         """Return the `k` nearest documents that the vector store finds."""
-        names, distances = self._store.search(query(vector, self._dimension)[None], k)
+        names, distances = self._store.search(to_query_vector(vector, self._dimension)[None], k)
         found = zip(names[0].tolist(), distances[0].tolist(), strict=True)
         return [Hit(name, 1 - distance) for name, distance in found if name is not None]
 

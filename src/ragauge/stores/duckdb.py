@@ -12,26 +12,38 @@ import numpy as np
 
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BackendFailed, MissingExtra, install_command
-from ragauge.core.settings import one_of, whole
+from ragauge.core.settings import check_choice, check_int
 from ragauge.core.stages import stage
 from ragauge.stores import engines
-from ragauge.stores.bookkeeping import Intake, Matrix, folder_of
-from ragauge.stores.document_stores import EVERYTHING, Verbatim, document, matrix, query, written
-from ragauge.stores.engines import Columns, Home, Speaking, preloaded
-from ragauge.stores.filter_conditions import Condition, as_sql, values_of
+from ragauge.stores.bookkeeping import Matrix, StoreBookkeeping, require_folder
+from ragauge.stores.document_stores import (
+    ALL_FIELDS,
+    VerbatimEngineErrors,
+    document_from_columns,
+    metadata_to_json,
+    to_document_matrix,
+    to_query_vector,
+)
+from ragauge.stores.engines import EngineErrors, EngineFolder, MetadataColumns, preload_modules
+from ragauge.stores.filter_conditions import FilterCondition, condition_values, conditions_to_sql
 
 if TYPE_CHECKING:
     from ragauge.core.protocols import Neighbours
 
 
-FILE = "vectors.duckdb"
-FUNCTIONS = {"cosine": "array_cosine_distance", "l2": "array_distance", "ip": "array_negative_inner_product"}
-METRICS = {"cosine": "cosine", "l2": "l2sq", "ip": "ip"}
-TYPES = {engines.TRUTH: "BOOLEAN", engines.WHOLE: "BIGINT", engines.REAL: "DOUBLE", engines.TEXT: "VARCHAR"}
-SCAN = "HNSW_INDEX_SCAN"
+VECTOR_FILE = "vectors.duckdb"
+DISTANCE_FUNCTIONS = {"cosine": "array_cosine_distance", "l2": "array_distance", "ip": "array_negative_inner_product"}
+INDEX_METRICS = {"cosine": "cosine", "l2": "l2sq", "ip": "ip"}
+COLUMN_TYPES = {
+    engines.BOOL_KIND: "BOOLEAN",
+    engines.INT_KIND: "BIGINT",
+    engines.FLOAT_KIND: "DOUBLE",
+    engines.TEXT_KIND: "VARCHAR",
+}
+INDEX_SCAN_OPERATOR = "HNSW_INDEX_SCAN"
 
 
-class DuckDB:
+class DuckDBStore:
     """DuckDB table: `index` is `hnsw` (`m`, `ef_construction`, `ef_search`) or `none`.
 
     vss applies a filter to the results of the index, so fewer than `k` may remain. This behaviour is measured as it
@@ -61,23 +73,23 @@ class DuckDB:
         except ImportError as error:
             raise MissingExtra("the DuckDB store", "duckdb") from error
         self._duckdb: Any = duckdb
-        self._extension = extension_file(Path(duckdb_extension_vss.__file__).parent, duckdb.__version__)
-        self._intake = Intake(metric)
-        self._columns = Columns()
-        self._kind = one_of("index", index, ("hnsw", "none"))
-        self._m = whole("m", m, 2)
-        self._ef_construction = whole("ef_construction", ef_construction)
-        self._threads = whole("threads", threads, 0)
+        self._extension = find_extension_file(Path(duckdb_extension_vss.__file__).parent, duckdb.__version__)
+        self._intake = StoreBookkeeping(metric)
+        self._columns = MetadataColumns()
+        self._kind = check_choice("index", index, ("hnsw", "none"))
+        self._m = check_int("m", m, 2)
+        self._ef_construction = check_int("ef_construction", ef_construction)
+        self._threads = check_int("threads", threads, 0)
         self._options: dict[str, Any] = {}
-        self._set(ef_search, filtered, late_materialization)
+        self._set_search_options(ef_search, filtered, late_materialization)
         self._path = path
-        self._speaking = Speaking("duckdb")
-        self._home = Home("duckdb", path)
-        there = path is not None and self._intake.read(path, **self._built())
+        self._speaking = EngineErrors("duckdb")
+        self._home = EngineFolder("duckdb", path)
+        there = path is not None and self._intake.read(path, **self._build_time_options())
         self._columns.read(self._intake.built.get("columns", {}))
         self._indexed = there
         self._worn = bool(self._intake.built.get("worn"))
-        self._file = str(self._home.place(FILE, fresh=not there))
+        self._file = str(self._home.place(VECTOR_FILE, fresh=not there))
         self._lock, self._counting = threading.Lock(), threading.Lock()
         self._fallbacks = 0
         self._local = threading.local()
@@ -101,7 +113,7 @@ class DuckDB:
             "store": "duckdb",
             "version": self._duckdb.__version__,
             "metric": self._intake.metric,
-            **self._built(),
+            **self._build_time_options(),
             **self._options,
             "threads": self._threads,
             "exact_fallbacks": self._fallbacks,
@@ -117,14 +129,14 @@ class DuckDB:
             return
         fresh = self._columns.new(ids, metadata)
         with self._lock, self._speaking:
-            self._write()
-            cursor = self._cursor()
+            self._open_for_writing()
+            cursor = self._thread_cursor()
             if self._intake.dimension is None:
                 cursor.execute(f"CREATE TABLE vectors (id BIGINT PRIMARY KEY, embedding FLOAT[{matrix.shape[1]:d}])")
             for column in fresh.values():
-                cursor.execute(f"ALTER TABLE vectors ADD COLUMN {column.name} {TYPES[column.kind]}")
+                cursor.execute(f"ALTER TABLE vectors ADD COLUMN {column.name} {COLUMN_TYPES[column.kind]}")
             self._columns.learn(fresh)
-            self._insert(cursor, matrix, metadata)
+            self._insert_vectors(cursor, matrix, metadata)
         self._intake.remember(ids, matrix)
 
     def build(self) -> None:
@@ -133,11 +145,12 @@ class DuckDB:
             if (self._indexed and not self._worn) or self._intake.dimension is None:
                 return
             if self._kind == "hnsw":
-                self._write()
-                self._cursor().execute("DROP INDEX IF EXISTS nearest")
-                self._cursor().execute(
+                self._open_for_writing()
+                self._thread_cursor().execute("DROP INDEX IF EXISTS nearest")
+                self._thread_cursor().execute(
                     f"CREATE INDEX nearest ON vectors USING HNSW (embedding) WITH (metric = "
-                    f"'{METRICS[self._intake.metric]}', M = {self._m:d}, ef_construction = {self._ef_construction:d})"
+                    f"'{INDEX_METRICS[self._intake.metric]}', M = {self._m:d}, ef_construction = "
+                    f"{self._ef_construction:d})"
                 )
             self._indexed, self._worn = True, False
 
@@ -149,9 +162,9 @@ class DuckDB:
         late_materialization: bool | None = None,
     ) -> None:
         """Set search options."""
-        self._set(ef_search, filtered, late_materialization)
+        self._set_search_options(ef_search, filtered, late_materialization)
         with self._lock, self._speaking:
-            self._apply(self._connection)
+            self._apply_search_options(self._connection)
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
         """Return the `k` nearest vectors of each query, nearest first.
@@ -167,14 +180,14 @@ class DuckDB:
         positions = np.full((len(queries), k), -1, dtype=np.int64)
         distances = np.full((len(queries), k), np.inf, dtype=np.float32)
         with self._speaking, stage("retrieve"):
-            cursor, statement = self._cursor(), self._statement(wanted)
+            cursor, statement = self._thread_cursor(), self._search_statement(wanted)
             for row, query in enumerate(queries):
                 vector = query.tolist()
-                found = cursor.execute(statement, [vector, k, *values_of(wanted)]).fetchall()
+                found = cursor.execute(statement, [vector, k, *condition_values(wanted)]).fetchall()
                 if self._worn and not wanted and len(found) < min(k, len(self)):
                     with self._counting:
                         self._fallbacks += 1
-                    found = cursor.execute(self._statement([], scan=True), [vector, k]).fetchall()
+                    found = cursor.execute(self._search_statement([], scan=True), [vector, k]).fetchall()
                 if found:
                     places, values = zip(*found, strict=True)
                     positions[row, : len(found)], distances[row, : len(found)] = places, values
@@ -187,24 +200,26 @@ class DuckDB:
         query = self._intake.queries([vector], k)[0].tolist()
         wanted = (self._columns.wanted(where) if where else []) or []
         with self._speaking:
-            plan = self._cursor().execute(f"EXPLAIN {self._statement(wanted)}", [query, k, *values_of(wanted)])
-            return SCAN in str(plan.fetchall())
+            plan = self._thread_cursor().execute(
+                f"EXPLAIN {self._search_statement(wanted)}", [query, k, *condition_values(wanted)]
+            )
+            return INDEX_SCAN_OPERATOR in str(plan.fetchall())
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
         """Replace the vectors of existing ids."""
         positions, matrix = self._intake.replacements(ids, vectors)
         with self._lock, self._speaking:
-            self._write()
+            self._open_for_writing()
             for place, row in zip(positions.tolist(), matrix, strict=True):
-                self._cursor().execute("UPDATE vectors SET embedding = ? WHERE id = ?", [row.tolist(), place])
+                self._thread_cursor().execute("UPDATE vectors SET embedding = ? WHERE id = ?", [row.tolist(), place])
             self._worn = self._indexed and self._kind == "hnsw"
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete existing ids."""
         positions = self._intake.positions(ids)
         with self._lock, self._speaking:
-            self._write()
-            self._cursor().execute("DELETE FROM vectors WHERE list_contains(?, id)", [positions.tolist()])
+            self._open_for_writing()
+            self._thread_cursor().execute("DELETE FROM vectors WHERE list_contains(?, id)", [positions.tolist()])
             self._worn = self._indexed and self._kind == "hnsw"
         self._intake.forget(ids)
 
@@ -213,15 +228,15 @@ class DuckDB:
 
         Other processes can then read it.
         """
-        folder = folder_of("duckdb", self._path)
+        folder = require_folder("duckdb", self._path)
         if not self._indexed:
             self.build()
         if self._intake.dimension is not None:
             with self._lock, self._speaking:
                 if self._writing:
-                    self._cursor().execute("CHECKPOINT")
+                    self._thread_cursor().execute("CHECKPOINT")
                     self._connect(writing=False)
-            self._intake.write(folder, **self._built(), columns=self._columns.kept(), worn=self._worn)
+            self._intake.write(folder, **self._build_time_options(), columns=self._columns.kept(), worn=self._worn)
 
     def close(self) -> None:
         """Close the file; a temporary folder is removed."""
@@ -229,15 +244,15 @@ class DuckDB:
             self._connection.close()
         self._home.close()
 
-    def _built(self) -> dict[str, Any]:
+    def _build_time_options(self) -> dict[str, Any]:
         graph = {"m": self._m, "ef_construction": self._ef_construction} if self._kind == "hnsw" else {}
         return {"index": self._kind, **graph}
 
-    def _set(self, ef_search: int | None, filtered: str | None, late: bool | None) -> None:
+    def _set_search_options(self, ef_search: int | None, filtered: str | None, late: bool | None) -> None:
         if ef_search is not None:
-            self._options["ef_search"] = whole("ef_search", ef_search)
+            self._options["ef_search"] = check_int("ef_search", ef_search)
         if filtered is not None:
-            self._options["filtered"] = one_of("way to filter", filtered, ("index", "scan"))
+            self._options["filtered"] = check_choice("way to filter", filtered, ("index", "scan"))
         if late is not None:
             self._options["late_materialization"] = bool(late)
 
@@ -250,24 +265,24 @@ class DuckDB:
         self._connection.execute("SET GLOBAL hnsw_enable_experimental_persistence = true")
         if self._threads:
             self._connection.execute(f"SET threads = {self._threads:d}")
-        self._apply(self._connection)
+        self._apply_search_options(self._connection)
         # DuckDB loads modules at the first parameter and the first data frame. Do it now, outside the timings.
         self._connection.execute("SELECT $1", [[0.0]]).fetchall()
         if writing:
-            preloaded("polars", "pyarrow.dataset", "pyarrow.pandas_compat")
+            preload_modules("polars", "pyarrow.dataset", "pyarrow.pandas_compat")
         self._local = threading.local()
         self._writing = writing
 
-    def _apply(self, connection: Any) -> None:
+    def _apply_search_options(self, connection: Any) -> None:
         connection.execute(f"SET GLOBAL hnsw_ef_search = {self._options['ef_search']:d}")
         off = "" if self._options["late_materialization"] else "late_materialization"
         connection.execute(f"SET GLOBAL disabled_optimizers = '{off}'")
 
-    def _write(self) -> None:
+    def _open_for_writing(self) -> None:
         if not self._writing:
             self._connect(writing=True)
 
-    def _cursor(self) -> Any:
+    def _thread_cursor(self) -> Any:
         """Return the connection of this thread.
 
         A DuckDB connection runs one statement at a time.
@@ -277,10 +292,10 @@ class DuckDB:
             found = self._local.cursor = self._connection.cursor()
         return found
 
-    def _statement(self, wanted: Sequence[Condition], *, scan: bool = False) -> str:
-        distance = f"{FUNCTIONS[self._intake.metric]}(embedding, $1::FLOAT[{self._intake.dimension or 1:d}])"
+    def _search_statement(self, wanted: Sequence[FilterCondition], *, scan: bool = False) -> str:
+        distance = f"{DISTANCE_FUNCTIONS[self._intake.metric]}(embedding, $1::FLOAT[{self._intake.dimension or 1:d}])"
         numbers = itertools.count(3)
-        conditions = as_sql(wanted, lambda _: f"${next(numbers)}")
+        conditions = conditions_to_sql(wanted, lambda _: f"${next(numbers)}")
         # The planner uses the index only for the exact distance expression, so adding 0 forces a scan.
         scan = scan or (bool(wanted) and self._options["filtered"] == "scan")
         order = f"{distance} + 0" if scan else distance
@@ -289,7 +304,7 @@ class DuckDB:
             f"ORDER BY {order} LIMIT $2"
         )
 
-    def _insert(self, cursor: Any, matrix: Matrix, metadata: Sequence[Mapping[str, Any]] | None) -> None:
+    def _insert_vectors(self, cursor: Any, matrix: Matrix, metadata: Sequence[Mapping[str, Any]] | None) -> None:
         import polars
 
         frame = {
@@ -305,7 +320,7 @@ class DuckDB:
         cursor.unregister("incoming")
 
 
-def extension_file(package: Path, version: str) -> Path:
+def find_extension_file(package: Path, version: str) -> Path:
     """Return the file of the extension vss for a DuckDB version.
 
     Nothing is downloaded. Raises BackendFailed if vss is installed for another version.
@@ -320,17 +335,17 @@ def extension_file(package: Path, version: str) -> Path:
     return file
 
 
-DOCUMENTS_FILE = "documents.duckdb"
+DOCUMENT_FILE = "documents.duckdb"
 
 
-class DuckDBDocuments:
+class DuckDBDocumentStore:
     """DuckDB table with the id as primary key.
 
     `index` is `none` (exact search) or `hnsw`. vss keeps an HNSW index on disk only with its experimental
     persistence, which is switched on. Everything put in before `commit` is one transaction.
     """
 
-    keeps = EVERYTHING
+    keeps = ALL_FIELDS
     searches = "vectors"
 
     def __init__(self, *, path: str | None = None, dimension: int, index: str = "none") -> None:
@@ -340,17 +355,17 @@ class DuckDBDocuments:
             raise MissingExtra("the DuckDB keeper", "duckdb") from error
         self._version = duckdb.__version__
         self._dimension = dimension
-        self._index = one_of("index", index, ("none", "hnsw"))
+        self._index = check_choice("index", index, ("none", "hnsw"))
         self._pending = False
-        self._speaking = Verbatim("duckdb")
-        self._home = Home("duckdb", path)
+        self._speaking = VerbatimEngineErrors("duckdb")
+        self._home = EngineFolder("duckdb", path)
         with self._speaking:
             self._connection: Any = duckdb.connect()
             if index == "hnsw":
-                self._load(duckdb.__version__)
+                self._load_vss(duckdb.__version__)
             # Attach the file instead of opening it: the index of a killed process can be read only after vss is loaded.
             self._connection.execute(
-                f"ATTACH '{_quoted(self._home.place(DOCUMENTS_FILE, fresh=False))}' AS kept; USE kept"
+                f"ATTACH '{_escape_quotes(self._home.place(DOCUMENT_FILE, fresh=False))}' AS kept; USE kept"
             )
             self._connection.execute(
                 "CREATE TABLE IF NOT EXISTS documents (id VARCHAR PRIMARY KEY, title VARCHAR, text VARCHAR, "
@@ -363,7 +378,7 @@ class DuckDBDocuments:
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
         """Store documents; a document with an existing id is replaced."""
-        rows = matrix(documents, vectors, self._dimension)
+        rows = to_document_matrix(documents, vectors, self._dimension)
         with self._speaking:
             if not self._pending:
                 self._connection.execute("BEGIN")
@@ -371,7 +386,7 @@ class DuckDBDocuments:
             for one, row in zip(documents, rows, strict=True):
                 self._connection.execute(
                     "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?)",
-                    [one.id, one.title, one.text, written(one.metadata), row.tolist()],
+                    [one.id, one.title, one.text, metadata_to_json(one.metadata), row.tolist()],
                 )
 
     def commit(self) -> None:
@@ -386,7 +401,7 @@ class DuckDBDocuments:
         statement = "SELECT id, text, title, metadata FROM documents WHERE list_contains(?, id)"
         with self._speaking:
             found = self._connection.execute(statement, [list(ids)]).fetchall() if len(ids) else []
-        there = {row[0]: document(*row) for row in found}
+        there = {row[0]: document_from_columns(*row) for row in found}
         return [there.get(name) for name in ids]
 
     def ids(self) -> list[str]:
@@ -399,7 +414,7 @@ class DuckDBDocuments:
         distance = f"array_cosine_distance(embedding, $1::FLOAT[{self._dimension:d}])"
         statement = f"SELECT id, {distance}, text FROM documents ORDER BY {distance} LIMIT $2"  # noqa: S608 - own names
         with self._speaking:
-            asked = query(vector, self._dimension).tolist()
+            asked = to_query_vector(vector, self._dimension).tolist()
             found = self._connection.execute(statement, [asked, k]).fetchall()
         return [Hit(name, 1 - distance, text) for name, distance, text in found]
 
@@ -413,15 +428,15 @@ class DuckDBDocuments:
             self._connection.close()
         self._home.close()
 
-    def _load(self, version: str) -> None:
+    def _load_vss(self, version: str) -> None:
         try:
             import duckdb_extension_vss
         except ImportError as error:
             raise MissingExtra("the HNSW index of DuckDB", "duckdb") from error
-        file = extension_file(Path(duckdb_extension_vss.__file__).parent, version)
-        self._connection.execute(f"LOAD '{_quoted(file)}'")
+        file = find_extension_file(Path(duckdb_extension_vss.__file__).parent, version)
+        self._connection.execute(f"LOAD '{_escape_quotes(file)}'")
         self._connection.execute("SET GLOBAL hnsw_enable_experimental_persistence = true")
 
 
-def _quoted(file: Path) -> str:
+def _escape_quotes(file: Path) -> str:
     return str(file).replace("'", "''")

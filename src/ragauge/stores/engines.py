@@ -16,87 +16,94 @@ from typing import Any, NamedTuple, NoReturn
 from ragauge.core.errors import BackendFailed, BadInput, RagaugeError
 from ragauge.core.secrets import redact, register_secrets
 from ragauge.files.workspace import create_temporary_folder
-from ragauge.stores.filter_conditions import ONE_OF, RANGES, Condition, conditions_of, whole_bound
+from ragauge.stores.filter_conditions import ONE_OF, RANGE_OPERATORS, FilterCondition, parse_filter, to_integer_bound
 
-TRUTH, WHOLE, REAL, TEXT = "truth", "whole", "real", "text"
-WORDS = {TRUTH: "true or false", WHOLE: "whole numbers", REAL: "numbers", TEXT: "texts"}
+BOOL_KIND, INT_KIND, FLOAT_KIND, TEXT_KIND = "truth", "whole", "real", "text"
+KIND_LABELS = {BOOL_KIND: "true or false", INT_KIND: "whole numbers", FLOAT_KIND: "numbers", TEXT_KIND: "texts"}
 
 
-class Column(NamedTuple):
+class MetadataColumn(NamedTuple):
     """Column of a metadata key: its name in the engine and the kind of its values."""
 
     name: str
     kind: str
 
 
-class Columns:
+class MetadataColumns:
     """Metadata columns of a store.
 
     The first value of a key decides the kind of its column.
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, Column] = {}
+        self._known: dict[str, MetadataColumn] = {}
 
-    def __iter__(self) -> Iterator[Column]:
+    def __iter__(self) -> Iterator[MetadataColumn]:
         return iter(self._known.values())
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def new(self, ids: Sequence[str], metadata: Sequence[Mapping[str, Any]] | None) -> dict[str, Column]:
+    def new(self, ids: Sequence[str], metadata: Sequence[Mapping[str, Any]] | None) -> dict[str, MetadataColumn]:
         """Return the columns that metadata need and that do not exist yet.
 
         Raises BadInput for a value of another kind than its column.
         """
-        added: dict[str, Column] = {}
+        added: dict[str, MetadataColumn] = {}
         for name, about in zip(ids, metadata or (), strict=False):
             for key, value in about.items():
                 column = self._known.get(key) or added.get(key)
                 if column is None:
-                    added[key] = Column(f"c{len(self._known) + len(added)}", kind_of(value))
-                elif kind_of(value) != column.kind and not (column.kind == REAL and kind_of(value) == WHOLE):
+                    added[key] = MetadataColumn(f"c{len(self._known) + len(added)}", value_kind(value))
+                elif value_kind(value) != column.kind and not (
+                    column.kind == FLOAT_KIND and value_kind(value) == INT_KIND
+                ):
                     raise BadInput(
-                        f"the metadata of {name!r}: {key!r} is {value!r}, and before it were {WORDS[column.kind]}",
+                        f"the metadata of {name!r}: {key!r} is {value!r}, and before it were "
+                        f"{KIND_LABELS[column.kind]}",
                         hint="this engine keeps one kind of value for each name",
                     )
         return added
 
-    def learn(self, added: Mapping[str, Column]) -> None:
+    def learn(self, added: Mapping[str, MetadataColumn]) -> None:
         """Register columns that were added to the engine."""
         self._known.update(added)
 
     def row(self, about: Mapping[str, Any]) -> list[Any]:
         """Return the metadata of one vector in column order; None for a missing key."""
-        return [plain(about[key], column.kind) if key in about else None for key, column in self._known.items()]
+        return [
+            to_column_value(about[key], column.kind) if key in about else None for key, column in self._known.items()
+        ]
 
     def named(self, about: Mapping[str, Any]) -> dict[str, Any]:
         """Return the metadata of one vector by column name, without missing keys."""
-        return {self._known[key].name: plain(value, self._known[key].kind) for key, value in about.items()}
+        return {self._known[key].name: to_column_value(value, self._known[key].kind) for key, value in about.items()}
 
-    def wanted(self, where: Mapping[str, Any]) -> list[Condition] | None:
+    def wanted(self, where: Mapping[str, Any]) -> list[FilterCondition] | None:
         """Convert a filter to conditions on columns.
 
         None if nothing can match: no such key, or no value of the column's kind.
         """
         found = []
-        for key, operator, value in conditions_of(where):
+        for key, operator, value in parse_filter(where):
             column = self._known.get(key)
             if column is None:
                 return None
-            if operator in RANGES:
-                if column.kind not in (WHOLE, REAL):
+            if operator in RANGE_OPERATORS:
+                if column.kind not in (INT_KIND, FLOAT_KIND):
                     return None
-                bound = whole_bound(operator, value) if column.kind == WHOLE else float(value)
-                found.append(Condition(column.name, operator, bound))
+                bound = to_integer_bound(operator, value) if column.kind == INT_KIND else float(value)
+                found.append(FilterCondition(column.name, operator, bound))
                 continue
             fitting = [
-                plain(one, column.kind) for one in (value if operator == ONE_OF else [value]) if _fits(one, column)
+                to_column_value(one, column.kind)
+                for one in (value if operator == ONE_OF else [value])
+                if _fits_column(one, column)
             ]
             if not fitting:
                 return None
             one_of = operator == ONE_OF
-            found.append(Condition(column.name, operator, tuple(fitting) if one_of else fitting[0]))
+            found.append(FilterCondition(column.name, operator, tuple(fitting) if one_of else fitting[0]))
         return found
 
     def kept(self) -> dict[str, list[str]]:
@@ -105,42 +112,46 @@ class Columns:
 
     def read(self, kept: Mapping[str, Sequence[str]]) -> None:
         """Restore the columns from the data of `kept`."""
-        self._known = {key: Column(*column) for key, column in kept.items()}
+        self._known = {key: MetadataColumn(*column) for key, column in kept.items()}
 
 
-def _fits(value: Any, column: Column) -> bool:
+def _fits_column(value: Any, column: MetadataColumn) -> bool:
     """Return whether a column can hold a value."""
-    kind = kind_of(value)
-    if kind == REAL and float(value).is_integer():
-        kind = WHOLE  # 3.0 matches an integer column as 3
-    return kind == column.kind or (column.kind, kind) == (REAL, WHOLE)
+    kind = value_kind(value)
+    if kind == FLOAT_KIND and float(value).is_integer():
+        kind = INT_KIND  # 3.0 matches an integer column as 3
+    return kind == column.kind or (column.kind, kind) == (FLOAT_KIND, INT_KIND)
 
 
-def kind_of(value: Any) -> str:
+def value_kind(value: Any) -> str:
     """Return the kind of a metadata value."""
     if isinstance(value, bool) or type(value).__name__ == "bool_":
-        return TRUTH
+        return BOOL_KIND
     if isinstance(value, str):
-        return TEXT
-    return REAL if isinstance(value, float) or getattr(getattr(value, "dtype", None), "kind", "") == "f" else WHOLE
+        return TEXT_KIND
+    return (
+        FLOAT_KIND
+        if isinstance(value, float) or getattr(getattr(value, "dtype", None), "kind", "") == "f"
+        else INT_KIND
+    )
 
 
-def plain(value: Any, kind: str) -> Any:
+def to_column_value(value: Any, kind: str) -> Any:
     """Convert a value to the Python type of its column.
 
     Some engines reject NumPy types.
     """
-    return {TRUTH: bool, WHOLE: int, REAL: float, TEXT: str}[kind](value)
+    return {BOOL_KIND: bool, INT_KIND: int, FLOAT_KIND: float, TEXT_KIND: str}[kind](value)
 
 
-def preloaded(*modules: str) -> None:
+def preload_modules(*modules: str) -> None:
     """Import modules that an engine would import during a measurement."""
     for name in modules:
         with suppress(ImportError):
             import_module(name)
 
 
-class Home:
+class EngineFolder:
     """Folder of an engine: the given one, or a temporary one that `close` removes."""
 
     def __init__(self, store: str, path: str | None) -> None:
@@ -168,14 +179,14 @@ class Home:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class Gone:
+class ClosedEngine:
     """Placeholder for a closed engine; any use raises BackendFailed."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise BackendFailed("the store is closed")
 
 
-class Speaking:
+class EngineErrors:
     """Context manager that raises errors of an engine as BackendFailed.
 
     The message is on one line, with secrets redacted.

@@ -15,14 +15,14 @@ import numpy as np
 from ragauge.core.errors import BadInput
 
 EQUAL, ONE_OF = "=", "in"
-OPERATORS = {"$eq": EQUAL, "$in": ONE_OF, "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
-RANGES = (">", ">=", "<", "<=")
-BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
+FILTER_OPERATORS = {"$eq": EQUAL, "$in": ONE_OF, "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+RANGE_OPERATORS = (">", ">=", "<", "<=")
+QDRANT_BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 """Qdrant's names of range bounds."""
 HINT = 'a value is a text, a number, true or false, {"$in": [...]}, or a range {"$gte": 1, "$lt": 5}'
 
 
-class Condition(NamedTuple):
+class FilterCondition(NamedTuple):
     """Condition on one metadata field; the value of `in` is a tuple."""
 
     field: str
@@ -30,43 +30,44 @@ class Condition(NamedTuple):
     value: Any
 
 
-def conditions_of(where: Mapping[str, Any]) -> list[Condition]:
+def parse_filter(where: Mapping[str, Any]) -> list[FilterCondition]:
     """Parse a filter into conditions; raise BadInput if it is malformed.
 
-    >>> conditions_of({"lang": "de", "year": {"$gte": 2019, "$lt": 2024}})[1:]
-    [Condition(field='year', operator='>=', value=2019), Condition(field='year', operator='<', value=2024)]
+    >>> parse_filter({"lang": "de", "year": {"$gte": 2019, "$lt": 2024}})[1:]
+    [FilterCondition(field='year', operator='>=', value=2019), FilterCondition(field='year', operator='<', value=2024)]
     """
     if not isinstance(where, Mapping):
         raise BadInput(f"the filter is {where!r:.80}; expected a mapping from fields to values", hint=HINT)
     found = []
     for field, value in where.items():
         if not isinstance(value, Mapping):
-            found.append(Condition(field, EQUAL, _scalar(field, value)))
+            found.append(FilterCondition(field, EQUAL, _check_scalar(field, value)))
             continue
         for name, bound in value.items():
-            if name not in OPERATORS:
+            if name not in FILTER_OPERATORS:
                 raise BadInput(
-                    f"the filter: unknown operator of {field!r}; expected one of {', '.join(OPERATORS)}, got {name!r}",
+                    f"the filter: unknown operator of {field!r}; expected one of {', '.join(FILTER_OPERATORS)}, got "
+                    f"{name!r}",
                     hint=HINT,
                 )
-            found.append(_condition(field, OPERATORS[name], bound))
+            found.append(_parse_condition(field, FILTER_OPERATORS[name], bound))
         if not value:
             raise BadInput(f"the filter: {field!r} has no operator", hint=HINT)
     return found
 
 
-def _condition(field: str, operator: str, bound: Any) -> Condition:
+def _parse_condition(field: str, operator: str, bound: Any) -> FilterCondition:
     if operator == ONE_OF:
         if isinstance(bound, str) or not isinstance(bound, Sequence) or not len(bound):
             raise BadInput(f"the filter: $in of {field!r} must be a list of values, got {bound!r:.80}", hint=HINT)
-        return Condition(field, operator, tuple(_scalar(field, one) for one in bound))
-    value = _scalar(field, bound)
-    if operator in RANGES and isinstance(value, str | bool):
+        return FilterCondition(field, operator, tuple(_check_scalar(field, one) for one in bound))
+    value = _check_scalar(field, bound)
+    if operator in RANGE_OPERATORS and isinstance(value, str | bool):
         raise BadInput(f"the filter: a range of {field!r} needs a number, got {value!r:.80}", hint=HINT)
-    return Condition(field, operator, value)
+    return FilterCondition(field, operator, value)
 
 
-def _scalar(field: Any, given: Any) -> Any:
+def _check_scalar(field: Any, given: Any) -> Any:
     value = given.item() if isinstance(given, np.generic) else given
     if not isinstance(field, str) or not isinstance(value, str | int | float):
         raise BadInput(f"the filter: {field!r} is {value!r:.80}", hint=HINT)
@@ -75,25 +76,27 @@ def _scalar(field: Any, given: Any) -> Any:
     return value
 
 
-def matches(about: Mapping[str, Any], conditions: Iterable[Condition]) -> bool:
+def matches_conditions(about: Mapping[str, Any], conditions: Iterable[FilterCondition]) -> bool:
     """Return whether metadata fulfil all conditions.
 
     A boolean never equals a number, and a missing field never matches.
     """
-    return all(one.field in about and _holds(about[one.field], one.operator, one.value) for one in conditions)
+    return all(one.field in about and _matches_value(about[one.field], one.operator, one.value) for one in conditions)
 
 
-def _holds(there: Any, operator: str, value: Any) -> bool:
+def _matches_value(there: Any, operator: str, value: Any) -> bool:
     if operator == EQUAL:
         return bool(there == value) and (type(there) is bool) is (type(value) is bool)
     if operator == ONE_OF:
-        return any(_holds(there, EQUAL, one) for one in value)
+        return any(_matches_value(there, EQUAL, one) for one in value)
     if isinstance(there, str | bool):
         return False
     return bool({">": there > value, ">=": there >= value, "<": there < value, "<=": there <= value}[operator])
 
 
-def as_sql(conditions: Sequence[Condition], placed: Callable[[Any], str], *, equal: str = EQUAL) -> str:
+def conditions_to_sql(
+    conditions: Sequence[FilterCondition], placed: Callable[[Any], str], *, equal: str = EQUAL
+) -> str:
     """Convert conditions to an SQL expression.
 
     `placed` returns the placeholder or literal of a value, `equal` is the equality operator.
@@ -107,15 +110,15 @@ def as_sql(conditions: Sequence[Condition], placed: Callable[[Any], str], *, equ
     return " AND ".join(parts)
 
 
-def values_of(conditions: Iterable[Condition]) -> list[Any]:
+def condition_values(conditions: Iterable[FilterCondition]) -> list[Any]:
     """Return the values of conditions in the order of their placeholders."""
     return [one for _, operator, value in conditions for one in (value if operator == ONE_OF else [value])]
 
 
-def whole_bound(operator: str, bound: float) -> int:
+def to_integer_bound(operator: str, bound: float) -> int:
     """Return an integer bound that selects the same integers as `bound`.
 
-    >>> whole_bound(">=", 2.5), whole_bound("<", 2.5), whole_bound(">", 2.5), whole_bound("<=", 3.0)
+    >>> to_integer_bound(">=", 2.5), to_integer_bound("<", 2.5), to_integer_bound(">", 2.5), to_integer_bound("<=", 3.0)
     (3, 3, 2, 3)
     """
     return math.ceil(bound) if operator in (">=", "<") else math.floor(bound)

@@ -10,23 +10,30 @@ import numpy as np
 
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
-from ragauge.core.settings import one_of
+from ragauge.core.settings import check_choice
 from ragauge.core.stages import stage
 from ragauge.core.structured_text import parse_json
-from ragauge.stores.bookkeeping import Intake, Matrix, cannot, folder_of, unit
-from ragauge.stores.document_stores import EVERYTHING, Verbatim, document, matrix, query, written
-from ragauge.stores.engines import Gone, Home, Speaking
+from ragauge.stores.bookkeeping import Matrix, StoreBookkeeping, normalise_rows, require_folder, unsupported_error
+from ragauge.stores.document_stores import (
+    ALL_FIELDS,
+    VerbatimEngineErrors,
+    document_from_columns,
+    metadata_to_json,
+    to_document_matrix,
+    to_query_vector,
+)
+from ragauge.stores.engines import ClosedEngine, EngineErrors, EngineFolder
 
 if TYPE_CHECKING:
     from ragauge.core.protocols import Neighbours
 
 
-DOCUMENTS_FILE = "memory.mv2"
-PAGE = "#page-"
+DOCUMENT_FILE = "memory.mv2"
+PAGE_URI_MARKER = "#page-"
 """Marker in the URI of a page; memvid splits a long text into pages."""
 
 
-class MemvidDocuments:
+class MemvidDocumentStore:
     """memvid file; each document is a frame whose URI is the id.
 
     The text is read back from the frame's bytes.
@@ -37,7 +44,7 @@ class MemvidDocuments:
     checks nothing beyond what memvid reports: finding silent errors is the purpose of the stress test.
     """
 
-    keeps = EVERYTHING
+    keeps = ALL_FIELDS
 
     def __init__(self, *, path: str | None = None, dimension: int, index: str = "both", raw: bool = True) -> None:
         os.environ["MEMVID_TELEMETRY"] = "0"  # read at first use: the library would send usage data
@@ -47,10 +54,10 @@ class MemvidDocuments:
             raise MissingExtra("the memvid keeper", "memvid") from error
         self._library: Any = memvid_sdk
         self._dimension, self._raw = dimension, raw
-        self._index = one_of("index", index, ("both", "lex", "vec"))
-        self._speaking = Verbatim("memvid")
-        self._home = Home("memvid", path)
-        file = self._home.place(DOCUMENTS_FILE, fresh=False)
+        self._index = check_choice("index", index, ("both", "lex", "vec"))
+        self._speaking = VerbatimEngineErrors("memvid")
+        self._home = EngineFolder("memvid", path)
+        file = self._home.place(DOCUMENT_FILE, fresh=False)
         kinds = {"enable_vec": index != "lex", "enable_lex": index != "vec"}
         with self._speaking:
             if file.exists():
@@ -71,7 +78,7 @@ class MemvidDocuments:
 
         memvid would keep both otherwise.
         """
-        rows = unit(matrix(documents, vectors, self._dimension))
+        rows = normalise_rows(to_document_matrix(documents, vectors, self._dimension))
         requests = [
             {
                 "title": one.title,
@@ -79,14 +86,14 @@ class MemvidDocuments:
                 "labels": ["document"],
                 "text": one.text,
                 "uri": one.id,
-                "metadata": {"metadata": written(one.metadata)},
+                "metadata": {"metadata": metadata_to_json(one.metadata)},
                 "tags": [],
             }
             for one in documents
         ]
         with self._speaking:
             for one in documents:
-                if (frame := self._frame(one.id)) is not None:
+                if (frame := self._find_frame(one.id)) is not None:
                     self._engine.remove(frame["id"])
             self._engine.put_many(requests, None if self._index == "lex" else rows.tolist(), {"no_raw": not self._raw})
 
@@ -98,7 +105,7 @@ class MemvidDocuments:
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """Return the documents with these ids, in this order; None for an unknown id."""
         with self._speaking:
-            return [self._read(name) for name in ids]
+            return [self._read_document(name) for name in ids]
 
     def ids(self) -> list[str]:
         """Return the ids of all stored documents."""
@@ -115,12 +122,12 @@ class MemvidDocuments:
             if self._index == "lex":
                 found = self._engine.find(text, k=k, mode="lex", snippet_chars=0)["hits"]
             else:
-                asked = unit(query(vector, self._dimension)[None])[0].tolist()
+                asked = normalise_rows(to_query_vector(vector, self._dimension)[None])[0].tolist()
                 found = self._engine.find("", k=k, mode="sem", query_embedding=asked, snippet_chars=0)["hits"]
         best: dict[str, Hit] = {}
         for hit in found:
-            name = str(hit["uri"]).rpartition(PAGE)[0] or str(hit["uri"])
-            best.setdefault(name, Hit(name, self._score(float(hit["score"]))))
+            name = str(hit["uri"]).rpartition(PAGE_URI_MARKER)[0] or str(hit["uri"])
+            best.setdefault(name, Hit(name, self._to_hit_score(float(hit["score"]))))
         return list(best.values())
 
     def describe(self) -> dict[str, Any]:
@@ -137,45 +144,45 @@ class MemvidDocuments:
 
     def close(self) -> None:
         """Close the file; a temporary folder is removed."""
-        if not isinstance(self._engine, Gone):
+        if not isinstance(self._engine, ClosedEngine):
             with self._speaking:
                 self._memory.close()
-        self._engine = Gone()
+        self._engine = ClosedEngine()
         self._home.close()
 
-    def _score(self, score: float) -> float:
+    def _to_hit_score(self, score: float) -> float:
         """Convert a score of memvid to the score of a hit.
 
         A vector score is 1 - half the Euclidean distance and becomes the cosine; a word score is unchanged.
         """
         return score if self._index == "lex" else 1 - (2 - 2 * score) ** 2 / 2
 
-    def _frame(self, uri: str) -> Any:
+    def _find_frame(self, uri: str) -> Any:
         try:
             return self._engine.frame(uri)
         except self._library.FrameNotFoundError:
             return None
 
-    def _read(self, name: str) -> Document | None:
-        frame = self._frame(name)
+    def _read_document(self, name: str) -> Document | None:
+        frame = self._find_frame(name)
         if frame is None:
             return None
         data, page = bytes(self._engine.blob(name)), 1
-        while not frame["payload_length"] and self._frame(f"{name}{PAGE}{page}") is not None:
-            data += bytes(self._engine.blob(f"{name}{PAGE}{page}"))
+        while not frame["payload_length"] and self._find_frame(f"{name}{PAGE_URI_MARKER}{page}") is not None:
+            data += bytes(self._engine.blob(f"{name}{PAGE_URI_MARKER}{page}"))
             page += 1
         about = frame.get("extra_metadata", {}).get("metadata")
-        return document(name, data.decode(), frame["title"] or "", parse_json(about) if about else "")
+        return document_from_columns(name, data.decode(), frame["title"] or "", parse_json(about) if about else "")
 
 
-FILE = "memory.mv2"
-GRAPH_FROM = 1000
+VECTOR_FILE = "memory.mv2"
+MIN_VECTORS_FOR_GRAPH = 1000
 """Number of vectors from which memvid builds an HNSW graph; fewer are searched by brute force."""
-CANDIDATES = 50
+MAX_GRAPH_CANDIDATES = 50
 """Candidates that the graph considers; memvid panics if 2 * k exceeds them."""
 
 
-class Memvid:
+class MemvidStore:
     """memvid file of documents without text, each with a vector.
 
     Euclidean distance, or cosine of unit vectors. memvid has no search options. Version 2.0.160 loses documents when
@@ -191,15 +198,15 @@ class Memvid:
         except ImportError as error:
             raise MissingExtra("the memvid store", "memvid") from error
         self._library: Any = memvid_sdk
-        self._intake = Intake(metric)
+        self._intake = StoreBookkeeping(metric)
         if metric == "ip":
             raise BadInput("memvid cannot rank by inner product: its index has Euclidean distances only")
         self._path = path
-        self._speaking = Speaking("memvid")
+        self._speaking = EngineErrors("memvid")
         self._waiting: list[Matrix] = []
-        self._home = Home("memvid", path)
+        self._home = EngineFolder("memvid", path)
         there = path is not None and self._intake.read(path)
-        file = str(self._home.place(FILE, fresh=not there))
+        file = str(self._home.place(VECTOR_FILE, fresh=not there))
         with self._speaking:
             if there:
                 self._memory = memvid_sdk.use("basic", file, mode="open", enable_vec=True, enable_lex=False)
@@ -217,7 +224,7 @@ class Memvid:
 
         Insert and delete are available only while it has no graph.
         """
-        return frozenset(("save", "share", *(("insert", "delete") if len(self) < GRAPH_FROM - 1 else ())))
+        return frozenset(("save", "share", *(("insert", "delete") if len(self) < MIN_VECTORS_FOR_GRAPH - 1 else ())))
 
     def describe(self) -> dict[str, Any]:
         """Return the engine, its version and its parameters for the manifest."""
@@ -227,8 +234,8 @@ class Memvid:
             "version": about["sdk_version"],
             "core": about["native"]["memvid_core_version"],
             "metric": self._intake.metric,
-            "index": "hnsw" if self._graph else "none",
-            "index_used": self._graph,
+            "index": "hnsw" if self._has_graph else "none",
+            "index_used": self._has_graph,
             "size": len(self),
             "dimension": self._intake.dimension,
         }
@@ -238,11 +245,11 @@ class Memvid:
         matrix = self._intake.documents(ids, vectors, metadata)
         if not len(matrix):
             return
-        rows = unit(matrix) if self._intake.metric == "cosine" else matrix.copy()
+        rows = normalise_rows(matrix) if self._intake.metric == "cosine" else matrix.copy()
         started = self._intake.dimension is not None and not self._waiting
         self._intake.remember(ids, matrix)
         if started:
-            self._put(rows)
+            self._put_vectors(rows)
         else:
             self._waiting.append(rows)
 
@@ -250,7 +257,7 @@ class Memvid:
         """Store the collected vectors in one step: a later write would destroy the graph."""
         if self._waiting:
             rows, self._waiting = np.concatenate(self._waiting), []
-            self._put(rows)
+            self._put_vectors(rows)
 
     def tune(self) -> None:
         """Do nothing: the engine has no search options."""
@@ -262,16 +269,18 @@ class Memvid:
         """
         queries = self._intake.queries(vectors, k)
         if where:
-            raise cannot("memvid", "filter", "a vector search knows no metadata")
+            raise unsupported_error("memvid", "filter", "a vector search knows no metadata")
         self.build()
         width = min(k, len(self))
         if not width or not len(queries):
             return self._intake.empty(len(queries), k)
-        if self._graph and 2 * width > CANDIDATES:
-            raise cannot("memvid", f"give {width} neighbours", f"its graph gives up to {CANDIDATES // 2}")
+        if self._has_graph and 2 * width > MAX_GRAPH_CANDIDATES:
+            raise unsupported_error(
+                "memvid", f"give {width} neighbours", f"its graph gives up to {MAX_GRAPH_CANDIDATES // 2}"
+            )
         positions = np.full((len(queries), k), -1, dtype=np.int64)
         values = np.full((len(queries), k), np.inf, dtype=np.float32)
-        asked = unit(queries) if self._intake.metric == "cosine" else queries
+        asked = normalise_rows(queries) if self._intake.metric == "cosine" else queries
         with self._speaking, stage("retrieve"):
             for row, query in enumerate(asked):
                 found = self._engine.find("", k=width, mode="sem", query_embedding=query.tolist(), snippet_chars=0)
@@ -285,7 +294,7 @@ class Memvid:
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:  # noqa: ARG002 - the contract's
         """Raise BadInput: memvid cannot change the vector of a document."""
-        raise cannot("memvid", "update", "the vector of a document is given once")
+        raise unsupported_error("memvid", "update", "the vector of a document is given once")
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete existing ids."""
@@ -296,11 +305,11 @@ class Memvid:
                 self._engine.remove(place)
             self._engine.commit()
         self._intake.forget(ids)
-        self._check()
+        self._check_nothing_lost()
 
     def save(self) -> None:
         """Save the store in `path`, so that another process can open it."""
-        folder = folder_of("memvid", self._path)
+        folder = require_folder("memvid", self._path)
         self.build()
         if self._intake.dimension is not None:
             self._intake.write(folder)
@@ -309,22 +318,22 @@ class Memvid:
         """Close the file; a temporary folder is removed."""
         with self._speaking:
             self._memory.close()
-        self._engine = Gone()
+        self._engine = ClosedEngine()
         self._home.close()
 
     @property
-    def _graph(self) -> bool:
-        return len(self) >= GRAPH_FROM
+    def _has_graph(self) -> bool:
+        return len(self) >= MIN_VECTORS_FOR_GRAPH
 
-    def _put(self, rows: Matrix) -> None:
+    def _put_vectors(self, rows: Matrix) -> None:
         # A document with text would also be indexed by words, which takes 60 ms each.
         nothing = [{"title": "", "label": "", "text": ""}] * len(rows)
         with self._speaking:
             self._memory.put_many(nothing, embeddings=rows.tolist())
             self._engine.commit()
-        self._check()
+        self._check_nothing_lost()
 
-    def _check(self) -> None:
+    def _check_nothing_lost(self) -> None:
         with self._speaking:
             stats = self._engine.stats()
         frames, taken = int(stats["frame_count"]), int(stats["vec_index_bytes"])

@@ -20,29 +20,29 @@ from numpy.typing import NDArray
 
 from ragauge.core.errors import BadInput
 
-Single = NDArray[np.float32]
-Double = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Float32Array = NDArray[np.float32]
+Float64Array = NDArray[np.float64]
+Int64Array = NDArray[np.int64]
 
-QUERIES_AT_ONCE = 1024
-SCORES_AT_ONCE = 1 << 22
+QUERIES_PER_BLOCK = 1024
+SCORES_PER_BLOCK = 1 << 22
 """Scores per block (16 MB), regardless of the size of the base."""
-TERMS_AT_ONCE = 1 << 17
+TERMS_PER_BLOCK = 1 << 17
 """Products in double precision summed at a time: 1 MB, which fits in the CPU cache."""
-PAIRS_AT_MOST = 1 << 22
+MAX_PENDING_PAIRS = 1 << 22
 """Maximum number of candidate pairs kept; more occur only if nearly all rows are equally far."""
-FEW = 8
+MIN_QUERIES_FOR_BLOCKS = 8
 """Number of queries from which it pays to prepare a copy of the base for block search."""
-SAMPLE = 4096
-MODERATE = 1e6
+MIN_SAMPLE_ROWS = 4096
+MAX_SAFE_NORM = 1e6
 """Norms between its inverse and it have squares that single precision represents safely."""
-LEAST = 1e-30
+UNDERFLOW_MARGIN = 1e-30
 """Upper bound of what single precision may lose to underflow."""
-EPSILON = float(np.finfo(np.float32).eps)
+FLOAT32_EPSILON = float(np.finfo(np.float32).eps)
 
 
-def nearest(
-    base: Single,
+def find_nearest(
+    base: Float32Array,
     queries: Any,
     k: int,
     metric: str,
@@ -50,7 +50,7 @@ def nearest(
     allowed: NDArray[Any] | None = None,
     sizes: NDArray[Any] | None = None,
     progress: Callable[[float], None] | None = None,
-) -> tuple[Ints, Double]:
+) -> tuple[Int64Array, Float64Array]:
     """Find the `k` nearest rows of each query and their distances, nearest first.
 
     Equally near rows are in order of their row number. `allowed` restricts the search to some rows: a mask, or row
@@ -58,10 +58,10 @@ def nearest(
     finished share of the work.
 
     >>> rows = np.array([[0, 0], [3, 4], [0, 0], [6, 8]], np.float32)
-    >>> places, distances = nearest(rows, rows[:1], 3, "l2")
+    >>> places, distances = find_nearest(rows, rows[:1], 3, "l2")
     >>> places.tolist(), distances.tolist()
     ([[0, 2, 1]], [[0.0, 0.0, 5.0]])
-    >>> nearest(rows, rows[:1], 3, "l2", allowed=np.array([1, 3]))[0].tolist()
+    >>> find_nearest(rows, rows[:1], 3, "l2", allowed=np.array([1, 3]))[0].tolist()
     [[1, 3]]
     """
     asked = np.atleast_2d(np.asarray(queries, np.float64))
@@ -72,23 +72,23 @@ def nearest(
     if not k:
         return positions, distances
     with np.errstate(all="ignore"):
-        if len(asked) < FEW:
-            known = lengths(base) if sizes is None else sizes
+        if len(asked) < MIN_QUERIES_FOR_BLOCKS:
+            known = row_norms(base) if sizes is None else sizes
             for row, query in enumerate(asked):
-                found = _one(base, query, k, metric, places, known)
-                positions[row], distances[row] = found or _Work(base, query[None], k, metric, places, row).done()
+                found = _nearest_to_query(base, query, k, metric, places, known)
+                positions[row], distances[row] = found or _BlockSearch(base, query[None], k, metric, places, row).done()
             return positions, distances
-        for start in range(0, len(asked), QUERIES_AT_ONCE):
-            part = asked[start : start + QUERIES_AT_ONCE]
-            heard = None if progress is None else _share(progress, start, len(part), len(asked))
-            found = _Work(base, part, k, metric, places, start).done(heard)
+        for start in range(0, len(asked), QUERIES_PER_BLOCK):
+            part = asked[start : start + QUERIES_PER_BLOCK]
+            heard = None if progress is None else _scale_progress(progress, start, len(part), len(asked))
+            found = _BlockSearch(base, part, k, metric, places, start).done(heard)
             positions[start : start + len(part)], distances[start : start + len(part)] = found
     return positions, distances
 
 
-def _one(
-    base: Single, query: Double, k: int, metric: str, places: NDArray[Any] | None, sizes: NDArray[Any]
-) -> tuple[Ints, Double] | None:
+def _nearest_to_query(
+    base: Float32Array, query: Float64Array, k: int, metric: str, places: NDArray[Any] | None, sizes: NDArray[Any]
+) -> tuple[Int64Array, Float64Array] | None:
     """Find the nearest rows of one query without copying the base.
 
     None if norms are too large or too small for single precision.
@@ -97,15 +97,15 @@ def _one(
     own = np.asarray(own, np.float32)
     norm = math.sqrt(query.dot(query))
     most = max(float(own.max()), norm) if metric == "l2" else float(own.max())
-    if not 1 / MODERATE < most < MODERATE or norm == 0:
+    if not 1 / MAX_SAFE_NORM < most < MAX_SAFE_NORM or norm == 0:
         return None
-    rounding, lift = (base.shape[1] + 16) * EPSILON, LEAST
+    rounding, lift = (base.shape[1] + 16) * FLOAT32_EPSILON, UNDERFLOW_MARGIN
     # `low` is a lower bound of the true values; `low + spread * own + lift` is an upper bound.
     if metric == "l2":
         low = rows @ (query * -2).astype(np.float32)
         own = own * own
         low += own * np.float32(1 - 2 * rounding)
-        spread, lift = 4 * rounding, LEAST + 2 * rounding * norm * norm
+        spread, lift = 4 * rounding, UNDERFLOW_MARGIN + 2 * rounding * norm * norm
     else:
         low = rows @ (query / -norm).astype(np.float32)
         spread = 2 * rounding
@@ -113,7 +113,7 @@ def _one(
             low -= own * np.float32(rounding)
         else:
             low /= np.where(own > 0, own, 1)
-            spread, lift = 0.0, LEAST + rounding
+            spread, lift = 0.0, UNDERFLOW_MARGIN + rounding
     stride = max(1, min(math.isqrt(len(low) // k), len(low) // (2 * k)))
     some = low[::stride] + np.float32(spread) * own[::stride]
     bound = float(np.partition(some, k - 1)[k - 1]) + 2 * lift
@@ -131,36 +131,40 @@ def _one(
     return positions[best], distances[best]
 
 
-def pair_distances(base: Single, queries: Double, rows: Ints, positions: Ints, metric: str) -> Double:
+def pair_distances(
+    base: Float32Array, queries: Float64Array, rows: Int64Array, positions: Int64Array, metric: str
+) -> Float64Array:
     """Compute distances of pairs in double precision.
 
     Products are summed in the order of the dimensions. Equal vectors get equal distances, and a GPU that sums in
     this order computes the same bits.
     """
     distances = np.empty(len(rows))
-    for start in range(0, len(rows), step := max(64, TERMS_AT_ONCE // max(1, base.shape[1]))):
+    for start in range(0, len(rows), step := max(64, TERMS_PER_BLOCK // max(1, base.shape[1]))):
         part = slice(start, start + step)
         ours, theirs = queries[rows[part]], base[positions[part]].astype(np.float64)
         if metric == "l2":
             ours -= theirs
-            distances[part] = np.sqrt(_products(ours, ours))
+            distances[part] = np.sqrt(_row_dot_products(ours, ours))
             continue
-        distances[part] = -_products(ours, theirs)
+        distances[part] = -_row_dot_products(ours, theirs)
         if metric == "cosine":
-            lengths = np.sqrt(_products(ours, ours)) * np.sqrt(_products(theirs, theirs))
+            lengths = np.sqrt(_row_dot_products(ours, ours)) * np.sqrt(_row_dot_products(theirs, theirs))
             # A zero vector has cosine 0 to every vector.
             cosines = np.divide(distances[part], lengths, out=np.zeros(len(lengths)), where=lengths > 0)
             distances[part] = np.clip(1 + cosines, 0, 2)
     return distances
 
 
-def nearer(some: tuple[Ints, Double], others: tuple[Ints, Double], k: int) -> tuple[Ints, Double]:
+def merge_nearest(
+    some: tuple[Int64Array, Float64Array], others: tuple[Int64Array, Float64Array], k: int
+) -> tuple[Int64Array, Float64Array]:
     """Merge the nearest rows of two searches and return the `k` nearest of each query.
 
     Equally near rows are in order of their row number.
 
     >>> some, others = (np.array([[0, 3]]), np.array([[1.0, 2.0]])), (np.array([[1, 2]]), np.array([[1.0, 3.0]]))
-    >>> [one.tolist() for one in nearer(some, others, 3)]
+    >>> [one.tolist() for one in merge_nearest(some, others, 3)]
     [[[0, 1, 3]], [[1.0, 1.0, 2.0]]]
     """
     positions, distances = (np.concatenate(pair, axis=1) for pair in zip(some, others, strict=True))
@@ -168,25 +172,25 @@ def nearer(some: tuple[Ints, Double], others: tuple[Ints, Double], k: int) -> tu
     return np.take_along_axis(positions, best, 1), np.take_along_axis(distances, best, 1)
 
 
-def lengths(matrix: NDArray[Any]) -> Double:
+def row_norms(matrix: NDArray[Any]) -> Float64Array:
     """Compute the norms of rows in double precision."""
-    squares: Double = np.einsum("ij,ij->i", matrix, matrix, dtype=np.float64)
+    squares: Float64Array = np.einsum("ij,ij->i", matrix, matrix, dtype=np.float64)
     return np.sqrt(squares)
 
 
-class _Pairs(NamedTuple):
+class _CandidatePairs(NamedTuple):
     """Candidate pairs of queries and rows, with bounds of their true values."""
 
-    rows: Ints
-    positions: Ints
-    low: Double
-    high: Double
+    rows: Int64Array
+    positions: Int64Array
+    low: Float64Array
+    high: Float64Array
 
-    def some(self, which: NDArray[Any]) -> _Pairs:
-        return _Pairs(self.rows[which], self.positions[which], self.low[which], self.high[which])
+    def some(self, which: NDArray[Any]) -> _CandidatePairs:
+        return _CandidatePairs(self.rows[which], self.positions[which], self.low[which], self.high[which])
 
 
-class _Work:
+class _BlockSearch:
     """Search of some queries over all rows, block by block.
 
     The true value of a pair is between `low - lift` and `low + spread * own + lift`, where `low` is the product,
@@ -194,91 +198,97 @@ class _Work:
     """
 
     def __init__(
-        self, base: Single, queries: Double, k: int, metric: str, places: NDArray[Any] | None, first: int = 0
+        self,
+        base: Float32Array,
+        queries: Float64Array,
+        k: int,
+        metric: str,
+        places: NDArray[Any] | None,
+        first: int = 0,
     ) -> None:
         self.first = first
         self.base, self.queries, self.k, self.metric, self.places = base, queries, k, metric, places
         self.count = len(base) if places is None else len(places)
-        self.rounding = (base.shape[1] + 16) * EPSILON
+        self.rounding = (base.shape[1] + 16) * FLOAT32_EPSILON
         self.own = np.empty(self.count, np.float32)
-        self.lift, self.spread = np.full(len(queries), LEAST), np.zeros(len(queries))
-        self.sample = slice(0, self.count, max(1, self.count // max(4 * k, SAMPLE)))
-        rows, norms = self._rows(self.sample), lengths(queries)
+        self.lift, self.spread = np.full(len(queries), UNDERFLOW_MARGIN), np.zeros(len(queries))
+        self.sample = slice(0, self.count, max(1, self.count // max(4 * k, MIN_SAMPLE_ROWS)))
+        rows, norms = self._base_rows(self.sample), row_norms(queries)
         self.scale = 1.0
         if metric != "cosine":
-            most = max(float(lengths(rows).max()), float(norms.max()) if metric == "l2" else 0.0)
-            if most and not 1 / MODERATE < most < MODERATE:
+            most = max(float(row_norms(rows).max()), float(norms.max()) if metric == "l2" else 0.0)
+            if most and not 1 / MAX_SAFE_NORM < most < MAX_SAFE_NORM:
                 self.scale = 2.0 ** -math.frexp(most)[1]
         # If all vectors are far from the origin in one direction, rounding errors are small only around their centre.
-        self.centre = self._unit(rows).mean(axis=0, dtype=np.float64).astype(np.float32)
+        self.centre = self._scale_rows(rows).mean(axis=0, dtype=np.float64).astype(np.float32)
         asked = np.empty((len(queries), base.shape[1] + 1), np.float32)
         if metric == "l2":
             moved = queries * self.scale - self.centre
             asked[:, :-1], asked[:, -1] = -2 * moved, 1
-            self.lift += 2 * self.rounding * _products(moved, moved)
+            self.lift += 2 * self.rounding * _row_dot_products(moved, moved)
             self.spread += 4 * self.rounding
         else:
             asked[:, :-1], asked[:, -1] = queries / -np.where(norms > 0, norms, 1)[:, None], -self.rounding
             self.spread += 2 * self.rounding
         self.asked = asked.T
 
-    def done(self, progress: Callable[[float], None] | None = None) -> tuple[Ints, Double]:
+    def done(self, progress: Callable[[float], None] | None = None) -> tuple[Int64Array, Float64Array]:
         """Return positions and distances of the nearest rows."""
         width = len(self.queries)
         self.bound = self._first_bound()
-        kept: list[_Pairs] = []
+        kept: list[_CandidatePairs] = []
         pending, enough = 0, max(width * self.k // 2, 64)
-        step = min(self.count, max(1, SCORES_AT_ONCE // width))
+        step = min(self.count, max(1, SCORES_PER_BLOCK // width))
         # Allocate the buffers once: allocating them in every block would cost more than the comparisons.
         scores, passed = np.empty((step, width), np.float32), np.empty((step, width), np.bool_)
         for start in range(0, self.count, step):
             block = slice(start, min(start + step, self.count))
             size = block.stop - block.start
-            low = self._low(block, scores[:size])
+            low = self._lower_bounds(block, scores[:size])
             limit = np.nextafter((self.bound + self.lift).astype(np.float32), np.float32(np.inf))
             found = np.flatnonzero(np.less_equal(low, limit, out=passed[:size]))
             positions, rows = (found, np.zeros_like(found)) if width == 1 else np.divmod(found, width)
             values = low.ravel()[found].astype(np.float64)
             high = values + self.spread[rows] * self.own[block][positions] + self.lift[rows]
-            kept.append(_Pairs(rows, positions + start, values, np.where(np.isfinite(high), high, np.inf)))
+            kept.append(_CandidatePairs(rows, positions + start, values, np.where(np.isfinite(high), high, np.inf)))
             pending += len(found)
             if pending > enough:
-                kept, pending = [self._tightened(kept)], 0
+                kept, pending = [self._tighten_bounds(kept)], 0
             if progress is not None:
                 progress(block.stop / self.count)
-        pairs = self._tightened(kept)
+        pairs = self._tighten_bounds(kept)
         # With finite values each query has k pairs; with fewer it would get pairs of the next query.
         if (few := np.bincount(pairs.rows, minlength=width) < self.k).any():
             raise BadInput(
                 f"query {self.first + int(few.argmax())} is at no distance from {self.k} vectors",
                 hint="it or a vector has a NaN or an infinity: leave that out",
             )
-        best, distances = self._best(pairs)
+        best, distances = self._select_nearest(pairs)
         shape = (width, self.k)
         positions = pairs.positions[best].reshape(shape)
         return positions if self.places is None else self.places[positions], distances.reshape(shape)
 
-    def _rows(self, block: slice) -> Single:
+    def _base_rows(self, block: slice) -> Float32Array:
         return self.base[block] if self.places is None else self.base[self.places[block]]
 
-    def _unit(self, rows: Single) -> Single:
+    def _scale_rows(self, rows: Float32Array) -> Float32Array:
         """Scale rows for the comparison.
 
         Rows get length 1 for cosine; for other metrics they are scaled if squares could overflow or underflow.
         """
         if self.metric == "cosine":
-            sizes = lengths(rows)
+            sizes = row_norms(rows)
             return np.asarray(rows / np.where(sizes > 0, sizes, 1).astype(np.float32)[:, None], np.float32)
         return rows if self.scale == 1 else rows * np.float32(self.scale)
 
-    def _low(self, block: slice, out: Single | None = None) -> Single:
+    def _lower_bounds(self, block: slice, out: Float32Array | None = None) -> Float32Array:
         """Compute lower bounds of the true values of a block.
 
         The result has one row per vector and one column per query.
         """
-        rows = self._rows(block)
+        rows = self._base_rows(block)
         moved = np.empty((len(rows), self.base.shape[1] + 1), np.float32)
-        np.subtract(self._unit(rows), self.centre, out=moved[:, :-1])
+        np.subtract(self._scale_rows(rows), self.centre, out=moved[:, :-1])
         squares = np.einsum("ij,ij->i", moved[:, :-1], moved[:, :-1])
         if self.metric == "l2":
             own, last = squares, squares * np.float32(1 - 2 * self.rounding)
@@ -287,31 +297,33 @@ class _Work:
             own = np.sqrt(squares) + np.float32(8 / (len(self.centre) + 16) if self.metric == "cosine" else 0)
             last = own
         self.own[block], moved[:, -1] = own, last
-        low: Single = np.matmul(moved, self.asked, out=out)
+        low: Float32Array = np.matmul(moved, self.asked, out=out)
         if not (finite := np.isfinite(own)).all():
             low[~finite] = -np.inf  # too long for single precision: double precision decides
         return low
 
-    def _first_bound(self) -> Double:
+    def _first_bound(self) -> Float64Array:
         """Compute an initial bound per query from a sample of rows.
 
         The sample is spread over the whole base, so that the bound does not depend on the order of rows.
         """
-        low = self._low(self.sample)
+        low = self._lower_bounds(self.sample)
         if len(low) < self.k:
             return np.full(low.shape[1], np.inf)
         low += self.own[self.sample][:, None] * self.spread.astype(np.float32)
         low[~np.isfinite(low)] = np.inf
         found = np.partition(np.ascontiguousarray(low.T), self.k - 1, axis=1)[:, self.k - 1]
-        bound: Double = found.astype(np.float64) + self.lift
+        bound: Float64Array = found.astype(np.float64) + self.lift
         return bound
 
-    def _tightened(self, kept: list[_Pairs]) -> _Pairs:
+    def _tighten_bounds(self, kept: list[_CandidatePairs]) -> _CandidatePairs:
         """Tighten the bounds, and keep the pairs that may still be among the nearest.
 
         They are sorted by query and position.
         """
-        pairs = _Pairs(*(np.concatenate(part) for part in zip(*kept, strict=True))) if len(kept) > 1 else kept[0]
+        pairs = (
+            _CandidatePairs(*(np.concatenate(part) for part in zip(*kept, strict=True))) if len(kept) > 1 else kept[0]
+        )
         width = len(self.queries)
         if width > 1:
             pairs = pairs.some(np.argsort(pairs.rows.astype(np.uint16), kind="stable"))
@@ -323,13 +335,13 @@ class _Work:
                 self.bound[row] = min(self.bound[row], least)
             start = end
         pairs = pairs.some(pairs.low <= (self.bound + self.lift)[pairs.rows])
-        if len(pairs.rows) > max(PAIRS_AT_MOST, 2 * width * self.k):
+        if len(pairs.rows) > max(MAX_PENDING_PAIRS, 2 * width * self.k):
             ends = np.bincount(pairs.rows, minlength=width)
             if ends.min() >= self.k:
-                pairs = pairs.some(np.sort(self._best(pairs)[0]))
+                pairs = pairs.some(np.sort(self._select_nearest(pairs)[0]))
         return pairs
 
-    def _best(self, pairs: _Pairs) -> tuple[Ints, Double]:
+    def _select_nearest(self, pairs: _CandidatePairs) -> tuple[Int64Array, Float64Array]:
         """Return the indices and distances of the `k` nearest pairs of each query."""
         positions = pairs.positions if self.places is None else self.places[pairs.positions]
         distances = pair_distances(self.base, self.queries, pairs.rows, positions, self.metric)
@@ -342,7 +354,7 @@ class _Work:
         return best, distances[best]
 
 
-def _products(left: Double, right: Double) -> Double:
+def _row_dot_products(left: Float64Array, right: Float64Array) -> Float64Array:
     """Sum the products of each pair of rows, one dimension after the other."""
     terms = np.ascontiguousarray((left * right).T)
     if len(left) == 1:
@@ -351,5 +363,5 @@ def _products(left: Double, right: Double) -> Double:
     return np.asarray(terms.sum(axis=0))
 
 
-def _share(progress: Callable[[float], None], before: int, here: int, of: int) -> Callable[[float], None]:
+def _scale_progress(progress: Callable[[float], None], before: int, here: int, of: int) -> Callable[[float], None]:
     return lambda part: progress((before + part * here) / of)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ragauge.core.errors import BadInput
-from ragauge.core.settings import whole
+from ragauge.core.settings import check_int
 from ragauge.core.stages import stage
 from ragauge.stores import postgres
-from ragauge.stores.bookkeeping import Intake, Matrix, folder_of
-from ragauge.stores.postgres import EXACTLY, VectorIndex, scans_vectors
-from ragauge.stores.postgres_server import KEPT_IN, TEMPORARY
+from ragauge.stores.bookkeeping import Matrix, StoreBookkeeping, require_folder
+from ragauge.stores.postgres import EXACT_SCAN_SETTINGS, VectorIndex, uses_vector_index
+from ragauge.stores.postgres_server import FOLDER_TABLE_COMMENT_PREFIX, TEMPORARY_TABLE_COMMENT
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ragauge.core.protocols import Neighbours
 
 
-class PgVector:
+class PgVectorStore:
     """Vectors in a PostgreSQL table, with an HNSW, binary or IVFFlat index or none.
 
     `close()` drops the table unless `keep=True` or it was saved.
@@ -63,35 +63,35 @@ class PgVector:
         binary = index == "binary"
         kind = "hnsw" if binary else index
         self._index = VectorIndex(kind, metric, half, m, ef_construction, ef_search, lists, probes, force, binary)
-        self._rerank = whole("rerank", rerank)
+        self._rerank = check_int("rerank", rerank)
         self._lists = lists
         """As requested by the caller; the index knows the actual number."""
         self._fallbacks = 0
-        self._threads = whole("threads", threads, 0)
-        self._intake = Intake(metric)
+        self._threads = check_int("threads", threads, 0)
+        self._intake = StoreBookkeeping(metric)
         self._path = path
-        there = path is not None and self._intake.read(path, **self._built())
-        self.table = postgres.table_name(self._intake.built.get("table", table))
+        there = path is not None and self._intake.read(path, **self._build_time_options())
+        self.table = postgres.choose_table_name(self._intake.built.get("table", table))
         self._keep = keep or there
-        self._dsn = postgres.server(dsn)
+        self._dsn = postgres.resolve_dsn(dsn)
         # A connection runs one statement at a time, and writes must not block searches.
         self._lock, self._writing = threading.RLock(), threading.Lock()
-        self._connection = self._connected()
-        self._writer = self._connected()
-        self._versions = postgres.versions(self._connection)
+        self._connection = self._open_connection()
+        self._writer = self._open_connection()
+        self._versions = postgres.read_versions(self._connection)
         self._statements: dict[tuple[str, bool], str] = {}
         self._writer_lost = False
-        self._recovery = postgres.Recovery()
+        self._recovery = postgres.ServerRecovery()
         self._made = self._indexed = self._fresh = there
         if there:
-            self._taken_up()
+            self._reopen_table()
         self._worn = there
         """Whether the index may contain rows that are no longer in the table."""
 
     def __len__(self) -> int:
         return len(self._intake)
 
-    def __enter__(self) -> PgVector:
+    def __enter__(self) -> PgVectorStore:
         return self
 
     def __exit__(
@@ -116,7 +116,7 @@ class PgVector:
             "store": "pgvector",
             "version": self._versions.get("pgvector"),
             **self._versions,
-            "server": postgres.shown(self._dsn),
+            "server": postgres.redact_dsn(self._dsn),
             "table": self.table,
             **self._index.describe(),
             **about,
@@ -131,10 +131,10 @@ class PgVector:
         if not len(matrix):
             return
         self._index.check(matrix.shape[1])
-        with self._write(), self._writer.transaction():
+        with self._lock_writer(), self._writer.transaction():
             if not self._made:
-                self._make(matrix.shape[1])
-            self._load(ids, matrix, metadata)
+                self._create_table(matrix.shape[1])
+            self._copy_rows(ids, matrix, metadata)
         self._made, self._fresh = True, False
         self._intake.remember(ids, matrix)
 
@@ -142,7 +142,7 @@ class PgVector:
         """Build the index, if any, and update the statistics of the planner."""
         from psycopg import sql
 
-        with self._write():
+        with self._lock_writer():
             if self._fresh or not self._made:
                 return
             if not self._indexed:
@@ -150,7 +150,7 @@ class PgVector:
                 creation = self._index.creation(self.table, self._intake.dimension or 0)
                 if creation is not None:
                     self._writer.execute(creation)
-                    self._configure(self._connection)
+                    self._configure_session(self._connection)
             self._writer.execute(sql.SQL("ANALYZE {}").format(sql.Identifier(self.table)))
             self._indexed = self._fresh = True
 
@@ -165,9 +165,9 @@ class PgVector:
         """Set search options."""
         changed: dict[str, Any] = {"ef_search": ef_search, "probes": probes, "force": force}
         self._index = replace(self._index, **{name: one for name, one in changed.items() if one is not None})
-        self._rerank = self._rerank if rerank is None else whole("rerank", rerank)
-        with postgres.speaking(self._dsn):
-            self._configure(self._connection)
+        self._rerank = self._rerank if rerank is None else check_int("rerank", rerank)
+        with postgres.postgres_errors(self._dsn):
+            self._configure_session(self._connection)
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
         """Return the `k` nearest vectors of each query, nearest first.
@@ -181,9 +181,9 @@ class PgVector:
             return ids, distances
         if not self._indexed:
             self.build()
-        with self._lock, postgres.speaking(self._dsn), stage("retrieve"), self._reconnecting():
+        with self._lock, postgres.postgres_errors(self._dsn), stage("retrieve"), self._reconnect_on_loss():
             for row, query in enumerate(queries):
-                found = self._nearest(query, k, where)
+                found = self._search_with_fallback(query, k, where)
                 ids[row, : len(found)] = [name for name, _ in found]
                 distances[row, : len(found)] = [distance for _, distance in found]
         return ids, distances
@@ -194,13 +194,13 @@ class PgVector:
         if not len(self):
             raise BadInput("an empty store has nothing to explain")
         self.build()
-        with self._lock, postgres.speaking(self._dsn):
-            (row,) = self._ask(query, k, where, self._local(k, where), explained=True)
+        with self._lock, postgres.postgres_errors(self._dsn):
+            (row,) = self._run_search(query, k, where, self._search_settings(k, where), explained=True)
         return row[0][0]
 
     def index_used(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> bool:
         """Return whether the plan of a search uses the vector index."""
-        return scans_vectors(self.explain(vector, k, where))
+        return uses_vector_index(self.explain(vector, k, where))
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
         """Replace the vectors of existing ids."""
@@ -210,7 +210,7 @@ class PgVector:
         statement = sql.SQL("UPDATE {} SET embedding = %s::{} WHERE id = %s").format(
             sql.Identifier(self.table), sql.Identifier(self._index.type)
         )
-        with self._write(), self._writer.transaction():
+        with self._lock_writer(), self._writer.transaction():
             for name, row in zip(ids, matrix, strict=True):
                 self._writer.execute(statement, [row, name])
         self._worn = True
@@ -222,7 +222,7 @@ class PgVector:
         self._intake.positions(ids)
         statement = sql.SQL("DELETE FROM {} WHERE id = ANY(%s)").format(sql.Identifier(self.table))
         if len(ids):
-            with self._write():
+            with self._lock_writer():
                 self._writer.execute(statement, [list(ids)])
         self._worn = True
         self._intake.forget(ids)
@@ -232,13 +232,13 @@ class PgVector:
 
         Another process can then open it on the same server.
         """
-        folder = folder_of("pgvector", self._path)
+        folder = require_folder("pgvector", self._path)
         self.build()
         if self._made:
-            self._intake.write(folder, **self._built(), table=self.table, chosen_lists=self._index.lists)
-            with self._write():
+            self._intake.write(folder, **self._build_time_options(), table=self.table, chosen_lists=self._index.lists)
+            with self._lock_writer():
                 if not self._keep:
-                    self._comment(f"{KEPT_IN}{folder.absolute()}")
+                    self._set_table_comment(f"{FOLDER_TABLE_COMMENT_PREFIX}{folder.absolute()}")
             self._keep = True
 
     def remove(self) -> None:
@@ -247,17 +247,17 @@ class PgVector:
         It is the part of the store outside its folder.
         """
         if not self._connection.closed:
-            with self._lock, self._write():
-                self._drop()
+            with self._lock, self._lock_writer():
+                self._drop_table()
 
     def close(self) -> None:
         """Drop the table unless it is kept, and close the connections."""
         if self._connection.closed:
             return
-        with self._lock, self._write():
+        with self._lock, self._lock_writer():
             try:
                 if not self._keep:
-                    self._drop()
+                    self._drop_table()
             finally:
                 self._connection.close()
                 self._writer.close()
@@ -267,7 +267,7 @@ class PgVector:
 
         Empty for a remote server.
         """
-        return postgres.processes(self._dsn, self._connection)
+        return postgres.find_server_pids(self._dsn, self._connection)
 
     def disk_bytes(self) -> int | None:
         """Return the size of the table and its indexes on the server's disk, in bytes.
@@ -280,34 +280,34 @@ class PgVector:
             return None
         statement = sql.SQL("SELECT pg_total_relation_size({}::regclass)")
         named = sql.Literal(sql.Identifier(self.table).as_string(self._writer))
-        with self._write():
+        with self._lock_writer():
             row = self._writer.execute(statement.format(named)).fetchone()
         return None if row is None else int(row[0])
 
-    def _built(self) -> dict[str, Any]:
+    def _build_time_options(self) -> dict[str, Any]:
         sizes = {"none": (), "ivfflat": ("lists",)}.get(self._index.kind, ("m", "ef_construction"))
         # Save the requested number of lists, which the next opening requests again, not the chosen one.
         options = {name: self._lists if name == "lists" else getattr(self._index, name) for name in sizes}
         return {"index": self._index.describe()["index"], "half": self._index.half, **options}
 
-    def _connected(self) -> Connection[Any]:
+    def _open_connection(self) -> Connection[Any]:
         return postgres.connect(self._dsn, [*self._index.settings(), *postgres.thread_settings(self._threads)])
 
     @contextmanager
-    def _write(self) -> Iterator[None]:
+    def _lock_writer(self) -> Iterator[None]:
         """Lock the writing connection, and raise its errors as errors of ragauge.
 
         The connection is reopened first if the server was restarted.
         """
-        with self._writing, postgres.speaking(self._dsn):
+        with self._writing, postgres.postgres_errors(self._dsn):
             if self._writer_lost:
                 self._writer.close()
-                self._writer = self._connected()
+                self._writer = self._open_connection()
                 self._writer_lost = False
             yield
 
     @contextmanager
-    def _reconnecting(self) -> Iterator[None]:
+    def _reconnect_on_loss(self) -> Iterator[None]:
         """Reconnect if the server dies inside the block.
 
         BackendRestarted is then raised: the query can be repeated.
@@ -315,27 +315,27 @@ class PgVector:
         try:
             yield
         except Exception as error:
-            if not postgres.is_lost(error):
+            if not postgres.is_connection_lost(error):
                 raise
             self._dsn = self._recovery.recover(self._dsn)
             self._connection.close()
-            self._connection = self._connected()
-            self._configure(self._connection)
+            self._connection = self._open_connection()
+            self._configure_session(self._connection)
             self._writer_lost = True
             raise postgres.restart_error(self._dsn) from None
 
-    def _configure(self, connection: Connection[Any]) -> None:
+    def _configure_session(self, connection: Connection[Any]) -> None:
         force = [("enable_seqscan", "off" if self._index.force else "on")]
         with self._lock:
-            connection.execute(*postgres.configured([*self._index.settings(), *force]))
+            connection.execute(*postgres.build_settings_statement([*self._index.settings(), *force]))
 
-    def _taken_up(self) -> None:
+    def _reopen_table(self) -> None:
         """Check that a saved table exists, and choose the options that depend on its size."""
         chosen = self._index.lists or self._intake.built.get("chosen_lists")
         self._index = replace(self._index, lists=chosen).over(len(self))
-        with postgres.speaking(self._dsn):
+        with postgres.postgres_errors(self._dsn):
             row = self._connection.execute("SELECT to_regclass(quote_ident(%s))", [self.table]).fetchone()
-            self._configure(self._connection)
+            self._configure_session(self._connection)
         if row is None or row[0] is None:
             self.close()
             raise BadInput(
@@ -343,14 +343,14 @@ class PgVector:
                 hint="give the server that it was made on: dsn=…",
             )
 
-    def _drop(self) -> None:
+    def _drop_table(self) -> None:
         from psycopg import sql
 
         if self._made:
             self._writer.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(self.table)))
             self._made = False
 
-    def _make(self, dimension: int) -> None:
+    def _create_table(self, dimension: int) -> None:
         from psycopg import errors, sql
 
         name = sql.Identifier(self.table)
@@ -363,20 +363,20 @@ class PgVector:
                 f"the server has a table {self.table!r} already", hint="name another, or none for a new one"
             ) from None
         if not self._keep:
-            self._comment(TEMPORARY)
+            self._set_table_comment(TEMPORARY_TABLE_COMMENT)
 
-    def _comment(self, text: str) -> None:
+    def _set_table_comment(self, text: str) -> None:
         from psycopg import sql
 
         statement = sql.SQL("COMMENT ON TABLE {} IS {}")
         self._writer.execute(statement.format(sql.Identifier(self.table), sql.Literal(text)))
 
-    def _load(self, ids: Sequence[str], matrix: Matrix, metadata: Sequence[Mapping[str, Any]] | None) -> None:
+    def _copy_rows(self, ids: Sequence[str], matrix: Matrix, metadata: Sequence[Mapping[str, Any]] | None) -> None:
         from pgvector import HalfVector, Vector
         from psycopg import sql
 
         kept = HalfVector if self._index.half else Vector
-        nothing = postgres.json_of({}, "")
+        nothing = postgres.to_jsonb({}, "")
         statement = sql.SQL("COPY {} (id, embedding, metadata) FROM STDIN (FORMAT BINARY)")
         with (
             self._writer.cursor() as cursor,
@@ -384,34 +384,34 @@ class PgVector:
         ):
             copy.set_types(["text", self._index.type, "jsonb"])
             for row, (name, vector) in enumerate(zip(ids, matrix, strict=True)):
-                about = nothing if metadata is None else postgres.json_of(metadata[row], f"the metadata of {name!r}")
+                about = nothing if metadata is None else postgres.to_jsonb(metadata[row], f"the metadata of {name!r}")
                 copy.write_row((name, kept(vector), about))
 
-    def _local(self, k: int, where: Any) -> list[tuple[str, str]]:
+    def _search_settings(self, k: int, where: Any) -> list[tuple[str, str]]:
         return self._index.local(k * self._rerank if self._index.binary else k, filtered=bool(where))
 
-    def _nearest(self, query: Any, k: int, where: Mapping[str, Any] | None) -> list[Any]:
-        found = self._ask(query, k, where, self._local(k, where))
+    def _search_with_fallback(self, query: Any, k: int, where: Mapping[str, Any] | None) -> list[Any]:
+        found = self._run_search(query, k, where, self._search_settings(k, where))
         short = (where and len(found) < k) or (self._worn and len(found) < min(k, len(self)))
         if short and self._index.kind != "none":
             # Even an iterative scan ends. A strict filter, or a graph full of deleted rows that the server has not
             # cleaned up yet, can leave too few rows; then all rows are compared.
             self._fallbacks += 1
-            found = self._ask(query, k, where, EXACTLY)
+            found = self._run_search(query, k, where, EXACT_SCAN_SETTINGS)
         return found
 
-    def _ask(
+    def _run_search(
         self, query: Any, k: int, where: Any, local: Sequence[tuple[str, str]], *, explained: bool = False
     ) -> list[Any]:
         given = {"vector": query, "k": k, "many": k * self._rerank}
-        text, values = postgres.filter_of(where) if where else ("", {})
+        text, values = postgres.filter_to_sql(where) if where else ("", {})
         with ExitStack() as inside:
             if local:
                 inside.enter_context(self._connection.transaction())
-                self._connection.execute(*postgres.configured(local, local=True))
-            return self._connection.execute(self._statement(text, explained), {**given, **values}).fetchall()
+                self._connection.execute(*postgres.build_settings_statement(local, local=True))
+            return self._connection.execute(self._search_statement(text, explained), {**given, **values}).fetchall()
 
-    def _statement(self, filtered: str, explained: bool) -> str:
+    def _search_statement(self, filtered: str, explained: bool) -> str:
         """Return the statement of a search; cached.
 
         Composing it takes longer than a small search.

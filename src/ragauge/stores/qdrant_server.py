@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragauge.core.errors import MissingExtra
-from ragauge.stores.filter_conditions import BOUNDS, ONE_OF, Condition
+from ragauge.stores.filter_conditions import ONE_OF, QDRANT_BOUNDS, FilterCondition
 
-INDEXING_SECONDS = 600
-LOW = 1
+INDEXING_TIMEOUT_S = 600
+INDEXING_THRESHOLD_KB = 1
 
 
-class Server:
+class QdrantServer:
     """Collection on a Qdrant server.
 
     `close` drops it if it was created for a store without a folder.
@@ -58,7 +58,7 @@ class Server:
             hnsw_config=models.HnswConfigDiff(
                 m=built["m"], ef_construct=built["ef_construction"], full_scan_threshold=10
             ),
-            optimizers_config=models.OptimizersConfigDiff(indexing_threshold=LOW),
+            optimizers_config=models.OptimizersConfigDiff(indexing_threshold=INDEXING_THRESHOLD_KB),
             quantization_config=quantized,
         )
         self._made = True
@@ -89,10 +89,10 @@ class Server:
 
         Raises TimeoutError if it takes too long.
         """
-        end = time.monotonic() + INDEXING_SECONDS
+        end = time.monotonic() + INDEXING_TIMEOUT_S
         while (status := self._client.get_collection(self._collection).status) != "green":
             if time.monotonic() > end:
-                raise TimeoutError(f"the collection is still {status} after {INDEXING_SECONDS} seconds")
+                raise TimeoutError(f"the collection is still {status} after {INDEXING_TIMEOUT_S} seconds")
             time.sleep(0.1)
 
     def parameters(self, options: Mapping[str, Any]) -> Any:
@@ -104,7 +104,7 @@ class Server:
             )
         return self._models.SearchParams(hnsw_ef=options["ef_search"], exact=options["exact"], quantization=rescoring)
 
-    def condition(self, wanted: Sequence[Condition]) -> Any:
+    def condition(self, wanted: Sequence[FilterCondition]) -> Any:
         """Convert filter conditions to the server's filter."""
         models = self._models
 
@@ -113,8 +113,8 @@ class Server:
 
         must: list[Any] = []
         for name, operator, value in wanted:
-            if operator in BOUNDS:
-                must.append(ranged(name, **{BOUNDS[operator]: float(value)}))
+            if operator in QDRANT_BOUNDS:
+                must.append(ranged(name, **{QDRANT_BOUNDS[operator]: float(value)}))
             elif operator == ONE_OF and isinstance(value[0], float):
                 must.append(models.Filter(should=[ranged(name, gte=one, lte=one) for one in value]))
             elif operator == ONE_OF:

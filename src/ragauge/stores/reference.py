@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ragauge.core.errors import BadInput
-from ragauge.core.protocols import ABILITIES
-from ragauge.core.settings import whole
+from ragauge.core.protocols import STORE_CAPABILITIES
+from ragauge.core.settings import check_int
 from ragauge.core.stages import stage
 from ragauge.files.workspace import replace_file
-from ragauge.stores.bookkeeping import Intake, Mask, Matrix, Places
-from ragauge.stores.nearest_neighbours import lengths, nearest
+from ragauge.stores.bookkeeping import Mask, Matrix, Positions, StoreBookkeeping
+from ragauge.stores.nearest_neighbours import find_nearest, row_norms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,53 +23,53 @@ if TYPE_CHECKING:
     from ragauge.core.protocols import Neighbours
 
 
-VECTORS = "vectors.npy"
-GONE_AT_MOST = 32
+VECTORS_FILE = "vectors.npy"
+MAX_DELETED_ROWS_SKIPPED = 32
 """Maximum number of deleted rows that a search skips; with more, the rows are compacted."""
 
 
-class _Rows(NamedTuple):
+class _VectorRows(NamedTuple):
     """Vectors, their lengths, and their positions in ascending order."""
 
     vectors: Matrix
     sizes: Matrix
-    places: Places
+    places: Positions
 
-    def some(self, which: slice | Mask) -> _Rows:
-        return _Rows(self.vectors[which], self.sizes[which], self.places[which])
+    def some(self, which: slice | Mask) -> _VectorRows:
+        return _VectorRows(self.vectors[which], self.sizes[which], self.places[which])
 
-    def put(self, start: int, more: _Rows) -> None:
+    def put(self, start: int, more: _VectorRows) -> None:
         where = slice(start, start + len(more.places))
         self.vectors[where], self.sizes[where], self.places[where] = more
 
 
-class _Held(NamedTuple):
+class _SearchSnapshot(NamedTuple):
     """Data that one search uses: the rows, and which of them were deleted."""
 
-    rows: _Rows
-    gone: Places
+    rows: _VectorRows
+    gone: Positions
 
 
-class Exact:
+class ExactStore:
     """Exact search in double precision; equal distances are ordered by insertion.
 
-    >>> store = Exact(metric="l2")
+    >>> store = ExactStore(metric="l2")
     >>> store.add(["a", "b", "c"], [[0.0, 0.0], [3.0, 4.0], [0.0, 0.0]])
     >>> ids, distances = store.search([[0.0, 0.0]], k=4)
     >>> ids.tolist(), distances.tolist()
     ([['a', 'c', 'b', None]], [[0.0, 0.0, 5.0, inf]])
     """
 
-    abilities = frozenset(ABILITIES)
+    abilities = frozenset(STORE_CAPABILITIES)
 
     def __init__(self, *, metric: str = "cosine", path: str | None = None) -> None:
-        self._intake = Intake(metric)
+        self._intake = StoreBookkeeping(metric)
         self._path = path
-        self._room = _room(0, 0)
-        self._held = _Held(self._room, _nowhere())
-        self._last: tuple[Mask, Places, Places] | None = None
+        self._room = _allocate_rows(0, 0)
+        self._held = _SearchSnapshot(self._room, _no_positions())
+        self._last: tuple[Mask, Positions, Positions] | None = None
         if path is not None and self._intake.read(path):
-            self._open(Path(path) / VECTORS)
+            self._load_vectors(Path(path) / VECTORS_FILE)
 
     def __len__(self) -> int:
         return len(self._intake)
@@ -90,7 +90,7 @@ class Exact:
         first = self._intake.places
         self._intake.remember(ids, matrix, metadata)
         if len(matrix):
-            self._append(matrix, np.arange(first, first + len(matrix)))
+            self._append_rows(matrix, np.arange(first, first + len(matrix)))
 
     def build(self) -> None:
         """Do nothing: there is no index."""
@@ -108,10 +108,10 @@ class Exact:
         if not len(rows.places) or not len(queries):
             return self._intake.empty(len(queries), k)
         with stage("retrieve"):
-            allowed = None if where is None else self._allowed(where, rows.places)
+            allowed = None if where is None else self._allowed_rows(where, rows.places)
             # A filter excludes deleted rows. Without one, up to that many more neighbours are needed.
             more = len(gone) if where is None else 0
-            found, distances = nearest(
+            found, distances = find_nearest(
                 rows.vectors, queries, k + more, self._intake.metric, allowed=allowed, sizes=rows.sizes
             )
             if more:
@@ -124,53 +124,53 @@ class Exact:
         places, matrix = self._intake.replacements(ids, vectors)
         rows = self._held.rows
         which = np.searchsorted(rows.places, places)
-        rows.vectors[which], rows.sizes[which] = matrix, lengths(matrix)
+        rows.vectors[which], rows.sizes[which] = matrix, row_norms(matrix)
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete existing ids."""
         places = self._intake.positions(ids)
         self._intake.forget(ids)
         rows, gone = self._held
-        self._held = _Held(rows, np.union1d(gone, np.searchsorted(rows.places, places)))
-        if len(self._held.gone) > GONE_AT_MOST:
-            self._move_together()
+        self._held = _SearchSnapshot(rows, np.union1d(gone, np.searchsorted(rows.places, places)))
+        if len(self._held.gone) > MAX_DELETED_ROWS_SKIPPED:
+            self._compact_rows()
 
     def save(self) -> None:
         """Save the store in `path`, so that another process can open it."""
         if self._path is None:
             raise BadInput("the store has no folder to be kept in", hint="give it a path")
-        self._move_together()
-        with replace_file(Path(self._path) / VECTORS) as part, part.open("wb") as file:
+        self._compact_rows()
+        with replace_file(Path(self._path) / VECTORS_FILE) as part, part.open("wb") as file:
             np.save(file, self._held.rows.vectors, allow_pickle=False)
         self._intake.write(self._path)
 
     def close(self) -> None:
         """Release the vectors."""
-        self._room = _room(0, 0)
-        self._held = _Held(self._room, _nowhere())
+        self._room = _allocate_rows(0, 0)
+        self._held = _SearchSnapshot(self._room, _no_positions())
 
-    def _append(self, matrix: Matrix, places: Places) -> None:
+    def _append_rows(self, matrix: Matrix, places: Positions) -> None:
         rows, gone = self._held
         count, end = len(rows.places), len(rows.places) + len(matrix)
         if end > len(self._room.places) or not count:
             # Allocate twice the rows; unused pages cost no memory until they are written.
-            self._room = _room(max(2 * count, end), matrix.shape[1])
+            self._room = _allocate_rows(max(2 * count, end), matrix.shape[1])
             if count:
                 self._room.put(0, rows)
-        self._room.put(count, _Rows(matrix, lengths(matrix).astype(np.float32), places))
+        self._room.put(count, _VectorRows(matrix, row_norms(matrix).astype(np.float32), places))
         # Assigned in one step, so that a search in another thread sees all new rows or none.
-        self._held = _Held(self._room.some(slice(end)), gone)
+        self._held = _SearchSnapshot(self._room.some(slice(end)), gone)
 
-    def _move_together(self) -> None:
+    def _compact_rows(self) -> None:
         """Remove deleted rows; a concurrent search keeps using the old arrays."""
         rows, gone = self._held
         if len(gone):
             kept = np.ones(len(rows.places), np.bool_)
             kept[gone] = False
             self._room = rows.some(kept)
-            self._held = _Held(self._room, _nowhere())
+            self._held = _SearchSnapshot(self._room, _no_positions())
 
-    def _allowed(self, where: Mapping[str, Any], places: Places) -> Places:
+    def _allowed_rows(self, where: Mapping[str, Any], places: Positions) -> Positions:
         """Return the rows that match a filter; cached for the next search."""
         mask = self._intake.allowed(where)
         if self._last is None or self._last[0] is not mask or self._last[1] is not places:
@@ -178,7 +178,7 @@ class Exact:
             self._last = mask, places, np.flatnonzero(mask[inside])
         return self._last[2]
 
-    def _open(self, file: Path) -> None:
+    def _load_vectors(self, file: Path) -> None:
         try:
             matrix = np.load(file, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
@@ -187,30 +187,30 @@ class Exact:
         if matrix.ndim != 2 or matrix.dtype != np.float32 or len(matrix) != len(places):
             raise BadInput(f"there are no {len(places)} vectors for the {len(places)} ids of the store", file=str(file))
         if len(matrix):
-            self._append(matrix, places)
+            self._append_rows(matrix, places)
 
 
-def _room(rows: int, dimension: int) -> _Rows:
-    return _Rows(np.empty((rows, dimension), np.float32), np.empty(rows, np.float32), np.empty(rows, np.int64))
+def _allocate_rows(rows: int, dimension: int) -> _VectorRows:
+    return _VectorRows(np.empty((rows, dimension), np.float32), np.empty(rows, np.float32), np.empty(rows, np.int64))
 
 
-def _nowhere() -> Places:
+def _no_positions() -> Positions:
     return np.empty(0, np.int64)
 
 
-class Null:
+class NullStore:
     """Store that discards vectors and answers every query with the first ids.
 
     It measures the overhead of the benchmark itself. It can simulate a slow engine: each search uses `work_ms` of
     CPU time, and every `every`-th search also sleeps for `stall_ms`, like an engine that merges segments.
 
-    >>> store = Null(metric="l2")
+    >>> store = NullStore(metric="l2")
     >>> store.add(["a", "b"], [[0.0, 0.0], [3.0, 4.0]])
     >>> store.search([[3.0, 4.0]], 3)[0].tolist()
     [['a', 'b', None]]
     """
 
-    abilities = frozenset(ABILITIES)
+    abilities = frozenset(STORE_CAPABILITIES)
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class Null:
         stall_ms: float = 0.0,
         every: int = 100,
     ) -> None:
-        self._intake = Intake(metric)
+        self._intake = StoreBookkeeping(metric)
         self._path = path
         self._searches = 0
         self.tune(work_ms=work_ms, stall_ms=stall_ms, every=every)
@@ -254,14 +254,14 @@ class Null:
         """Set the simulated latency of later searches."""
         if work_ms < 0 or stall_ms < 0:
             raise BadInput("work_ms and stall_ms are milliseconds, 0 or more")
-        self._work, self._stall, self._every = int(work_ms * 1e6), stall_ms / 1e3, whole("every", every)
+        self._work, self._stall, self._every = int(work_ms * 1e6), stall_ms / 1e3, check_int("every", every)
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
         """Return the first `k` ids that match the filter, regardless of the query."""
         queries = self._intake.queries(vectors, k)
         with stage("retrieve"):
-            self._dawdle()
-            first = self._first(k, where)
+            self._simulate_latency()
+            first = self._first_positions(k, where)
             positions = np.broadcast_to(first, (len(queries), len(first)))
             distances = np.zeros(positions.shape, dtype=np.float32)
         return self._intake.answer(positions, distances, k)
@@ -283,12 +283,12 @@ class Null:
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
 
-    def _first(self, k: int, where: Mapping[str, Any] | None) -> NDArray[np.int64]:
+    def _first_positions(self, k: int, where: Mapping[str, Any] | None) -> NDArray[np.int64]:
         if where is None and len(self._intake) == self._intake.places:
             return np.arange(min(k, len(self)))
         return np.flatnonzero(self._intake.living if where is None else self._intake.allowed(where))[:k]
 
-    def _dawdle(self) -> None:
+    def _simulate_latency(self) -> None:
         self._searches += 1
         if self._work:
             until = time.perf_counter_ns() + self._work

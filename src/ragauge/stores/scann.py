@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ragauge.core.errors import BadInput, MissingExtra
-from ragauge.core.settings import one_of, whole
+from ragauge.core.settings import check_choice, check_int
 from ragauge.core.stages import stage
-from ragauge.stores.bookkeeping import Intake, Matrix, cannot, folder_of, unit
+from ragauge.stores.bookkeeping import Matrix, StoreBookkeeping, normalise_rows, require_folder, unsupported_error
 
 if TYPE_CHECKING:
     from ragauge.core.protocols import Neighbours
 
 
-KINDS = ("tree", "brute")
-FEWEST = 16
+SEARCHER_KINDS = ("tree", "brute")
+MIN_TRAINING_VECTORS = 16
 """Minimum number of vectors to train codes: a code has 16 values."""
 
 
-class Scann:
+class ScannStore:
     """ScaNN searcher of the given `kind`.
 
     `tree` searches `leaves_to_search` of `num_leaves` partitions over codes of `dimensions_per_block` dimensions
@@ -55,14 +55,14 @@ class Scann:
         except ImportError as error:
             raise MissingExtra("the ScaNN store", "scann") from error
         self._library: Any = scann_ops_pybind
-        self._intake = Intake(metric)
-        self.kind = one_of("ScaNN searcher", kind, KINDS)
-        self._leaves = None if num_leaves is None else whole("num_leaves", num_leaves)
-        self._leaves_to_search = whole("leaves_to_search", leaves_to_search)
-        self._block = whole("dimensions_per_block", dimensions_per_block)
+        self._intake = StoreBookkeeping(metric)
+        self.kind = check_choice("ScaNN searcher", kind, SEARCHER_KINDS)
+        self._leaves = None if num_leaves is None else check_int("num_leaves", num_leaves)
+        self._leaves_to_search = check_int("leaves_to_search", leaves_to_search)
+        self._block = check_int("dimensions_per_block", dimensions_per_block)
         self._anisotropic = (0.0 if metric == "l2" else 0.2) if anisotropic is None else float(anisotropic)
-        self._reorder = whole("reorder", reorder)
-        self._threads = whole("threads", threads, 0)
+        self._reorder = check_int("reorder", reorder)
+        self._threads = check_int("threads", threads, 0)
         self._index: Any = None
         self._lock = threading.Lock()
         self._waiting: list[Matrix] = []
@@ -71,8 +71,8 @@ class Scann:
         self._numbers: dict[int, int] = {}
         """Slot of each position, if `_slots` is set."""
         self._path = path
-        if path is not None and self._intake.read(path, **self._built()):
-            self._open(folder_of("scann", path) / str(self._intake.built["index"]))
+        if path is not None and self._intake.read(path, **self._build_time_options()):
+            self._load_searcher(require_folder("scann", path) / str(self._intake.built["index"]))
 
     def __len__(self) -> int:
         return len(self._intake)
@@ -87,7 +87,7 @@ class Scann:
         options: dict[str, Any] = {}
         if self.kind == "tree":
             options = {
-                **self._built(),
+                **self._build_time_options(),
                 "num_leaves": self._leaves or self._intake.built.get("leaves"),
                 "leaves_to_search": self._leaves_to_search,
                 "reorder": self._reorder,
@@ -110,7 +110,7 @@ class Scann:
         """
         matrix = self._intake.documents(ids, vectors, metadata)
         if len(matrix):
-            mine = unit(matrix) if self._intake.metric == "cosine" else matrix
+            mine = normalise_rows(matrix) if self._intake.metric == "cosine" else matrix
             if self._index is None:
                 self._waiting.append(mine.copy() if mine is matrix else mine)
             else:
@@ -128,7 +128,7 @@ class Scann:
         """
         with self._lock:
             if self._waiting:
-                self._index = self._made(np.concatenate(self._waiting))
+                self._index = self._build_searcher(np.concatenate(self._waiting))
                 self._waiting = []
 
     def tune(self, *, leaves_to_search: int | None = None, reorder: int | None = None) -> None:
@@ -136,9 +136,9 @@ class Scann:
         if self.kind == "brute" and (leaves_to_search is not None or reorder is not None):
             raise BadInput("scann brute has nothing to set")
         if leaves_to_search is not None:
-            self._leaves_to_search = whole("leaves_to_search", leaves_to_search)
+            self._leaves_to_search = check_int("leaves_to_search", leaves_to_search)
         if reorder is not None:
-            self._reorder = whole("reorder", reorder)
+            self._reorder = check_int("reorder", reorder)
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
         """Return the `k` nearest vectors of each query, nearest first.
@@ -147,18 +147,18 @@ class Scann:
         """
         queries = self._intake.queries(vectors, k)
         if where:
-            raise cannot("scann", "filter", "its Python library searches all that there is")
+            raise unsupported_error("scann", "filter", "its Python library searches all that there is")
         if self._waiting:
             self.build()
         if not len(self) or not len(queries):
             return self._intake.empty(len(queries), k)
         if len(queries) == 1:
             with stage("retrieve"):
-                asked = unit(queries) if self._intake.metric == "cosine" else queries
+                asked = normalise_rows(queries) if self._intake.metric == "cosine" else queries
                 # ScaNN returns only reordered vectors.
                 found, values = self._index.search(asked[0], k, max(self._reorder, k), self._leaves_to_search)
             positions = found if self._slots is None else np.array([self._slots[slot] for slot in found], dtype=int)
-            return self._intake.answer(positions.astype(np.int64)[None], self._distances(values)[None], k)
+            return self._intake.answer(positions.astype(np.int64)[None], self._convert_distances(values)[None], k)
         ids, distances = self._intake.empty(len(queries), k)
         for row, query in enumerate(queries):
             line = self.search(query[None], k)
@@ -172,7 +172,7 @@ class Scann:
         if len(ids):
             places = positions.tolist()
             slots = places if self._slots is None else [self._numbers[place] for place in places]
-            self._index.upsert(slots, unit(matrix) if self._intake.metric == "cosine" else matrix, len(ids))
+            self._index.upsert(slots, normalise_rows(matrix) if self._intake.metric == "cosine" else matrix, len(ids))
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete existing ids."""
@@ -192,7 +192,7 @@ class Scann:
 
     def save(self) -> None:
         """Save the store in `path`, so that another process can open it."""
-        folder = folder_of("scann", self._path)
+        folder = require_folder("scann", self._path)
         self.build()
         if self._index is None:
             return
@@ -201,7 +201,7 @@ class Scann:
         self._index.serialize(str(made), True)
         before = self._intake.built.get("index")
         self._intake.built |= {"index": made.name, "slots": self._slots}
-        self._intake.write(folder, **{**self._intake.built, **self._built()})
+        self._intake.write(folder, **{**self._intake.built, **self._build_time_options()})
         if before is not None:
             shutil.rmtree(folder / before, ignore_errors=True)
 
@@ -210,9 +210,9 @@ class Scann:
         self._index = self._slots = None
         self._numbers = {}
         self._waiting = []
-        self._intake = Intake(self._intake.metric)
+        self._intake = StoreBookkeeping(self._intake.metric)
 
-    def _built(self) -> dict[str, Any]:
+    def _build_time_options(self) -> dict[str, Any]:
         return {
             "kind": self.kind,
             "num_leaves": self._leaves,
@@ -220,14 +220,14 @@ class Scann:
             "anisotropic": self._anisotropic,
         }
 
-    def _open(self, folder: Path) -> None:
+    def _load_searcher(self, folder: Path) -> None:
         """Load a searcher from a folder.
 
         ScaNN's own function would also unpickle a file in the folder, which is unsafe.
         """
         try:
             assets = (folder / "scann_assets.pbtxt").read_text(encoding="utf-8")
-            with quietly():
+            with silence_stderr():
                 self._index = self._library.scann_pybind.ScannNumpy(str(folder), assets)
         except (OSError, RuntimeError) as error:
             raise BadInput(f"{folder} was not kept whole: {error}") from error
@@ -236,10 +236,10 @@ class Scann:
         if self._index.size() != len(self):
             raise BadInput(f"{folder} was not kept whole: the index and its ids differ in number")
 
-    def _made(self, matrix: Matrix) -> Any:
+    def _build_searcher(self, matrix: Matrix) -> Any:
         near = "squared_l2" if self._intake.metric == "l2" else "dot_product"
         builder = self._library.builder(matrix, 10, near).set_n_training_threads(self._threads)
-        if self.kind == "brute" or len(matrix) < FEWEST:
+        if self.kind == "brute" or len(matrix) < MIN_TRAINING_VECTORS:
             builder = builder.score_brute_force()
         else:
             leaves = self._leaves or round(len(matrix) ** 0.5)
@@ -251,20 +251,20 @@ class Scann:
                 .score_ah(self._block, anisotropic_quantization_threshold=self._anisotropic or float("nan"))
                 .reorder(self._reorder)
             )
-        with quietly():
+        with silence_stderr():
             searcher = builder.build().searcher
         if self._threads:
             searcher.set_num_threads(self._threads)
         return searcher
 
-    def _distances(self, values: Matrix) -> Matrix:
+    def _convert_distances(self, values: Matrix) -> Matrix:
         if self._intake.metric == "l2":
             return np.asarray(np.sqrt(np.maximum(values, 0)))
         return -values if self._intake.metric == "ip" else np.asarray(np.maximum(1 - values, 0))
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
+def silence_stderr() -> Iterator[None]:
     """Silence standard error inside the block.
 
     ScaNN logs its progress there and has no option to turn it off.

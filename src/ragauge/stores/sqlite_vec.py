@@ -10,29 +10,36 @@ import numpy as np
 
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BadInput, MissingExtra
-from ragauge.core.settings import whole
+from ragauge.core.settings import check_int
 from ragauge.core.stages import stage
 from ragauge.stores import engines
-from ragauge.stores.bookkeeping import Intake, Matrix, cannot, folder_of
-from ragauge.stores.document_stores import EVERYTHING, Verbatim, document, matrix, query, written
-from ragauge.stores.engines import Column, Columns, Home, Speaking
-from ragauge.stores.filter_conditions import ONE_OF, as_sql, values_of
+from ragauge.stores.bookkeeping import Matrix, StoreBookkeeping, require_folder, unsupported_error
+from ragauge.stores.document_stores import (
+    ALL_FIELDS,
+    VerbatimEngineErrors,
+    document_from_columns,
+    metadata_to_json,
+    to_document_matrix,
+    to_query_vector,
+)
+from ragauge.stores.engines import EngineErrors, EngineFolder, MetadataColumn, MetadataColumns
+from ragauge.stores.filter_conditions import ONE_OF, condition_values, conditions_to_sql
 
 if TYPE_CHECKING:
     from ragauge.core.protocols import Neighbours
 
 
-DOCUMENTS_FILE = "documents.sqlite"
+DOCUMENT_FILE = "documents.sqlite"
 
 
-class SqliteVecDocuments:
+class SqliteVecDocumentStore:
     """vec0 table with the id as primary key.
 
     Text, title and metadata are auxiliary columns. vec0 has no upsert, so an existing row is deleted first. SQLite's
     journal and fsync settings are the defaults. Everything put in before `commit` is one transaction.
     """
 
-    keeps = EVERYTHING
+    keeps = ALL_FIELDS
     searches = "vectors"
 
     def __init__(self, *, path: str | None = None, dimension: int) -> None:
@@ -42,10 +49,10 @@ class SqliteVecDocuments:
         except ImportError as error:
             raise MissingExtra("the sqlite-vec keeper", "sqlite-vec") from error
         self._dimension = dimension
-        self._speaking = Verbatim("sqlite-vec")
-        self._home = Home("sqlite-vec", path)
+        self._speaking = VerbatimEngineErrors("sqlite-vec")
+        self._home = EngineFolder("sqlite-vec", path)
         with self._speaking:
-            self._connection: Any = apsw.Connection(str(self._home.place(DOCUMENTS_FILE, fresh=False)))
+            self._connection: Any = apsw.Connection(str(self._home.place(DOCUMENT_FILE, fresh=False)))
             self._connection.enable_load_extension(True)
             self._connection.load_extension(sqlite_vec.loadable_path())
             self._connection.enable_load_extension(False)
@@ -58,7 +65,7 @@ class SqliteVecDocuments:
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
         """Store documents; a document with an existing id is replaced."""
-        rows = matrix(documents, vectors, self._dimension)
+        rows = to_document_matrix(documents, vectors, self._dimension)
         with self._speaking:
             if not self._connection.in_transaction:
                 self._connection.execute("BEGIN")
@@ -66,7 +73,7 @@ class SqliteVecDocuments:
                 self._connection.execute("DELETE FROM documents WHERE id = ?", (one.id,))
                 self._connection.execute(
                     "INSERT INTO documents (id, embedding, title, text, metadata) VALUES (?, ?, ?, ?, ?)",
-                    (one.id, row.tobytes(), one.title, one.text, written(one.metadata)),
+                    (one.id, row.tobytes(), one.title, one.text, metadata_to_json(one.metadata)),
                 )
 
     def commit(self) -> None:
@@ -81,7 +88,7 @@ class SqliteVecDocuments:
         with self._speaking:
             for name in ids:
                 rows = self._connection.execute(statement, (name,)).fetchall()
-                found.append(document(name, *rows[0]) if rows else None)
+                found.append(document_from_columns(name, *rows[0]) if rows else None)
         return found
 
     def ids(self) -> list[str]:
@@ -93,7 +100,9 @@ class SqliteVecDocuments:
         """Return the `k` documents with the highest cosine similarity, by brute force."""
         statement = "SELECT id, distance, text FROM documents WHERE embedding MATCH ? AND k = ? ORDER BY distance"
         with self._speaking:
-            found = self._connection.execute(statement, (query(vector, self._dimension).tobytes(), k)).fetchall()
+            found = self._connection.execute(
+                statement, (to_query_vector(vector, self._dimension).tobytes(), k)
+            ).fetchall()
         return [Hit(name, 1 - distance, text) for name, distance, text in found]
 
     def describe(self) -> dict[str, Any]:
@@ -108,15 +117,25 @@ class SqliteVecDocuments:
         self._home.close()
 
 
-FILE = "vectors.sqlite"
-MOST = 4096
+VECTOR_FILE = "vectors.sqlite"
+MAX_K = 4096
 """Largest k that vec0 supports."""
-TYPES = {engines.TRUTH: "INTEGER", engines.WHOLE: "INTEGER", engines.REAL: "FLOAT", engines.TEXT: "TEXT"}
-MISSING = {engines.TRUTH: -1, engines.WHOLE: -(2**63), engines.REAL: -1.7e308, engines.TEXT: "\x1aragauge: nothing"}
+COLUMN_TYPES = {
+    engines.BOOL_KIND: "INTEGER",
+    engines.INT_KIND: "INTEGER",
+    engines.FLOAT_KIND: "FLOAT",
+    engines.TEXT_KIND: "TEXT",
+}
+MISSING_VALUES = {
+    engines.BOOL_KIND: -1,
+    engines.INT_KIND: -(2**63),
+    engines.FLOAT_KIND: -1.7e308,
+    engines.TEXT_KIND: "\x1aragauge: nothing",
+}
 """Values that stand for a missing one: metadata columns of vec0 have no NULL."""
 
 
-class SqliteVec:
+class SqliteVecStore:
     """vec0 table of sqlite-vec without index: search is exact.
 
     Vectors are stored in chunks of `chunk` vectors.
@@ -131,25 +150,25 @@ class SqliteVec:
             import sqlite_vec
         except ImportError as error:
             raise MissingExtra("the sqlite-vec store", "sqlite-vec") from error
-        self._intake = Intake(metric)
+        self._intake = StoreBookkeeping(metric)
         if metric == "ip":
             raise BadInput("sqlite-vec cannot rank by inner product: a vec0 table has l2, l1 and cosine")
         self._apsw: Any = apsw
         self._extension = sqlite_vec.loadable_path()
-        self._columns = Columns()
-        self._chunk = whole("chunk", chunk, 8)
+        self._columns = MetadataColumns()
+        self._chunk = check_int("chunk", chunk, 8)
         if chunk % 8:
             raise BadInput(f"chunk is {chunk}; it must be a multiple of 8")
         self._path = path
-        self._speaking = Speaking("sqlite-vec")
-        self._home = Home("sqlite-vec", path)
-        there = path is not None and self._intake.read(path, **self._built())
+        self._speaking = EngineErrors("sqlite-vec")
+        self._home = EngineFolder("sqlite-vec", path)
+        there = path is not None and self._intake.read(path, **self._build_time_options())
         self._columns.read(self._intake.built.get("columns", {}))
-        self._file = str(self._home.place(FILE, fresh=not there))
+        self._file = str(self._home.place(VECTOR_FILE, fresh=not there))
         self._local = threading.local()
         self._opened: list[Any] = []
         with self._speaking:
-            (about,) = self._connection.execute("SELECT vec_version(), sqlite_version()").fetchall()
+            (about,) = self._thread_connection.execute("SELECT vec_version(), sqlite_version()").fetchall()
         self._versions = {"version": about[0], "sqlite": about[1]}
 
     def __len__(self) -> int:
@@ -167,7 +186,7 @@ class SqliteVec:
             **self._versions,
             "metric": self._intake.metric,
             "index": "none",
-            **self._built(),
+            **self._build_time_options(),
             "size": len(self),
             "dimension": self._intake.dimension,
         }
@@ -178,10 +197,10 @@ class SqliteVec:
         if not len(matrix):
             return
         fresh = self._columns.new(ids, metadata)
-        with self._speaking, self._connection:
+        with self._speaking, self._thread_connection:
             if fresh or self._intake.dimension is None:
-                self._make(matrix.shape[1], fresh)
-            self._insert(matrix, metadata)
+                self._create_table(matrix.shape[1], fresh)
+            self._insert_vectors(matrix, metadata)
         self._intake.remember(ids, matrix)
 
     def build(self) -> None:
@@ -197,20 +216,22 @@ class SqliteVec:
         """
         queries = self._intake.queries(vectors, k)
         width = min(k, len(self))
-        if width > MOST:
-            raise cannot("sqlite-vec", f"give {width} neighbours", f"vec0 gives up to {MOST}")
+        if width > MAX_K:
+            raise unsupported_error("sqlite-vec", f"give {width} neighbours", f"vec0 gives up to {MAX_K}")
         wanted = self._columns.wanted(where) if where else []
         if not width or not len(queries) or wanted is None:
             return self._intake.empty(len(queries), k)
-        statement = f"SELECT id, distance FROM {self._table} WHERE embedding MATCH ? AND k = ?"  # noqa: S608 - own name
+        statement = f"SELECT id, distance FROM {self._table_name} WHERE embedding MATCH ? AND k = ?"  # noqa: S608 - own name
         if any(one.operator == ONE_OF and isinstance(one.value[0], float) for one in wanted):
-            raise cannot("sqlite-vec", "filter by several fractions", "vec0 has sets of whole numbers and texts")
-        statement += f" AND {as_sql(wanted, lambda _: '?')}" if wanted else ""
-        values = values_of(wanted)
+            raise unsupported_error(
+                "sqlite-vec", "filter by several fractions", "vec0 has sets of whole numbers and texts"
+            )
+        statement += f" AND {conditions_to_sql(wanted, lambda _: '?')}" if wanted else ""
+        values = condition_values(wanted)
         positions = np.full((len(queries), k), -1, dtype=np.int64)
         distances = np.full((len(queries), k), np.inf, dtype=np.float32)
         with self._speaking, stage("retrieve"):
-            connection = self._connection
+            connection = self._thread_connection
             for row, query in enumerate(queries):
                 found = connection.execute(statement, (query.tobytes(), width, *values)).fetchall()
                 if found:
@@ -222,24 +243,24 @@ class SqliteVec:
         """Replace the vectors of existing ids."""
         positions, matrix = self._intake.replacements(ids, vectors)
         rows = [(row.tobytes(), place) for row, place in zip(matrix, positions.tolist(), strict=True)]
-        with self._speaking, self._connection:
-            self._connection.executemany(f"UPDATE {self._table} SET embedding = ? WHERE id = ?", rows)  # noqa: S608
+        with self._speaking, self._thread_connection:
+            self._thread_connection.executemany(f"UPDATE {self._table_name} SET embedding = ? WHERE id = ?", rows)  # noqa: S608
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete existing ids."""
         positions = self._intake.positions(ids)
-        with self._speaking, self._connection:
+        with self._speaking, self._thread_connection:
             places = [(place,) for place in positions.tolist()]
-            self._connection.executemany(f"DELETE FROM {self._table} WHERE id = ?", places)  # noqa: S608
+            self._thread_connection.executemany(f"DELETE FROM {self._table_name} WHERE id = ?", places)  # noqa: S608
         self._intake.forget(ids)
 
     def save(self) -> None:
         """Save the ids in `path`; SQLite has already stored the rest there."""
-        folder = folder_of("sqlite-vec", self._path)
+        folder = require_folder("sqlite-vec", self._path)
         if self._intake.dimension is not None:
             with self._speaking:
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            self._intake.write(folder, **self._built(), columns=self._columns.kept())
+                self._thread_connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._intake.write(folder, **self._build_time_options(), columns=self._columns.kept())
 
     def close(self) -> None:
         """Close the file; a temporary folder is removed."""
@@ -248,11 +269,11 @@ class SqliteVec:
                 connection.close()
         self._home.close()
 
-    def _built(self) -> dict[str, Any]:
+    def _build_time_options(self) -> dict[str, Any]:
         return {"chunk": self._chunk}
 
     @property
-    def _connection(self) -> Any:
+    def _thread_connection(self) -> Any:
         """Connection of this thread.
 
         SQLite allows many readers and one writer, but not on one connection.
@@ -270,34 +291,37 @@ class SqliteVec:
         return found
 
     @property
-    def _table(self) -> str:
+    def _table_name(self) -> str:
         """Name of the table; a table with more columns is created under a new name."""
         return f"vectors{len(self._columns)}"
 
-    def _make(self, dimension: int, fresh: Mapping[str, Column]) -> None:
+    def _create_table(self, dimension: int, fresh: Mapping[str, MetadataColumn]) -> None:
         """Create the table and copy the existing rows: columns of vec0 cannot be changed."""
-        before, names = self._table, [column.name for column in self._columns]
+        before, names = self._table_name, [column.name for column in self._columns]
         self._columns.learn(fresh)
-        more = "".join(f", {column.name} {TYPES[column.kind]}" for column in self._columns)
+        more = "".join(f", {column.name} {COLUMN_TYPES[column.kind]}" for column in self._columns)
         metric = {"l2": "l2", "cosine": "cosine"}[self._intake.metric]
-        self._connection.execute(
-            f"CREATE VIRTUAL TABLE {self._table} USING vec0(id INTEGER PRIMARY KEY, "
+        self._thread_connection.execute(
+            f"CREATE VIRTUAL TABLE {self._table_name} USING vec0(id INTEGER PRIMARY KEY, "
             f"embedding FLOAT[{dimension:d}] distance_metric={metric}{more}, chunk_size={self._chunk:d})"
         )
         if self._intake.dimension is not None:
             into = ", ".join(["id", "embedding", *names, *(column.name for column in fresh.values())])
             values = ", ".join(["id", "embedding", *names, *("?" * len(fresh))])
-            copy = f"INSERT INTO {self._table} ({into}) SELECT {values} FROM {before}"  # noqa: S608 - own names
-            self._connection.execute(copy, [MISSING[column.kind] for column in fresh.values()])
-            self._connection.execute(f"DROP TABLE {before}")
+            copy = f"INSERT INTO {self._table_name} ({into}) SELECT {values} FROM {before}"  # noqa: S608 - own names
+            self._thread_connection.execute(copy, [MISSING_VALUES[column.kind] for column in fresh.values()])
+            self._thread_connection.execute(f"DROP TABLE {before}")
 
-    def _insert(self, matrix: Matrix, metadata: Sequence[Mapping[str, Any]] | None) -> None:
+    def _insert_vectors(self, matrix: Matrix, metadata: Sequence[Mapping[str, Any]] | None) -> None:
         kinds = [column.kind for column in self._columns]
         rows = []
         for number, vector in enumerate(matrix):
             about = self._columns.row(metadata[number] if metadata else {})
-            values = [MISSING[kind] if one is None else one for one, kind in zip(about, kinds, strict=True)]
+            values = [MISSING_VALUES[kind] if one is None else one for one, kind in zip(about, kinds, strict=True)]
             rows.append((self._intake.places + number, vector.tobytes(), *values))
         marks = ", ".join("?" * (2 + len(kinds)))
         names = "".join(f", {column.name}" for column in self._columns)
-        self._connection.executemany(f"INSERT INTO {self._table} (id, embedding{names}) VALUES ({marks})", rows)  # noqa: S608
+        self._thread_connection.executemany(
+            f"INSERT INTO {self._table_name} (id, embedding{names}) VALUES ({marks})",  # noqa: S608 - own names
+            rows,
+        )

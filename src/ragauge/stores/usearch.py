@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ragauge.core.errors import BadInput, MissingExtra
-from ragauge.core.settings import one_of, whole
+from ragauge.core.settings import check_choice, check_int
 from ragauge.core.stages import stage
 from ragauge.files.workspace import replace_file
-from ragauge.stores.bookkeeping import Intake, Matrix, cannot, folder_of
+from ragauge.stores.bookkeeping import Matrix, StoreBookkeeping, require_folder, unsupported_error
 
 if TYPE_CHECKING:
     from ragauge.core.protocols import Neighbours
 
 
-FILE = "index.usearch"
-NAMES = {"cosine": "cos", "l2": "l2sq", "ip": "ip"}
+INDEX_FILE = "index.usearch"
+USEARCH_METRICS = {"cosine": "cos", "l2": "l2sq", "ip": "ip"}
 
 
-class Usearch:
+class UsearchStore:
     """USearch graph: `m` links per node, `ef_construction`, `ef_search`.
 
     `dtype` is the stored precision: f32, f16, bf16 or i8 (i8 only for cosine, whose values are between -1 and 1).
@@ -49,22 +49,22 @@ class Usearch:
         except ImportError as error:
             raise MissingExtra("the Usearch store", "usearch") from error
         self._library: Any = usearch
-        self._intake = Intake(metric)
-        self._m = whole("m", m, 2)
-        self._ef = whole("ef_construction", ef_construction), whole("ef_search", ef_search)
-        self._dtype = one_of(
+        self._intake = StoreBookkeeping(metric)
+        self._m = check_int("m", m, 2)
+        self._ef = check_int("ef_construction", ef_construction), check_int("ef_search", ef_search)
+        self._dtype = check_choice(
             "precision", dtype, ("f32", "f16", "bf16", "i8") if metric == "cosine" else ("f32", "f16", "bf16")
         )
         self._exact = bool(exact)
-        self._threads = whole("threads", threads, 0)
+        self._threads = check_int("threads", threads, 0)
         self._index: Any = None
         self._lock = threading.Lock()
         self._waiting: list[Matrix] = []
         self._path = path
         self._viewed = False
-        if path is not None and self._intake.read(path, **self._built()):
-            self._index = self._new()
-            file = str(folder_of("usearch", path) / FILE)
+        if path is not None and self._intake.read(path, **self._build_time_options()):
+            self._index = self._create_index()
+            file = str(require_folder("usearch", path) / INDEX_FILE)
             self._viewed = bool(view)
             if self._viewed:
                 self._index.view(file)
@@ -91,7 +91,7 @@ class Usearch:
             "store": "usearch",
             "version": getattr(self._library, "__version__", None),
             "metric": self._intake.metric,
-            **self._built(),
+            **self._build_time_options(),
             "ef_search": self._ef[1],
             "exact": self._exact,
             "threads": self._threads,
@@ -104,13 +104,13 @@ class Usearch:
 
         Until an index exists they are only collected; `build` or the first search indexes them.
         """
-        self._changeable("add")
+        self._check_changeable("add")
         matrix = self._intake.documents(ids, vectors, metadata)
         if len(matrix):
             if self._index is None:
                 self._waiting.append(matrix.copy())
             else:
-                self._insert(matrix, self._intake.places)
+                self._insert_vectors(matrix, self._intake.places)
         self._intake.remember(ids, matrix, metadata)
 
     def build(self) -> None:
@@ -122,17 +122,17 @@ class Usearch:
             if not self._waiting:
                 return
             if self._index is None:
-                self._index = self._new()
+                self._index = self._create_index()
             place = self._intake.places - sum(len(part) for part in self._waiting)
             while self._waiting:
                 part = self._waiting.pop(0)
-                self._insert(part, place)
+                self._insert_vectors(part, place)
                 place += len(part)
 
     def tune(self, *, ef_search: int | None = None) -> None:
         """Set search options."""
         if ef_search is not None:
-            self._ef = self._ef[0], whole("ef_search", ef_search)
+            self._ef = self._ef[0], check_int("ef_search", ef_search)
             if self._index is not None:
                 self._index.expansion_search = ef_search
 
@@ -143,7 +143,7 @@ class Usearch:
         """
         queries = self._intake.queries(vectors, k)
         if where:
-            raise cannot("usearch", "filter", "its Python library searches all that there is")
+            raise unsupported_error("usearch", "filter", "its Python library searches all that there is")
         if self._waiting:
             self.build()
         if not len(self) or not len(queries):
@@ -169,7 +169,7 @@ class Usearch:
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
         """Replace the vectors of existing ids."""
-        self._changeable("update")
+        self._check_changeable("update")
         positions, matrix = self._intake.replacements(ids, vectors)
         self.build()
         if len(ids):
@@ -179,7 +179,7 @@ class Usearch:
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete existing ids."""
-        self._changeable("delete")
+        self._check_changeable("delete")
         positions = self._intake.positions(ids)
         self.build()
         if len(ids):
@@ -188,12 +188,12 @@ class Usearch:
 
     def save(self) -> None:
         """Save the store in `path`, so that another process can open it."""
-        folder = folder_of("usearch", self._path)
+        folder = require_folder("usearch", self._path)
         self.build()
         if self._index is not None and not self._viewed:
-            with replace_file(folder / FILE) as file:
+            with replace_file(folder / INDEX_FILE) as file:
                 self._index.save(str(file))
-            self._intake.write(folder, **self._built())
+            self._intake.write(folder, **self._build_time_options())
 
     def close(self) -> None:
         """Release the index and forget the ids."""
@@ -201,25 +201,25 @@ class Usearch:
             self._index.reset()
         self._index = None
         self._waiting = []
-        self._intake = Intake(self._intake.metric)
+        self._intake = StoreBookkeeping(self._intake.metric)
 
-    def _built(self) -> dict[str, Any]:
+    def _build_time_options(self) -> dict[str, Any]:
         return {"m": self._m, "ef_construction": self._ef[0], "dtype": self._dtype}
 
-    def _new(self) -> Any:
+    def _create_index(self) -> Any:
         return self._library.index.Index(
             ndim=self._intake.dimension,
-            metric=NAMES[self._intake.metric],
+            metric=USEARCH_METRICS[self._intake.metric],
             dtype=self._dtype,
             connectivity=self._m,
             expansion_add=self._ef[0],
             expansion_search=self._ef[1],
         )
 
-    def _insert(self, matrix: Matrix, place: int) -> None:
+    def _insert_vectors(self, matrix: Matrix, place: int) -> None:
         keys = np.arange(place, place + len(matrix), dtype=np.uint64)
         self._index.add(keys, matrix, threads=self._threads)
 
-    def _changeable(self, what: str) -> None:
+    def _check_changeable(self, what: str) -> None:
         if self._viewed:
-            raise cannot("usearch", what, "it only looks at a file that was kept")
+            raise unsupported_error("usearch", what, "it only looks at a file that was kept")

@@ -11,23 +11,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ragauge.core.errors import BadInput, MissingExtra
-from ragauge.core.settings import one_of, whole
+from ragauge.core.settings import check_choice, check_int
 from ragauge.core.stages import stage
 from ragauge.files.workspace import replace_file
-from ragauge.stores.bookkeeping import Intake, Matrix, Places, cannot, folder_of, most
+from ragauge.stores.bookkeeping import (
+    Matrix,
+    Positions,
+    StoreBookkeeping,
+    largest_supported_k,
+    require_folder,
+    unsupported_error,
+)
 
 if TYPE_CHECKING:
     from ragauge.core.protocols import Neighbours
 
 
-FILE = "index.voy"
-SPACES = {"cosine": "Cosine", "l2": "Euclidean", "ip": "InnerProduct"}
-TYPES = {"float32": "Float32", "float8": "Float8", "e4m3": "E4M3"}
-LARGEST = {"float32": np.inf, "float8": 1.0, "e4m3": 448.0}
+INDEX_FILE = "index.voy"
+VOYAGER_SPACES = {"cosine": "Cosine", "l2": "Euclidean", "ip": "InnerProduct"}
+STORAGE_TYPES = {"float32": "Float32", "float8": "Float8", "e4m3": "E4M3"}
+MAX_ABS_VALUE_BY_DTYPE = {"float32": np.inf, "float8": 1.0, "e4m3": 448.0}
 """Largest absolute value per precision; for cosine, values never exceed 1."""
 
 
-class Voyager:
+class VoyagerStore:
     """Voyager graph: `m` links per node, `ef_construction`, `ef_search`.
 
     `dtype` is the stored precision: float32, float8 (fixed point between -1 and 1) or e4m3 (floating point up to
@@ -50,18 +57,18 @@ class Voyager:
         except ImportError as error:
             raise MissingExtra("the Voyager store", "voyager") from error
         self._library: Any = voyager
-        self._intake = Intake(metric)
-        self._m = whole("m", m, 2)
-        self._ef = whole("ef_construction", ef_construction), whole("ef_search", ef_search)
-        self._dtype = one_of("precision", dtype, TYPES)
-        self._largest = np.inf if metric == "cosine" else LARGEST[dtype]
-        self._threads = whole("threads", threads, 0) or -1
+        self._intake = StoreBookkeeping(metric)
+        self._m = check_int("m", m, 2)
+        self._ef = check_int("ef_construction", ef_construction), check_int("ef_search", ef_search)
+        self._dtype = check_choice("precision", dtype, STORAGE_TYPES)
+        self._largest = np.inf if metric == "cosine" else MAX_ABS_VALUE_BY_DTYPE[dtype]
+        self._threads = check_int("threads", threads, 0) or -1
         self._index: Any = None
         self._lock = threading.Lock()
         self._waiting: list[Matrix] = []
         self._path = path
-        if path is not None and self._intake.read(path, **self._built()):
-            self._index = voyager.Index.load(str(folder_of("voyager", path) / FILE))
+        if path is not None and self._intake.read(path, **self._build_time_options()):
+            self._index = voyager.Index.load(str(require_folder("voyager", path) / INDEX_FILE))
             if self._index.num_elements != self._intake.places:
                 raise BadInput(f"{path} was not kept whole: the index and its ids differ in number")
 
@@ -79,7 +86,7 @@ class Voyager:
             "store": "voyager",
             "version": version("voyager"),
             "metric": self._intake.metric,
-            **self._built(),
+            **self._build_time_options(),
             "ef_search": self._ef[1],
             "threads": max(self._threads, 0),
             "size": len(self),
@@ -91,12 +98,12 @@ class Voyager:
 
         Until an index exists they are only collected; `build` or the first search indexes them.
         """
-        matrix = self._fitting(self._intake.documents(ids, vectors, metadata))
+        matrix = self._check_value_range(self._intake.documents(ids, vectors, metadata))
         if len(matrix):
             if self._index is None:
                 self._waiting.append(matrix.copy())
             else:
-                self._insert(matrix, range(self._intake.places, self._intake.places + len(matrix)))
+                self._insert_vectors(matrix, range(self._intake.places, self._intake.places + len(matrix)))
         self._intake.remember(ids, matrix, metadata)
 
     def build(self) -> None:
@@ -109,23 +116,23 @@ class Voyager:
                 return
             if self._index is None:
                 self._index = self._library.Index(
-                    getattr(self._library.Space, SPACES[self._intake.metric]),
+                    getattr(self._library.Space, VOYAGER_SPACES[self._intake.metric]),
                     num_dimensions=self._intake.dimension,
                     M=self._m,
                     ef_construction=self._ef[0],
                     max_elements=self._intake.places,
-                    storage_data_type=getattr(self._library.StorageDataType, TYPES[self._dtype]),
+                    storage_data_type=getattr(self._library.StorageDataType, STORAGE_TYPES[self._dtype]),
                 )
             place = self._intake.places - sum(len(part) for part in self._waiting)
             while self._waiting:
                 part = self._waiting.pop(0)
-                self._insert(part, range(place, place + len(part)))
+                self._insert_vectors(part, range(place, place + len(part)))
                 place += len(part)
 
     def tune(self, *, ef_search: int | None = None) -> None:
         """Set search options."""
         if ef_search is not None:
-            self._ef = self._ef[0], whole("ef_search", ef_search)
+            self._ef = self._ef[0], check_int("ef_search", ef_search)
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
         """Return the `k` nearest vectors of each query, nearest first.
@@ -134,20 +141,20 @@ class Voyager:
         """
         queries = self._intake.queries(vectors, k)
         if where:
-            raise cannot("voyager", "filter", "it searches all that there is")
+            raise unsupported_error("voyager", "filter", "it searches all that there is")
         if self._waiting:
             self.build()
         if not len(self) or not len(queries):
             return self._intake.empty(len(queries), k)
         if self._largest < np.inf:
-            self._fitting(queries)
+            self._check_value_range(queries)
         width = min(k, len(self))
         with stage("retrieve"):
             try:
                 # Voyager rejects a `query_ef` below the number of requested neighbours.
                 found, values = self._index.query(queries, width, self._threads, max(self._ef[1], width))
             except self._library.RecallError:
-                found, values = self._fewer(queries, width)
+                found, values = self._search_per_query(queries, width)
         if self._intake.metric == "l2":
             values = np.sqrt(np.maximum(values, 0))
         elif self._intake.metric == "ip":
@@ -159,10 +166,10 @@ class Voyager:
     def update(self, ids: Sequence[str], vectors: Any) -> None:
         """Replace the vectors of existing ids."""
         positions, matrix = self._intake.replacements(ids, vectors)
-        self._fitting(matrix)
+        self._check_value_range(matrix)
         self.build()
         if len(ids):
-            self._insert(matrix, positions.tolist())
+            self._insert_vectors(matrix, positions.tolist())
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete existing ids."""
@@ -174,23 +181,23 @@ class Voyager:
 
     def save(self) -> None:
         """Save the store in `path`, so that another process can open it."""
-        folder = folder_of("voyager", self._path)
+        folder = require_folder("voyager", self._path)
         self.build()
         if self._index is not None:
-            with replace_file(folder / FILE) as file:
+            with replace_file(folder / INDEX_FILE) as file:
                 self._index.save(str(file))
-            self._intake.write(folder, **self._built())
+            self._intake.write(folder, **self._build_time_options())
 
     def close(self) -> None:
         """Release the index and forget the ids."""
         self._index = None
         self._waiting = []
-        self._intake = Intake(self._intake.metric)
+        self._intake = StoreBookkeeping(self._intake.metric)
 
-    def _built(self) -> dict[str, Any]:
+    def _build_time_options(self) -> dict[str, Any]:
         return {"m": self._m, "ef_construction": self._ef[0], "dtype": self._dtype}
 
-    def _fitting(self, matrix: Matrix) -> Matrix:
+    def _check_value_range(self, matrix: Matrix) -> Matrix:
         """Return the vectors; raise BadInput if the precision cannot hold their values."""
         if self._largest < np.inf and matrix.size and (most := float(np.abs(matrix).max())) > self._largest:
             raise BadInput(
@@ -199,10 +206,10 @@ class Voyager:
             )
         return matrix
 
-    def _insert(self, matrix: Matrix, places: Sequence[int]) -> None:
+    def _insert_vectors(self, matrix: Matrix, places: Sequence[int]) -> None:
         self._index.add_items(matrix, list(places), self._threads)
 
-    def _fewer(self, queries: Matrix, width: int) -> tuple[Places, Matrix]:
+    def _search_per_query(self, queries: Matrix, width: int) -> tuple[Positions, Matrix]:
         """Search query by query for as many neighbours as Voyager can return.
 
         Voyager raises an error instead of returning fewer, which happens in a disconnected graph.
@@ -211,7 +218,7 @@ class Voyager:
         values = np.full((len(queries), width), np.inf, dtype=np.float32)
         for row, query in enumerate(queries):
             ask = partial(self._index.query, query, num_threads=1, query_ef=max(self._ef[1], width))
-            size, found = most(ask, width, self._library.RecallError)
+            size, found = largest_supported_k(ask, width, self._library.RecallError)
             if size:
                 positions[row, :size], values[row, :size] = found
         return positions, values

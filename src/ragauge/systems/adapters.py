@@ -15,22 +15,22 @@ from numbers import Integral, Real
 from typing import Any
 from uuid import UUID
 
-from ragauge.core.documents import NOTHING, Hit
+from ragauge.core.documents import EMPTY_MAPPING, Hit
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
-from ragauge.core.protocols import close, is_async
+from ragauge.core.protocols import close_if_possible, is_async
 from ragauge.core.secrets import register_fields, register_secrets, register_url
-from ragauge.core.specs import without_secrets
+from ragauge.core.specs import redact_spec
 from ragauge.core.stages import stage
 from ragauge.models.http_client import open_async_client
 
-IDS = ("id", "_id", "doc_id", "docid", "document_id", "id_", "node_id", "docno", "pid", "chunk_id")
-TEXTS = ("text", "page_content", "content", "document", "body", "passage")
-SCORES = ("score", "_score", "similarity", "relevance_score", "rank_score")
-LISTS = ("documents", "hits", "results", "matches")
+ID_FIELDS = ("id", "_id", "doc_id", "docid", "document_id", "id_", "node_id", "docno", "pid", "chunk_id")
+TEXT_FIELDS = ("text", "page_content", "content", "document", "body", "passage")
+SCORE_FIELDS = ("score", "_score", "similarity", "relevance_score", "rank_score")
+HIT_LIST_FIELDS = ("documents", "hits", "results", "matches")
 """Fields of a mapping that may contain the hits: that of Haystack, and those of most endpoints."""
 
 
-class Adapted:
+class AdaptedRetriever:
     """Retriever made from a function `(query, k)`, whose results are converted to hits."""
 
     def __init__(self, function: Callable[[str, int], Any], *, asynchronous: bool, id: str = "") -> None:
@@ -51,15 +51,15 @@ class Adapted:
         """Search with the function and return at most `k` hits."""
         found = self._function(query, k)
         if self.asynchronous:
-            return self._later(found, k)
-        return _Later(self, found, k) if inspect.isawaitable(found) else self.cut(found, k)
+            return self._await_hits(found, k)
+        return _PendingHits(self, found, k) if inspect.isawaitable(found) else self.cut(found, k)
 
-    async def _later(self, found: Awaitable[Any], k: int) -> list[Hit]:
+    async def _await_hits(self, found: Awaitable[Any], k: int) -> list[Hit]:
         return self.cut(await found, k)
 
     def cut(self, found: Any, k: int) -> list[Hit]:
         """Convert the results of the function and return the first `k` hits."""
-        hits = hits_of(found, self.id)
+        hits = to_hits(found, self.id)
         self.most_returned = max(self.most_returned, len(hits))
         return hits[:k]
 
@@ -71,13 +71,13 @@ class Adapted:
 
     def close(self) -> Any:
         """Close the object that was built for this retriever."""
-        return close(self.owned)
+        return close_if_possible(self.owned)
 
 
-class _Later:
+class _PendingHits:
     """Awaitable hits of a function that is not declared async; closed if they are not awaited."""
 
-    def __init__(self, retriever: Adapted, found: Awaitable[Any], k: int) -> None:
+    def __init__(self, retriever: AdaptedRetriever, found: Awaitable[Any], k: int) -> None:
         self._retriever = retriever
         self._found = found
         self._k = k
@@ -86,10 +86,10 @@ class _Later:
         return self._retriever.cut((yield from self._found.__await__()), self._k)
 
     def close(self) -> None:
-        close(self._found)
+        close_if_possible(self._found)
 
 
-def adapt_retriever(thing: Any, *, id: str) -> Adapted:
+def adapt_retriever(thing: Any, *, id: str) -> AdaptedRetriever:
     """Wrap a function or retriever to read document ids from a field of its hits.
 
     `id` is a path such as `metadata.source`. Use it if a store generates ids of its own: chunks of one document then
@@ -106,7 +106,7 @@ def adapt_retriever(thing: Any, *, id: str) -> Adapted:
     return adapted
 
 
-def as_retriever(thing: Any) -> Adapted:
+def as_retriever(thing: Any) -> AdaptedRetriever:
     """Make a retriever from a function, an object, or a framework's retriever.
 
     Supported frameworks are LangChain, LlamaIndex and Haystack.
@@ -119,20 +119,20 @@ def as_retriever(thing: Any) -> Adapted:
     method = getattr(thing, "search", None)
     if callable(method):
         check_signature(method, "", 1)
-        return Adapted(method, asynchronous=is_async(thing))
+        return AdaptedRetriever(method, asynchronous=is_async(thing))
     for name, later, make in (
-        ("invoke", "ainvoke", _langchain),
-        ("retrieve", "aretrieve", _llama_index),
-        ("run", "run_async", _haystack),
+        ("invoke", "ainvoke", _adapt_langchain),
+        ("retrieve", "aretrieve", _adapt_llama_index),
+        ("run", "run_async", _adapt_haystack),
     ):
         if callable(getattr(thing, name, None)):
-            own = _own_async(thing, later)
-            adapted = Adapted(make(thing, later if own else name), asynchronous=own)
-            adapted.own_k = _own_k(thing)
+            own = _has_own_async_method(thing, later)
+            adapted = AdaptedRetriever(make(thing, later if own else name), asynchronous=own)
+            adapted.own_k = _configured_k(thing)
             return adapted
     if callable(thing):
         check_signature(thing, "", 1)
-        return Adapted(thing, asynchronous=_is_async_call(thing))
+        return AdaptedRetriever(thing, asynchronous=_is_async_callable(thing))
     raise BadInput(
         f"{type(thing).__name__} cannot search",
         hint="a function (query, k), a thing with search(query, k), a retriever of LangChain, LlamaIndex or Haystack",
@@ -158,7 +158,7 @@ def check_signature(function: Callable[..., Any], *args: Any, **options: Any) ->
         ) from None
 
 
-def _own_k(thing: Any) -> int | None:
+def _configured_k(thing: Any) -> int | None:
     """Return the k that a framework's retriever is set to; None if it is not set."""
     options = getattr(thing, "search_kwargs", None)
     found = options.get("k") if isinstance(options, dict) else None
@@ -167,13 +167,13 @@ def _own_k(thing: Any) -> int | None:
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
-def _is_async_call(thing: Any) -> bool:
+def _is_async_callable(thing: Any) -> bool:
     while isinstance(thing, partial):
         thing = thing.func
     return inspect.iscoroutinefunction(thing) or inspect.iscoroutinefunction(thing.__call__)
 
 
-def _own_async(thing: Any, name: str) -> bool:
+def _has_own_async_method(thing: Any, name: str) -> bool:
     """Return whether a retriever has its own async method.
 
     The frameworks' default only runs the other method in a thread.
@@ -184,29 +184,29 @@ def _own_async(thing: Any, name: str) -> bool:
     return method is not None and not home.startswith(("langchain_core.retrievers", "llama_index.core.base"))
 
 
-def _langchain(thing: Any, method: str) -> Callable[[str, int], Any]:
+def _adapt_langchain(thing: Any, method: str) -> Callable[[str, int], Any]:
     """Return a search function; k is set in `search_kwargs` if present, else in `k`."""
 
     def with_k(k: int) -> Any:
         options = getattr(thing, "search_kwargs", None)
         if isinstance(options, dict):
-            return _changed(thing, "search_kwargs", {**options, "k": k})
-        return _changed(thing, "k", k) if hasattr(thing, "k") else thing
+            return _copy_with_attribute(thing, "search_kwargs", {**options, "k": k})
+        return _copy_with_attribute(thing, "k", k) if hasattr(thing, "k") else thing
 
-    return _calling(with_k, method)
+    return _call_with_k(with_k, method)
 
 
-def _llama_index(thing: Any, method: str) -> Callable[[str, int], Any]:
+def _adapt_llama_index(thing: Any, method: str) -> Callable[[str, int], Any]:
     def with_k(k: int) -> Any:
         for name in ("similarity_top_k", "_similarity_top_k"):
             if hasattr(thing, name):
-                return _changed(thing, name, k)
+                return _copy_with_attribute(thing, name, k)
         return thing
 
-    return _calling(with_k, method)
+    return _call_with_k(with_k, method)
 
 
-def _calling(with_k: Callable[[int], Any], method: str) -> Callable[[str, int], Any]:
+def _call_with_k(with_k: Callable[[int], Any], method: str) -> Callable[[str, int], Any]:
     """Return a search function that uses one copy of the retriever per k.
 
     The caller's retriever is not changed, and concurrent queries with different k do not interfere.
@@ -215,7 +215,7 @@ def _calling(with_k: Callable[[int], Any], method: str) -> Callable[[str, int], 
     return lambda query, k: getattr(known(k), method)(query)
 
 
-def _changed(thing: Any, name: str, value: Any) -> Any:
+def _copy_with_attribute(thing: Any, name: str, value: Any) -> Any:
     if hasattr(thing, "model_copy"):  # pydantic's copy method, which LangChain's retrievers need.
         return thing.model_copy(update={name: value})
     other = copy.copy(thing)
@@ -223,7 +223,7 @@ def _changed(thing: Any, name: str, value: Any) -> Any:
     return other
 
 
-def _haystack(thing: Any, method: str) -> Callable[[str, int], Any]:
+def _adapt_haystack(thing: Any, method: str) -> Callable[[str, int], Any]:
     call = getattr(thing, method)
     try:
         inspect.signature(call).bind(query="", top_k=1)
@@ -239,13 +239,13 @@ def _haystack(thing: Any, method: str) -> Callable[[str, int], Any]:
     return search
 
 
-def hits_of(found: Any, id: str = "") -> list[Hit]:
+def to_hits(found: Any, id: str = "") -> list[Hit]:
     """Convert ids, `(id, score)` pairs, mappings or objects with an id to hits.
 
     The order is the ranking. If there are no scores, or if they increase (as distances do), the score of a hit is 1 /
     rank, so that sorting by score keeps the ranking. `id` is the field with the ids.
     """
-    hits = [one if type(one) is Hit and not id else _hit(one, id) for one in _listed(found)]
+    hits = [one if type(one) is Hit and not id else _to_hit(one, id) for one in _list_results(found)]
     last = math.inf
     for hit in hits:
         if not hit.score <= last:  # NaN too.
@@ -254,11 +254,11 @@ def hits_of(found: Any, id: str = "") -> list[Hit]:
     return hits
 
 
-def _listed(found: Any) -> Iterable[Any]:
+def _list_results(found: Any) -> Iterable[Any]:
     if found is None:
         return []
     if isinstance(found, Mapping):
-        for name in LISTS:
+        for name in HIT_LIST_FIELDS:
             inner = found.get(name)
             if isinstance(inner, Sequence) and not isinstance(inner, str):
                 return inner
@@ -270,52 +270,56 @@ def _listed(found: Any) -> Iterable[Any]:
     return found
 
 
-def _hit(one: Any, id: str = "") -> Hit:
+def _to_hit(one: Any, id: str = "") -> Hit:
     if isinstance(one, Hit):
-        return one._replace(id=_id_at(one, id)) if id else one
+        return one._replace(id=_find_id(one, id)) if id else one
     if isinstance(one, str | Integral | UUID):  # NumPy integers are Integral, but not int.
-        return Hit(_id_at(one, id) if id else str(one), math.nan)
-    if isinstance(one, tuple | list) and len(one) == 2 and _get(one, IDS) is None:
+        return Hit(_find_id(one, id) if id else str(one), math.nan)
+    if isinstance(one, tuple | list) and len(one) == 2 and _find_field(one, ID_FIELDS) is None:
         thing, score = one
         if isinstance(thing, Real) and (
             not isinstance(score, Real) or (isinstance(score, Integral) and not isinstance(thing, Integral))
         ):
             thing, score = score, thing
-        return _hit(thing, id)._replace(score=_number(score))
-    node = None if isinstance(one, Mapping) and _get(one, IDS) is not None else _get(one, ("node", "document"))
-    inner = node if node is not None and _get(node, IDS) is not None else one
-    metadata = _get(inner, ("metadata", "meta")) or NOTHING
-    name = _id_at(inner, id) if id else _get(inner, IDS)
+        return _to_hit(thing, id)._replace(score=_to_score(score))
+    node = (
+        None
+        if isinstance(one, Mapping) and _find_field(one, ID_FIELDS) is not None
+        else _find_field(one, ("node", "document"))
+    )
+    inner = node if node is not None and _find_field(node, ID_FIELDS) is not None else one
+    metadata = _find_field(inner, ("metadata", "meta")) or EMPTY_MAPPING
+    name = _find_id(inner, id) if id else _find_field(inner, ID_FIELDS)
     if name is None and isinstance(metadata, Mapping):
-        name = _get(metadata, (*IDS, "source"))
+        name = _find_field(metadata, (*ID_FIELDS, "source"))
     if name is None:
         raise BadInput(
             f"a hit of type {type(one).__name__} has no id",
-            hint=f"give it an id, or return (id, score) pairs; looked for {', '.join(IDS)}",
+            hint=f"give it an id, or return (id, score) pairs; looked for {', '.join(ID_FIELDS)}",
         )
-    score = _get(one, SCORES)
-    text = _get(inner, TEXTS)
+    score = _find_field(one, SCORE_FIELDS)
+    text = _find_field(inner, TEXT_FIELDS)
     return Hit(
         str(name),
-        math.nan if score is None else _number(score),
+        math.nan if score is None else _to_score(score),
         text if isinstance(text, str) else "",
-        metadata if isinstance(metadata, Mapping) else NOTHING,
+        metadata if isinstance(metadata, Mapping) else EMPTY_MAPPING,
     )
 
 
-def _id_at(hit: Any, path: str) -> str:
+def _find_id(hit: Any, path: str) -> str:
     """Return the id of a hit at a path of fields; `meta` (Haystack) equals `metadata`."""
     found = hit
     for part in path.split("."):
-        found = _get(found, ("metadata", "meta") if part in ("metadata", "meta") else (part,))
+        found = _find_field(found, ("metadata", "meta") if part in ("metadata", "meta") else (part,))
         if found is None:
-            held = hit if isinstance(hit, Mapping) else _get(hit, ("metadata", "meta"))
+            held = hit if isinstance(hit, Mapping) else _find_field(hit, ("metadata", "meta"))
             fields = f", got the fields {', '.join(map(str, held))}"[:200] if isinstance(held, Mapping) else ""
             raise BadInput(f"a hit of type {type(hit).__name__} has no `{path}`; expected an id there{fields}")
     return str(found)
 
 
-def _number(score: Any) -> float:
+def _to_score(score: Any) -> float:
     try:
         if isinstance(score, Real) or hasattr(score, "__float__"):
             return float(score)
@@ -325,7 +329,7 @@ def _number(score: Any) -> float:
     raise BadInput(f"a hit has the score {shown}, not a number")
 
 
-def _get(thing: Any, names: Sequence[str]) -> Any:
+def _find_field(thing: Any, names: Sequence[str]) -> Any:
     for name in names:
         value = thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
         if value is not None and not callable(value):
@@ -333,7 +337,7 @@ def _get(thing: Any, names: Sequence[str]) -> Any:
     return None
 
 
-class HTTP:
+class HTTPRetriever:
     """Retriever that POSTs `{"query": …, "k": …}` to `url` and reads a list of hits, or one under `hits`.
 
     `query` and `k` are the names of these fields in the request. `extra` is added to the request. `path` is the place
@@ -367,7 +371,7 @@ class HTTP:
             address = httpx.URL()
         if address.scheme not in ("http", "https") or not address.host:
             raise BadInput(
-                f"`{without_secrets(url)}` is not an http or https address",
+                f"`{redact_spec(url)}` is not an http or https address",
                 hint="http(url=http://localhost:8000/search)",
             )
         register_url(url)
@@ -404,15 +408,15 @@ class HTTP:
             body: Any = reply.json()
         except ValueError:
             raise BackendFailed(f"{self._shown} answered no JSON: {reply.text[:300]!r}") from None
-        return hits_of(self._listed(body), self._id)[:k]
+        return to_hits(self._find_hit_list(body), self._id)[:k]
 
-    def _listed(self, body: Any) -> list[Any]:
+    def _find_hit_list(self, body: Any) -> list[Any]:
         for part in self._path:
             if not isinstance(body, Mapping) or part not in body:
                 raise BackendFailed(f"{self._shown}: the reply has no `{'.'.join(self._path)}`")
             body = body[part]
         if isinstance(body, Mapping):
-            body = next((body[name] for name in LISTS if isinstance(body.get(name), list)), body)
+            body = next((body[name] for name in HIT_LIST_FIELDS if isinstance(body.get(name), list)), body)
         # A mapping from ids to scores is not accepted, because a status message looks like one.
         if not isinstance(body, list):
             raise BackendFailed(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-WORD = re.compile(r"\w+")
+WORD_PATTERN = re.compile(r"\w+")
 """Pattern of a word. Single letters and digits are included, because they have meaning in code."""
 
 
@@ -77,7 +77,7 @@ class BM25:
         return id in self._ids
 
     def _words(self, text: str) -> list[str]:
-        return [self._stem(word) for word in WORD.findall(text.lower()) if word not in self._stop]
+        return [self._stem(word) for word in WORD_PATTERN.findall(text.lower()) if word not in self._stop]
 
     def search(self, query: str, k: int) -> list[Hit]:
         """Return the best `k` documents that contain a word of the query."""
@@ -87,14 +87,14 @@ class BM25:
             if not known or self._empty:
                 return []
             scores = self._index.get_scores(known)
-            least = self._least(known)
+            least = self._no_match_score(known)
             return [
                 Hit(self._documents[i].id, float(scores[i]), self._documents[i].text, self._documents[i].metadata)
-                for i in best(scores, k).tolist()
+                for i in find_top_k(scores, k).tolist()
                 if scores[i] > least
             ]
 
-    def _least(self, words: list[str]) -> float:
+    def _no_match_score(self, words: list[str]) -> float:
         """Return the score of a document with none of the words.
 
         It is 0, but more for bm25l and bm25+.
@@ -104,10 +104,10 @@ class BM25:
         return 0.0 if absent is None else float(absent[np.asarray(self._index.get_tokens_ids(words))].sum())
 
 
-def best(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
+def find_top_k(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
     """Return the positions of the `k` highest scores, best first; ties by position.
 
-    >>> best(np.array([1.0, 3.0, 3.0, 2.0, 3.0]), 2).tolist()
+    >>> find_top_k(np.array([1.0, 3.0, 3.0, 2.0, 3.0]), 2).tolist()
     [1, 2]
     """
     k = min(k, len(scores))

@@ -16,7 +16,7 @@ from ragauge.core.stages import stage
 from ragauge.stores.contract import check_neighbours
 
 
-class Dense:
+class DenseRetriever:
     """Retriever that embeds the documents into a vector store, and each query when it is run.
 
     `document_embedder` may be cached or use another prompt. Queries always use `embedder`, so that the embedding time
@@ -81,4 +81,4 @@ class Dense:
 
     def close(self) -> None:
         """Close the vector store."""
-        protocols.close(self._store)
+        protocols.close_if_possible(self._store)

@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BadInput
-from ragauge.core.graphs import Graph, Links
-from ragauge.core.protocols import Embedder, Linker, Vectors
+from ragauge.core.graphs import Graph, LinkArrays
+from ragauge.core.protocols import Embedder, GraphBuilder, Vectors
 from ragauge.core.records import Floats, Ints
-from ragauge.core.settings import whole
+from ragauge.core.settings import check_int
 from ragauge.core.stages import stage
 from ragauge.models.embedders.directions import unit
-from ragauge.systems.bm25 import best
+from ragauge.systems.bm25 import find_top_k
 
 
-class Terrain:
+class LinkedCorpus:
     """Documents with their unit vectors and their graph; several graph systems can share one.
 
     `document_embedder` may be cached; queries always use `embedder`. A text whose vector is all zeros has the
@@ -37,7 +37,7 @@ class Terrain:
         self,
         documents: Sequence[Document],
         embedder: Embedder,
-        linkers: Sequence[Linker],
+        linkers: Sequence[GraphBuilder],
         *,
         document_embedder: Embedder | None = None,
     ) -> None:
@@ -47,8 +47,8 @@ class Terrain:
         if len(self.rows) < len(documents):
             twice = next(one.id for row, one in enumerate(documents) if self.rows[one.id] != row)
             raise BadInput(f"two documents have the id `{twice}`, and a node needs one of its own")
-        self.vectors: Vectors = unit(_embedded(documents, document_embedder or embedder))
-        links: dict[str, Links] = {}
+        self.vectors: Vectors = unit(_embed_documents(documents, document_embedder or embedder))
+        links: dict[str, LinkArrays] = {}
         for linker in linkers:
             if linker.name in links:
                 raise BadInput(f"the graph has `{linker.name}` twice")
@@ -68,7 +68,7 @@ class Terrain:
 
     def numbers(self, field: str) -> Floats:
         """Return a numeric metadata field per document, scaled to 0 to 1; 0 if missing."""
-        raw = [_number(document.metadata.get(field)) for document in self.documents]
+        raw = [_finite_number(document.metadata.get(field)) for document in self.documents]
         known = [value for value in raw if not math.isnan(value)]
         if not known:
             held = next((one for document in self.documents if (one := document.metadata.get(field)) is not None), None)
@@ -98,12 +98,12 @@ class Terrain:
         return {"embedder": self.embedder.name, "graph": self.graph.about()}
 
 
-def _number(value: Any) -> float:
+def _finite_number(value: Any) -> float:
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if plain and abs(value) <= sys.float_info.max else math.nan
 
 
-def _embedded(documents: Sequence[Document], embedder: Embedder) -> Vectors:
+def _embed_documents(documents: Sequence[Document], embedder: Embedder) -> Vectors:
     """Embed the documents and check that all values are finite."""
     if not documents:
         return np.zeros((0, 1), np.float32)
@@ -119,16 +119,16 @@ def _embedded(documents: Sequence[Document], embedder: Embedder) -> Vectors:
 
 Mask = NDArray[np.bool_]
 
-NOWHERE = -1
+NO_POSITION = -1
 """Value for no node in a path, or no link in a move."""
-TIE = 1e-6
+SIMILARITY_TIE_WEIGHT = 1e-6
 """Weight of the similarity that is added to a score to break ties."""
-STRONGEST = 20.0
+MAX_PRIOR_WEIGHT = 20.0
 """Maximum weight of a prior; the highest value then has 500 million times the odds of the lowest."""
 
 
 @dataclass(frozen=True, eq=False)
-class Ways:
+class LinkTable:
     """Heaviest links of every node as tables of equal shape, one row per node."""
 
     ends: Ints
@@ -141,15 +141,15 @@ class Ways:
     """Number of links."""
 
     @classmethod
-    def of(cls, graph: Graph, most: int) -> Ways:
+    def of(cls, graph: Graph, most: int) -> LinkTable:
         """Build the table of a graph with at most `most` links per node.
 
         Of equally heavy links, a hash of the ids decides. Positions would not do: in a corpus that is sorted by type, a
         whole type could be missing.
 
-        >>> from ragauge.core.graphs import Links
-        >>> triangle = Links(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([1.0, 4.0, 2.0]))
-        >>> ways = Ways.of(Graph.of(["a", "b", "c"], {"side": triangle}), 2)
+        >>> from ragauge.core.graphs import LinkArrays
+        >>> triangle = LinkArrays(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([1.0, 4.0, 2.0]))
+        >>> ways = LinkTable.of(Graph.of(["a", "b", "c"], {"side": triangle}), 2)
         >>> ways.ends.tolist(), ways.weights.tolist(), ways.numbers.tolist()
         ([[2, 1], [2, 0], [0, 1]], [[1.0, 0.25], [0.5, 0.25], [1.0, 0.5]], [[1, 0], [2, 0], [1, 2]])
         """
@@ -171,21 +171,21 @@ class Ways:
         """Return the weights to a power; 0 for missing links, even if the power is 0."""
         return np.where(self.weights > 0, self.weights**power, 0.0)
 
-    def within(self, rows: Ints) -> Ways:
+    def within(self, rows: Ints) -> LinkTable:
         """Return the table of the links among some nodes, renumbered in the given order."""
-        local = np.full(len(self.ends), NOWHERE)
+        local = np.full(len(self.ends), NO_POSITION)
         local[rows] = np.arange(len(rows))
         ends = local[self.ends[rows]]
         inside = (ends >= 0) & (self.weights[rows] > 0)
         kept, numbers = np.unique(self.numbers[rows][inside], return_inverse=True)
-        ways = Ways(
+        ways = LinkTable(
             np.where(inside, ends, 0), np.where(inside, self.weights[rows], 0.0), np.zeros_like(ends), len(kept)
         )
         ways.numbers[inside] = numbers
         return ways
 
 
-def drawn(worth: Floats, chance: Floats) -> tuple[Ints, Mask]:
+def draw_columns(worth: Floats, chance: Floats) -> tuple[Ints, Mask]:
     """Draw a column per row in proportion to its values.
 
     Also return whether a row has any value above 0. `chance` has a random number below 1 for each row.
@@ -195,13 +195,13 @@ def drawn(worth: Floats, chance: Floats) -> tuple[Ints, Mask]:
     return (sums > marks[:, None]).argmax(axis=1), sums[:, -1] > 0
 
 
-def drawn_from(rows: Ints, worth: Floats, chance: Floats) -> Ints:
+def draw_rows(rows: Ints, worth: Floats, chance: Floats) -> Ints:
     """Draw rows in proportion to their values, one for each random number below 1."""
     sums = np.cumsum(worth)
     return np.asarray(rows[np.searchsorted(sums, chance * sums[-1], side="right")], np.int64)
 
 
-def once(paths: Ints) -> tuple[Ints, Ints]:
+def unique_visits(paths: Ints) -> tuple[Ints, Ints]:
     """Return the distinct values of each path, and the index of their path."""
     ordered = np.sort(paths, axis=1)
     new = ordered >= 0
@@ -209,13 +209,13 @@ def once(paths: Ints) -> tuple[Ints, Ints]:
     return ordered[new], np.nonzero(new)[0]
 
 
-def spread(values: Floats) -> Floats:
+def scale_to_unit(values: Floats) -> Floats:
     """Scale values to 0 to 1; 0 if all are equal."""
     low, high = values.min(), values.max()
     return np.asarray((values - low) / ((high - low) or 1.0), np.float64)
 
 
-def preference(terrain: Terrain, field: str, weight: float) -> Floats:
+def compute_preferences(terrain: LinkedCorpus, field: str, weight: float) -> Floats:
     """Compute exp(`weight` times a metadata field) per node, at most 1.
 
     Without a field it is 1.
@@ -223,34 +223,34 @@ def preference(terrain: Terrain, field: str, weight: float) -> Floats:
     return np.exp(weight * (terrain.numbers(field) - 1)) if field else np.ones(len(terrain.documents))
 
 
-def points(worth: Floats, likeness: Floats, preferred: Floats) -> Floats:
+def visit_scores(worth: Floats, likeness: Floats, preferred: Floats) -> Floats:
     """Compute scores; ties are broken by similarity to the query."""
-    return np.asarray((worth + TIE * likeness) * preferred, np.float64)
+    return np.asarray((worth + SIMILARITY_TIE_WEIGHT * likeness) * preferred, np.float64)
 
 
-def ranked(terrain: Terrain, k: int, likeness: Floats, rows: Ints, scores: Floats) -> list[Hit]:
+def rank_visited(terrain: LinkedCorpus, k: int, likeness: Floats, rows: Ints, scores: Floats) -> list[Hit]:
     """Rank visited nodes by score, then all others by similarity, with lower scores."""
     order = np.argsort(-scores, kind="stable")[: max(k, 0)]
     found, reached = rows[order], scores[order]
     if k > len(found):
         others = likeness.copy()
         others[rows] = -np.inf
-        more = best(others, min(k, len(likeness)) - len(found))
+        more = find_top_k(others, min(k, len(likeness)) - len(found))
         found = np.concatenate([found, more])
         reached = np.concatenate([reached, scores.min() - 2 + likeness[more]])
     return terrain.hits(found, reached)
 
 
-def checked(kind: str, counts: dict[str, int], shares: dict[str, float]) -> dict[str, Any]:
+def check_parameters(kind: str, counts: dict[str, int], shares: dict[str, float]) -> dict[str, Any]:
     """Check counts (integers from 1) and shares (0 to 1), and return both."""
     for name, count in counts.items():
-        whole(f"{kind}: {name}", count)
+        check_int(f"{kind}: {name}", count)
     for name, share in shares.items():
-        between(f"{kind}: {name}", share, 0, 1)
+        check_range(f"{kind}: {name}", share, 0, 1)
     return {**counts, **shares}
 
 
-def between(name: str, value: float, least: float, most: float = math.inf) -> float:
+def check_range(name: str, value: float, least: float, most: float = math.inf) -> float:
     """Check that a number is finite and within its bounds, and return it."""
     if not least <= value <= most or math.isinf(value):
         bounds = f"at least {least:g}" if math.isinf(most) else f"between {least:g} and {most:g}"

@@ -12,21 +12,21 @@ import numpy as np
 from ragauge.core import graphs
 from ragauge.core.documents import Document
 from ragauge.core.protocols import Vectors
-from ragauge.core.settings import whole
-from ragauge.systems.graph_links import described, heaviness, pairs
+from ragauge.core.settings import check_int
+from ragauge.systems.graph_links import check_weight, describe_linker, group_pairs
 
-TOKEN = re.compile(r"\n|\w+(?:\.\w+)*|[^\w\s]")
+TOKEN_PATTERN = re.compile(r"\n|\w+(?:\.\w+)*|[^\w\s]")
 """Word, words joined by dots as in `json.dumps`, punctuation mark, or end of line."""
-IDENTIFIER = re.compile(
+IDENTIFIER_PATTERN = re.compile(
     r"(?=.*[^\W\d_]{2}).*\w[._]+\w|.*[a-z][A-Z]|.*[A-Z]{2}[a-z]{2}|(?=\w{3}).*(?:[A-Z]\w*\d|\d\w*[A-Z])"
 )
 """Start of an identifier, which is no ordinary word: `json.dumps`, `read_text`, `OrderedDict`, `HTTPServer`, `T1059`.
 """
-BEGINNING = frozenset("\n.!?:;*#>|•\"'“‘`([{-–—")  # noqa: RUF001 - quotes and dashes as they are printed
+SENTENCE_START_MARKS = frozenset("\n.!?:;*#>|•\"'“‘`([{-–—")  # noqa: RUF001 - quotes and dashes as they are printed
 """Marks after which a capital letter is no sign of a name, because a sentence, an item or a quotation may begin."""
 
 
-class Entities:
+class EntityLinks:
     """Linker of documents that name each other (`mentions`) or share names (`shared`).
 
     A document is named by its id or title. An identifier (with a dot or `_` inside, in CamelCase, or of capitals and
@@ -47,20 +47,20 @@ class Entities:
         self, *, mentions: bool = True, shared: bool = True, most: int = 10, common: int = 50, weight: float = 1.0
     ) -> None:
         self._mentions, self._shared = mentions, shared
-        self._most = whole("entities: most", most, 2)
-        self._common = whole("entities: common", common)
-        self._weight = heaviness("entities", weight)
-        self.name = described(
+        self._most = check_int("entities: most", most, 2)
+        self._common = check_int("entities: common", common)
+        self._weight = check_weight("entities", weight)
+        self.name = describe_linker(
             "entities", type(self), mentions=mentions, shared=shared, most=most, common=common, weight=weight
         )
 
-    def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.Links:  # noqa: ARG002 - not by nearness
+    def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.LinkArrays:  # noqa: ARG002 - not by nearness
         """Return the links of both kinds; every text is read once."""
-        names = _Names(documents)
-        words = _Words()
+        names = _DocumentNames(documents)
+        words = _SharedNames()
         naming: dict[str, list[int]] = {}
         for row, document in enumerate(documents):
-            tokens = TOKEN.findall(document.whole)
+            tokens = TOKEN_PATTERN.findall(document.whole)
             if self._mentions:
                 for name in names.inside(tokens, row):
                     naming.setdefault(name, []).append(row)
@@ -72,18 +72,18 @@ class Entities:
             if len(bearers) <= self._most and len(rows) <= self._common:
                 ones += [row for row in rows for _ in bearers]
                 others += [bearer for _ in rows for bearer in bearers]
-                weights += [_rarity(len(rows), len(documents)) / len(bearers)] * (len(rows) * len(bearers))
+                weights += [_name_rarity(len(rows), len(documents)) / len(bearers)] * (len(rows) * len(bearers))
         groups = words.shared(self._most)
-        rare = np.array([_rarity(len(rows), len(documents)) for rows in groups])
-        first, second, whose = pairs(groups)
+        rare = np.array([_name_rarity(len(rows), len(documents)) for rows in groups])
+        first, second, whose = group_pairs(groups)
         heavy = np.concatenate([np.array(weights), rare[whose]]) * self._weight
         some = heavy > 0  # A name in all documents links none.
         one = np.concatenate([np.array(ones, np.int64), first])[some]
         other = np.concatenate([np.array(others, np.int64), second])[some]
-        return graphs.Links(one, other, heavy[some])
+        return graphs.LinkArrays(one, other, heavy[some])
 
 
-class _Names:
+class _DocumentNames:
     """Names of documents."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
@@ -92,45 +92,45 @@ class _Names:
         last: dict[str, list[int]] = {}
         for row, document in enumerate(documents):
             for name in {document.id, document.title}:
-                tokens = _line(TOKEN.findall(name))
-                if len(tokens) == 1 and IDENTIFIER.match(tokens[0]):
-                    _note(self.bearers, tokens[0], row)
-                    if IDENTIFIER.match(part := tokens[0].rpartition(".")[2]):
-                        _note(last, part, row)
+                tokens = _without_line_ends(TOKEN_PATTERN.findall(name))
+                if len(tokens) == 1 and IDENTIFIER_PATTERN.match(tokens[0]):
+                    _add_row(self.bearers, tokens[0], row)
+                    if IDENTIFIER_PATTERN.match(part := tokens[0].rpartition(".")[2]):
+                        _add_row(last, part, row)
                 elif sum(token[0].isalnum() for token in tokens) > 1:
                     folded = [token.casefold() for token in tokens]
-                    _note(self.bearers, " ".join(folded), row)
+                    _add_row(self.bearers, " ".join(folded), row)
                     self._lengths.setdefault(folded[0], []).append(len(folded))
         self.bearers = last | self.bearers  # A full name takes precedence over the last part of another.
         self._lengths = {first: sorted(set(sizes), reverse=True) for first, sizes in self._lengths.items()}
 
     def inside(self, tokens: Sequence[str], row: int) -> set[str]:
         """Return the names of other documents in the text of a document."""
-        words = _line(tokens)
-        found = {name for word in set(words) if (name := self._identifier(word, row))}
+        words = _without_line_ends(tokens)
+        found = {name for word in set(words) if (name := self._find_identifier(word, row))}
         folded = [word.casefold() for word in words]
         beyond = 0
         for at, word in enumerate(folded):
             if at >= beyond and word in self._lengths:
                 for length in self._lengths[word]:
-                    if self._others(name := " ".join(folded[at : at + length]), row):
+                    if self._is_other_document(name := " ".join(folded[at : at + length]), row):
                         found.add(name)
                         beyond = at + length
                         break
         return found
 
-    def _identifier(self, word: str, row: int) -> str:
+    def _find_identifier(self, word: str, row: int) -> str:
         """Return the longest name of another document that a word equals or starts with."""
-        while word and not self._others(word, row):
+        while word and not self._is_other_document(word, row):
             word = word.rpartition(".")[0]
         return word
 
-    def _others(self, name: str, row: int) -> bool:
+    def _is_other_document(self, name: str, row: int) -> bool:
         """Return whether a name belongs to another document."""
         return self.bearers.get(name, [row]) != [row]
 
 
-class _Words:
+class _SharedNames:
     """Words that may be names, and the documents that contain them."""
 
     def __init__(self) -> None:
@@ -146,12 +146,12 @@ class _Words:
         before = "\n"
         inside = set()
         for token in tokens:
-            if token[0].isupper() and before not in BEGINNING:
+            if token[0].isupper() and before not in SENTENCE_START_MARKS:
                 inside.add(token)
             before = token
         for token in set(tokens):
-            if IDENTIFIER.match(token) or (token[0].isupper() and token.isalpha() and len(token) > 1):
-                _note(self._rows, token, self._documents)
+            if IDENTIFIER_PATTERN.match(token) or (token[0].isupper() and token.isalpha() and len(token) > 1):
+                _add_row(self._rows, token, self._documents)
         self._plain.update({token for token in set(tokens) if token[0].islower()})
         self._inside.update(inside)
         self._documents += 1
@@ -161,21 +161,22 @@ class _Words:
         return [
             rows
             for word, rows in self._rows.items()
-            if 1 < len(rows) <= most and (IDENTIFIER.match(word) or self._inside[word] > self._plain[word.lower()])
+            if 1 < len(rows) <= most
+            and (IDENTIFIER_PATTERN.match(word) or self._inside[word] > self._plain[word.lower()])
         ]
 
 
-def _note(where: dict[str, list[int]], name: str, row: int) -> None:
+def _add_row(where: dict[str, list[int]], name: str, row: int) -> None:
     """Add a document to the rows of a name, once."""
     rows = where.setdefault(name, [])
     if not rows or rows[-1] != row:
         rows.append(row)
 
 
-def _line(tokens: Sequence[str]) -> list[str]:
+def _without_line_ends(tokens: Sequence[str]) -> list[str]:
     """Remove line ends, because a name may span two lines."""
     return [token for token in tokens if not token.isspace()]
 
 
-def _rarity(naming: int, documents: int) -> float:
+def _name_rarity(naming: int, documents: int) -> float:
     return 1.0 if naming <= 2 else math.log(documents / naming) / math.log(documents / 2)

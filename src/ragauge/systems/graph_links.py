@@ -16,17 +16,17 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Vectors
 from ragauge.core.records import Ints
-from ragauge.core.settings import whole
+from ragauge.core.settings import check_int
 from ragauge.core.specs import Spec
-from ragauge.stores.nearest_neighbours import nearest
+from ragauge.stores.nearest_neighbours import find_nearest
 
-UNKNOWN = "unknown ids"
+UNKNOWN_IDS = "unknown ids"
 """Reason of a skipped link to an id that no document has."""
-COMPARED = 10_000
+MAX_IDS_COMPARED = 10_000
 """Maximum number of ids that are searched for one similar to an unknown id."""
 
 
-class Links:
+class MetadataLinks:
     """Linker by ids in the metadata: a list, or lists by relation, `{"uses": ["a", "b"]}`.
 
     `kinds` are the relations to use, joined by `+`; None for all. Unknown ids are skipped. Every link has the weight
@@ -48,26 +48,26 @@ class Links:
             raise BadInput(f"links: kinds is {kinds!r}, not names of relations", hint="links(kinds=uses+mitigates)")
         self._field = field
         self._kinds = None if kinds is None else frozenset(some)
-        self._weight = heaviness("links", weight)
+        self._weight = check_weight("links", weight)
         self._rewired = rewired
-        self.name = described("links", type(self), field=field, kinds=kinds, weight=weight, rewired=rewired)
+        self.name = describe_linker("links", type(self), field=field, kinds=kinds, weight=weight, rewired=rewired)
 
-    def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.Links:  # noqa: ARG002 - not by nearness
+    def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.LinkArrays:  # noqa: ARG002 - not by nearness
         """Return a link for each known id."""
         rows = {document.id: row for row, document in enumerate(documents)}
         seen: set[str] = set()
         ones, others, unknown = [], [], 0
         for row, document in enumerate(documents):
-            for relation, names in self._relations(document):
+            for relation, names in self._iterate_relations(document):
                 seen.add(relation)
                 if self._kinds is None or relation in self._kinds:
                     known = [rows[name] for name in names if name in rows]
                     unknown += len(names) - len(known)
                     others += known
                     ones += [row] * len(known)
-        if self.name != "links" and not self._carried(documents):  # Missing links are no error by default.
+        if self.name != "links" and not self._has_links(documents):  # Missing links are no error by default.
             none = f"no document has `{self._field}` in its metadata, so that `{self.name}` links nothing"
-            raise BadInput(none, hint=_instead(documents) or None)
+            raise BadInput(none, hint=_describe_link_field(documents) or None)
         if missing := sorted((self._kinds or frozenset()) - seen):
             raise BadInput(
                 f"no document has links of the kind `{missing[0]}`",
@@ -75,7 +75,7 @@ class Links:
             )
         if self._rewired:
             others = np.random.default_rng(0).permutation(np.array(others, np.int64)).tolist()
-        return _links(ones, others, np.full(len(ones), self._weight), {UNKNOWN: unknown})
+        return _build_links(ones, others, np.full(len(ones), self._weight), {UNKNOWN_IDS: unknown})
 
     def doubts(self, documents: Sequence[Document]) -> list[str]:
         """Describe problems of the links, one sentence each.
@@ -83,27 +83,27 @@ class Links:
         Either no document has links, or links lead to no document.
         """
         ids = {document.id: None for document in documents}
-        if not self._carried(documents):
-            there = _instead(documents)
+        if not self._has_links(documents):
+            there = _describe_link_field(documents)
             return [f"{self.name}: no document has `{self._field}` in its metadata{there and f' ({there})'}."]
         named = [
             name
             for document in documents
-            for relation, names in self._relations(document)
+            for relation, names in self._iterate_relations(document)
             if self._kinds is None or relation in self._kinds
             for name in names
         ]
         unknown = [name for name in named if name not in ids]
         if not unknown:
             return []
-        name, meant = _meant(unknown, ids)
+        name, meant = _suggest_id(unknown, ids)
         asked = f": did you mean {meant}?" if meant else ""
         return [f"{self.name}: {len(unknown):,} of {len(named):,} links name no document ({name}{asked})."]
 
-    def _carried(self, documents: Sequence[Document]) -> bool:
+    def _has_links(self, documents: Sequence[Document]) -> bool:
         return any(document.metadata.get(self._field) is not None for document in documents)
 
-    def _relations(self, document: Document) -> Iterator[tuple[str, Sequence[str]]]:
+    def _iterate_relations(self, document: Document) -> Iterator[tuple[str, Sequence[str]]]:
         """Yield relations with their ids; a plain list has an empty relation."""
         held = document.metadata.get(self._field)
         if held is None:
@@ -118,7 +118,7 @@ class Links:
             yield relation, names
 
 
-class Nearest:
+class NeighbourLinks:
     """Linker of every document with the `neighbours` most similar ones; the weight is the cosine.
 
     Ties are broken by position. Only cosines above `least` link, so that a document with a zero vector has no links.
@@ -127,19 +127,19 @@ class Nearest:
     """
 
     def __init__(self, *, neighbours: int = 8, mutual: bool = False, least: float = 0.0, weight: float = 1.0) -> None:
-        self._neighbours = whole("knn: neighbours", neighbours)
+        self._neighbours = check_int("knn: neighbours", neighbours)
         if not 0 <= least <= 1:
             raise BadInput(f"knn: least is {least}, not a cosine from 0 to 1")
         self._mutual, self._least = mutual, least
-        self._weight = heaviness("knn", weight)
+        self._weight = check_weight("knn", weight)
         told: dict[str, Any] = {"neighbours": neighbours, "mutual": mutual, "least": least, "weight": weight}
-        self.name = described("knn", type(self), always=("neighbours",), **told)
+        self.name = describe_linker("knn", type(self), always=("neighbours",), **told)
 
-    def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.Links:
+    def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.LinkArrays:
         """Return a link from each document to its nearest ones."""
         some = np.flatnonzero(np.any(vectors, axis=1))
         # Each document is its own nearest. With many duplicates it may be missing; then the last neighbour is dropped.
-        found, distances = nearest(vectors, vectors[some], self._neighbours + 1, "cosine", allowed=some)
+        found, distances = find_nearest(vectors, vectors[some], self._neighbours + 1, "cosine", allowed=some)
         own = found == some[:, None]
         if found.shape[1]:
             own[~own.any(axis=1), -1] = True
@@ -150,10 +150,10 @@ class Nearest:
             n = len(documents)
             both = np.isin(ones * n + others, others * n + ones)
             ones, others, weights = ones[both], others[both], weights[both]
-        return graphs.Links(ones, others, weights * self._weight)
+        return graphs.LinkArrays(ones, others, weights * self._weight)
 
 
-class Field:
+class SharedFieldLinks:
     """Linker of documents that share a value of a metadata field; each value of a list counts.
 
     A value in more than `most` documents links none of them, because it is not specific. Every link has the weight
@@ -164,25 +164,25 @@ class Field:
         if not isinstance(field, str):
             raise BadInput(f"field: field is {field!r}, not the name of a field")
         self._field = field
-        self._most = whole("field: most", most, 2)
-        self._weight = heaviness("field", weight)
-        self.name = described("field", type(self), field=field, most=most, weight=weight)
+        self._most = check_int("field: most", most, 2)
+        self._weight = check_weight("field", weight)
+        self.name = describe_linker("field", type(self), field=field, most=most, weight=weight)
 
-    def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.Links:  # noqa: ARG002 - not by nearness
+    def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.LinkArrays:  # noqa: ARG002 - not by nearness
         """Return a link for every two documents with a common value."""
         sharing: dict[Any, list[int]] = {}
         for row, document in enumerate(documents):
-            for value in dict.fromkeys(self._values(document)):
+            for value in dict.fromkeys(self._iterate_values(document)):
                 sharing.setdefault(value, []).append(row)
         if documents and not sharing:
             raise BadInput(f"no document has a value of `{self._field}` in its metadata")
         groups = [rows for rows in sharing.values() if len(rows) > 1]
         few = [rows for rows in groups if len(rows) <= self._most]
-        ones, others, _ = pairs(few)
+        ones, others, _ = group_pairs(few)
         common = {f"values that more than {self._most} documents have": len(groups) - len(few)}
-        return _links(ones, others, np.full(len(ones), self._weight), common)
+        return _build_links(ones, others, np.full(len(ones), self._weight), common)
 
-    def _values(self, document: Document) -> Iterator[tuple[bool, Any]]:
+    def _iterate_values(self, document: Document) -> Iterator[tuple[bool, Any]]:
         """Yield the values of a document.
 
         A flag marks booleans, which equal 0 and 1 in Python.
@@ -199,10 +199,10 @@ class Field:
             yield isinstance(value, bool), value
 
 
-def pairs(groups: Sequence[Sequence[int]]) -> tuple[Ints, Ints, Ints]:
+def group_pairs(groups: Sequence[Sequence[int]]) -> tuple[Ints, Ints, Ints]:
     """Return all pairs within each group, and the group of each pair.
 
-    >>> [part.tolist() for part in pairs([[4, 7, 9], [2, 3]])]
+    >>> [part.tolist() for part in group_pairs([[4, 7, 9], [2, 3]])]
     [[4, 4, 7, 2], [7, 9, 9, 3], [0, 0, 0, 1]]
     """
     ones, others, whose = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -215,12 +215,13 @@ def pairs(groups: Sequence[Sequence[int]]) -> tuple[Ints, Ints, Ints]:
     return np.concatenate(ones), np.concatenate(others), np.concatenate(whose)
 
 
-def naming(ids: Mapping[str, Any], several: Iterable[Mapping[str, Any]]) -> str | None:
+def find_link_field(ids: Mapping[str, Any], several: Iterable[Mapping[str, Any]]) -> str | None:
     """Find the metadata field that names most documents; None if there is none.
 
     The ids are in a list, or in lists by relation.
 
-    >>> naming({"a": 0, "b": 1}, [{"cites": ["b", "c"], "tags": ["x"]}, {"cites": {"part of": ["a"]}, "likes": ["a"]}])
+    >>> find_link_field({"a": 0, "b": 1}, [{"cites": ["b", "c"], "tags": ["x"]}, {"cites": {"part of": ["a"]},
+    ...     "likes": ["a"]}])
     'cites'
     """
     found: Counter[str] = Counter()
@@ -233,48 +234,51 @@ def naming(ids: Mapping[str, Any], several: Iterable[Mapping[str, Any]]) -> str 
     return best[0][0] if best and best[0][1] else None
 
 
-def _instead(documents: Sequence[Document]) -> str:
+def _describe_link_field(documents: Sequence[Document]) -> str:
     """Describe the metadata field that contains links; empty if none does."""
-    other = naming({one.id: None for one in documents}, (one.metadata for one in documents))
+    other = find_link_field({one.id: None for one in documents}, (one.metadata for one in documents))
     return (
-        "" if other is None else f"there is `{other}`, which names documents: {described('links', Links, field=other)}"
+        ""
+        if other is None
+        else f"there is `{other}`, which names documents: {describe_linker('links', MetadataLinks, field=other)}"
     )
 
 
-def _meant(unknown: Sequence[str], ids: Mapping[str, Any]) -> tuple[str, str]:
+def _suggest_id(unknown: Sequence[str], ids: Mapping[str, Any]) -> tuple[str, str]:
     """Return an unknown id, and the known id that was meant; empty if unclear.
 
     An id that differs only in case is preferred; otherwise the first unknown id is used.
 
-    >>> _meant(["gone", "W0-LEAD"], {"w0-lead": 0}), _meant(["w0-laed"], {"w0-lead": 0}), _meant(["gone"], {"a": 0})
+    >>> (_suggest_id(["gone", "W0-LEAD"], {"w0-lead": 0}), _suggest_id(["w0-laed"], {"w0-lead": 0}),
+    ...  _suggest_id(["gone"], {"a": 0}))
     (('W0-LEAD', 'w0-lead'), ('w0-laed', 'w0-lead'), ('gone', ''))
     """
     folded = {one.strip().casefold(): one for one in ids}
     for name in unknown:
         if name.strip().casefold() in folded:
             return name, folded[name.strip().casefold()]
-    near = difflib.get_close_matches(unknown[0], list(ids)[:COMPARED], n=1, cutoff=0.8)
+    near = difflib.get_close_matches(unknown[0], list(ids)[:MAX_IDS_COMPARED], n=1, cutoff=0.8)
     return unknown[0], near[0] if near else ""
 
 
-def described(kind: str, made: type, *, always: Sequence[str] = (), **options: Any) -> str:
+def describe_linker(kind: str, made: type, *, always: Sequence[str] = (), **options: Any) -> str:
     """Return the spec of a linker, with the options that differ from the defaults.
 
-    >>> described("knn", Nearest, always=["neighbours"], neighbours=8, mutual=True, least=0.0)
+    >>> describe_linker("knn", NeighbourLinks, always=["neighbours"], neighbours=8, mutual=True, least=0.0)
     'knn(neighbours=8, mutual=true)'
     """
     usual = {name: one.default for name, one in inspect.signature(made).parameters.items()}
     return str(Spec(kind, {name: one for name, one in options.items() if name in always or one != usual[name]}))
 
 
-def heaviness(kind: str, weight: float) -> float:
+def check_weight(kind: str, weight: float) -> float:
     """Return the weight of links; raise BadInput if it is not a finite number above 0."""
     if not (weight > 0 and math.isfinite(weight)):
         raise BadInput(f"{kind}: weight is {weight}, not a number above 0")
     return weight
 
 
-def _links(ones: Any, others: Any, weights: Any, skipped: Mapping[str, int]) -> graphs.Links:
+def _build_links(ones: Any, others: Any, weights: Any, skipped: Mapping[str, int]) -> graphs.LinkArrays:
     """Build links with the counts of those that were skipped."""
     some = {why: count for why, count in skipped.items() if count}
-    return graphs.Links(np.asarray(ones, np.int64), np.asarray(others, np.int64), weights, some)
+    return graphs.LinkArrays(np.asarray(ones, np.int64), np.asarray(others, np.int64), weights, some)

@@ -9,38 +9,38 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ragauge.core.documents import Hit
-from ragauge.core.randomness import generator
+from ragauge.core.randomness import query_rng
 from ragauge.core.records import Floats, Ints
-from ragauge.core.settings import whole
+from ragauge.core.settings import check_int
 from ragauge.core.stages import stage
-from ragauge.systems.bm25 import best
+from ragauge.systems.bm25 import find_top_k
 from ragauge.systems.graph_corpus import (
-    NOWHERE,
-    STRONGEST,
+    MAX_PRIOR_WEIGHT,
+    NO_POSITION,
+    LinkedCorpus,
+    LinkTable,
     Mask,
-    Terrain,
-    Ways,
-    between,
-    checked,
-    drawn,
-    drawn_from,
-    once,
-    points,
-    preference,
-    ranked,
-    spread,
+    check_parameters,
+    check_range,
+    compute_preferences,
+    draw_columns,
+    draw_rows,
+    rank_visited,
+    scale_to_unit,
+    unique_visits,
+    visit_scores,
 )
 
-FLOOR = 0.01
+MIN_SIMILARITY = 0.01
 """Minimum similarity in the move probability, so that every node can be reached."""
-LEAST = 0.01
+MIN_PHEROMONE = 0.01
 """Minimum pheromone of a link, as in the MAX-MIN Ant System; it starts at 1."""
 
 
-class Ground(NamedTuple):
+class WalkState(NamedTuple):
     """Graph and start points of the walks for one query: the whole graph, or the part to rerank."""
 
-    ways: Ways
+    ways: LinkTable
     heavy: Floats
     """Link weights to the power of `beta`."""
     pull: Floats
@@ -53,7 +53,7 @@ class Ground(NamedTuple):
     """Nodes to which agents leap."""
 
 
-class Trail(NamedTuple):
+class PheromoneTrail(NamedTuple):
     """Pheromone that agents left, and the nodes that they visited."""
 
     nodes: Floats
@@ -64,7 +64,7 @@ class Trail(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Colony:
+class AntColony:
     """Settings of the walks: an Ant System (Dorigo and Stützle, 2004) with a minimum of pheromone."""
 
     agents: int
@@ -79,11 +79,11 @@ class Colony:
 
     def __post_init__(self) -> None:
         counts = {"agents": self.agents, "rounds": self.rounds, "steps": self.steps}
-        checked("swarm", counts, {"decay": self.decay, "explore": self.explore, "leap": self.leap})
+        check_parameters("swarm", counts, {"decay": self.decay, "explore": self.explore, "leap": self.leap})
         # Larger values could underflow or overflow.
-        between("swarm: deposit", self.deposit, 0, 1000)
-        between("swarm: alpha", self.alpha, 0, 10)
-        between("swarm: beta", self.beta, 0, 10)
+        check_range("swarm: deposit", self.deposit, 0, 1000)
+        check_range("swarm: alpha", self.alpha, 0, 10)
+        check_range("swarm: beta", self.beta, 0, 10)
 
     @property
     def moves(self) -> int:
@@ -92,9 +92,9 @@ class Colony:
 
     def pull(self, likeness: Floats, preference: Floats) -> Floats:
         """Compute the attraction of each node from its similarity and preference."""
-        return np.asarray(np.maximum(likeness, FLOOR) ** self.beta * preference, np.float64)
+        return np.asarray(np.maximum(likeness, MIN_SIMILARITY) ** self.beta * preference, np.float64)
 
-    def forage(self, ground: Ground, leap: float, rng: np.random.Generator) -> Trail:
+    def forage(self, ground: WalkState, leap: float, rng: np.random.Generator) -> PheromoneTrail:
         """Run all rounds and return the pheromone.
 
         An agent leaves pheromone once on each node and link of its path.
@@ -104,26 +104,26 @@ class Colony:
         visited = np.zeros(len(ground.pull), bool)
         for _ in range(self.rounds):
             nodes, moves = self.walk(ground, pheromone, leap, rng)
-            rows, agents = once(nodes)
+            rows, agents = unique_visits(nodes)
             found = np.bincount(agents, ground.gain[rows]) / np.bincount(agents)
             left = self.deposit * np.maximum(found, 0)
             visited[rows] = True
             trail *= 1 - self.decay
             trail += np.bincount(rows, left[agents], minlength=len(trail))
-            numbers, agents = once(moves)
+            numbers, agents = unique_visits(moves)
             pheromone *= 1 - self.decay
             np.add.at(pheromone, numbers, left[agents])
-            np.maximum(pheromone, LEAST, out=pheromone)
-        return Trail(trail, pheromone, visited)
+            np.maximum(pheromone, MIN_PHEROMONE, out=pheromone)
+        return PheromoneTrail(trail, pheromone, visited)
 
-    def walk(self, ground: Ground, pheromone: Floats, leap: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    def walk(self, ground: WalkState, pheromone: Floats, leap: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
         """Run one round and return the nodes and links of each agent, one row per agent.
 
         The link is `NO_POSITION` if the agent leaps or cannot move.
         """
         ways = ground.ways
         chance = rng.random((self.steps + 1, 4, self.agents))
-        at = drawn_from(ground.starts, ground.pull[ground.starts], chance[-1, 0])
+        at = draw_rows(ground.starts, ground.pull[ground.starts], chance[-1, 0])
         nodes, moves = np.empty((self.agents, self.steps + 1), np.int64), np.empty((self.agents, self.steps), np.int64)
         nodes[:, 0] = at
         each = np.arange(self.agents)
@@ -133,26 +133,26 @@ class Colony:
             worth = ground.heavy[at] * ground.pull[ends] * (trails if self.alpha == 1 else trails**self.alpha)
             if self.explore:
                 worth = np.where((chance[step, 1] < self.explore)[:, None], ways.weights[at] > 0, worth)
-            places, going = drawn(worth, chance[step, 0])
+            places, going = draw_columns(worth, chance[step, 0])
             to = np.where(going, ends[each, places], at)
             if leap:
                 leaping = chance[step, 2] < leap
-                to = np.where(leaping, drawn_from(ground.tops, ground.pull[ground.tops], chance[step, 3]), to)
+                to = np.where(leaping, draw_rows(ground.tops, ground.pull[ground.tops], chance[step, 3]), to)
                 going &= ~leaping
-            moves[:, step] = np.where(going, numbers[each, places], NOWHERE)
+            moves[:, step] = np.where(going, numbers[each, places], NO_POSITION)
             nodes[:, step + 1] = at = to
         return nodes, moves
 
 
-PEAKED = 0.4
+MIN_SEMANTIC_PEAK = 0.4
 """Minimum peak at which documents are ranked by similarity alone."""
-LINKED = 0.7
+MIN_LINKED_SHARE = 0.7
 """Minimum share of linked seeds at which agents only follow links."""
-LEAP = 0.25
+DEFAULT_LEAP_PROBABILITY = 0.25
 """Leap probability for scattered seeds if none is set."""
 
 
-class Route(NamedTuple):
+class SwarmRoute(NamedTuple):
     """Chosen route, and the two values that determine it."""
 
     choice: str
@@ -163,7 +163,7 @@ class Route(NamedTuple):
     """Share of the seeds with a link to another seed."""
 
 
-def route(likeness: Floats, mean: float, seeds: Ints, ways: Ways) -> Route:
+def choose_route(likeness: Floats, mean: float, seeds: Ints, ways: LinkTable) -> SwarmRoute:
     """Choose the route of a query from its seeds.
 
     It is `semantic` if one document stands out, `walk` if the seeds are linked, else `leap`. If one seed is far ahead
@@ -175,10 +175,12 @@ def route(likeness: Floats, mean: float, seeds: Ints, ways: Ways) -> Route:
     peak = float((first - likeness[seeds].mean()) / above) if above > 0 else 0.0
     near = (ways.weights[seeds] > 0) & np.isin(ways.ends[seeds], seeds)
     linked = float(near.any(axis=1).mean())
-    return Route("semantic" if peak >= PEAKED else "walk" if linked >= LINKED else "leap", peak, linked)
+    return SwarmRoute(
+        "semantic" if peak >= MIN_SEMANTIC_PEAK else "walk" if linked >= MIN_LINKED_SHARE else "leap", peak, linked
+    )
 
 
-ROUTED = 10
+ROUTING_HITS = 10
 """Number of hits that determine the route of a reranker; equals the default number of seeds of the retriever."""
 
 
@@ -197,7 +199,7 @@ class Swarm:
 
     def __init__(  # noqa: PLR0913 - each has a use of its own, and a default
         self,
-        terrain: Terrain,
+        terrain: LinkedCorpus,
         *,
         seeds: int = 10,
         agents: int = 20,
@@ -217,9 +219,9 @@ class Swarm:
         most_links: int = 64,
         seed: int = 0,
     ) -> None:
-        self._seeds = checked("swarm", {"seeds": seeds, "top": top}, {})
-        colony = Colony(agents, rounds, steps, deposit, decay, explore, alpha, beta, leap)
-        self._walks = _Walks(terrain, colony, router, weight, prior, prior_weight, most_links, seed)
+        self._seeds = check_parameters("swarm", {"seeds": seeds, "top": top}, {})
+        colony = AntColony(agents, rounds, steps, deposit, decay, explore, alpha, beta, leap)
+        self._walks = _SwarmWalks(terrain, colony, router, weight, prior, prior_weight, most_links, seed)
 
     def search(self, query: str, k: int) -> list[Hit]:
         """Return the best `k`, completed by similarity if agents visit fewer."""
@@ -228,17 +230,17 @@ class Swarm:
         if not likeness.any():
             return []
         with stage("walk"):
-            seeds, tops = (best(likeness, many) for many in self._seeds.values())
+            seeds, tops = (find_top_k(likeness, many) for many in self._seeds.values())
             walks = self._walks
             choice = walks.route(likeness, likeness.mean(), seeds, walks.ways)
             if choice == "semantic":
-                rows = best(likeness, k)
+                rows = find_top_k(likeness, k)
                 return terrain.hits(rows, likeness[rows])
             ground = walks.ground(likeness, np.arange(len(likeness)), walks.ways, seeds, tops)
             trail = walks.forage(query, ground, choice)
             trail.visited[seeds] = True
             found = np.flatnonzero(trail.visited)
-            return ranked(terrain, k, likeness, found, walks.scores(likeness, trail.nodes[found], found))
+            return rank_visited(terrain, k, likeness, found, walks.scores(likeness, trail.nodes[found], found))
 
     def evidence(self, query: str, k: int) -> dict[str, Any]:  # noqa: ARG002 - the same however many
         """Return graph, parameters, moves per query, and the route of this query."""
@@ -246,8 +248,8 @@ class Swarm:
         likeness = walks.terrain.likeness(query) if walks.router else np.zeros(0)
         if not likeness.any():
             return told
-        seeds = best(likeness, self._seeds["seeds"])
-        return told | {"route": route(likeness, likeness.mean(), seeds, walks.ways)._asdict()}
+        seeds = find_top_k(likeness, self._seeds["seeds"])
+        return told | {"route": choose_route(likeness, likeness.mean(), seeds, walks.ways)._asdict()}
 
 
 class SwarmReranker:
@@ -259,7 +261,7 @@ class SwarmReranker:
 
     def __init__(  # noqa: PLR0913 - each has a use of its own, and a default
         self,
-        terrain: Terrain,
+        terrain: LinkedCorpus,
         *,
         agents: int = 20,
         rounds: int = 10,
@@ -279,8 +281,8 @@ class SwarmReranker:
         seed: int = 0,
     ) -> None:
         self._bridges = bridges
-        colony = Colony(agents, rounds, steps, deposit, decay, explore, alpha, beta, leap)
-        self._walks = _Walks(terrain, colony, router, weight, prior, prior_weight, most_links, seed)
+        colony = AntColony(agents, rounds, steps, deposit, decay, explore, alpha, beta, leap)
+        self._walks = _SwarmWalks(terrain, colony, router, weight, prior, prior_weight, most_links, seed)
 
     def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
         """Return the hits, best first; ties keep their order.
@@ -288,16 +290,16 @@ class SwarmReranker:
         The order is unchanged if the query has no vector.
         """
         terrain = self._walks.terrain
-        places = np.array([terrain.rows.get(hit.id, NOWHERE) for hit in hits], np.int64)
+        places = np.array([terrain.rows.get(hit.id, NO_POSITION) for hit in hits], np.int64)
         rows = np.unique(places[places >= 0])
         likeness = terrain.likeness(query) if len(rows) else np.zeros(0)
         if not likeness.any():
             return list(hits)
         with stage("walk"):
-            order, scores = self._order(query, likeness, rows, places)
+            order, scores = self._order_hits(query, likeness, rows, places)
         return [hits[place]._replace(score=score) for place, score in zip(order.tolist(), scores.tolist(), strict=True)]
 
-    def _order(self, query: str, likeness: Floats, rows: Ints, places: Ints) -> tuple[Ints, Floats]:
+    def _order_hits(self, query: str, likeness: Floats, rows: Ints, places: Ints) -> tuple[Ints, Floats]:
         """Return the positions of the hits, best first, and their scores.
 
         `rows` are their unique nodes.
@@ -307,7 +309,7 @@ class SwarmReranker:
             linked = self._walks.ways.ends[rows][self._walks.ways.weights[rows] > 0]
             nodes = np.concatenate([rows, np.setdiff1d(linked, rows)])
         ways, starts = self._walks.ways.within(nodes), np.arange(len(rows))
-        choice = self._walks.route(likeness[nodes], likeness.mean(), best(likeness[rows], ROUTED), ways)
+        choice = self._walks.route(likeness[nodes], likeness.mean(), find_top_k(likeness[rows], ROUTING_HITS), ways)
         scores = likeness[rows]
         if choice != "semantic":
             ground = self._walks.ground(likeness, nodes, ways, starts, starts)
@@ -324,13 +326,13 @@ class SwarmReranker:
         return self._walks.told({"bridges": self._bridges})
 
 
-class _Walks:
+class _SwarmWalks:
     """Parts that the retriever and the reranker share."""
 
     def __init__(
         self,
-        terrain: Terrain,
-        colony: Colony,
+        terrain: LinkedCorpus,
+        colony: AntColony,
         router: bool,
         weight: float,
         prior: str,
@@ -338,23 +340,28 @@ class _Walks:
         most_links: int,
         seed: int,
     ) -> None:
-        between("swarm: prior_weight", prior_weight, 0, STRONGEST)
+        check_range("swarm: prior_weight", prior_weight, 0, MAX_PRIOR_WEIGHT)
         self._parameters = (
             asdict(colony)
-            | checked("swarm", {"most_links": most_links}, {"weight": weight})
-            | {"router": router, "prior": prior, "prior_weight": prior_weight, "seed": whole("swarm: seed", seed, 0)}
+            | check_parameters("swarm", {"most_links": most_links}, {"weight": weight})
+            | {
+                "router": router,
+                "prior": prior,
+                "prior_weight": prior_weight,
+                "seed": check_int("swarm: seed", seed, 0),
+            }
         )
         self.terrain, self.colony, self.router = terrain, colony, router
-        self.ways = Ways.of(terrain.graph, most_links)
+        self.ways = LinkTable.of(terrain.graph, most_links)
         self._heavy = self.ways.raised(colony.beta)
         self._weight, self._seed = weight, seed
-        self._preference = preference(terrain, prior, prior_weight)
+        self._preference = compute_preferences(terrain, prior, prior_weight)
 
-    def route(self, likeness: Floats, mean: float, seeds: Ints, ways: Ways) -> str:
+    def route(self, likeness: Floats, mean: float, seeds: Ints, ways: LinkTable) -> str:
         """Return the route of a query; empty without a router."""
-        return route(likeness, mean, seeds, ways).choice if self.router else ""
+        return choose_route(likeness, mean, seeds, ways).choice if self.router else ""
 
-    def ground(self, likeness: Floats, rows: Ints, ways: Ways, starts: Ints, tops: Ints) -> Ground:
+    def ground(self, likeness: Floats, rows: Ints, ways: LinkTable, starts: Ints, tops: Ints) -> WalkState:
         """Build the state of a walk on `rows`.
 
         `starts` and `tops` are positions in `rows`.
@@ -363,17 +370,17 @@ class _Walks:
         gain = (likeness[rows] - mean) / ((most - mean) or 1.0)
         pull = self.colony.pull(likeness[rows], self._preference[rows])
         heavy = self._heavy if ways is self.ways else ways.raised(self.colony.beta)
-        return Ground(ways, heavy, pull, gain, starts, tops)
+        return WalkState(ways, heavy, pull, gain, starts, tops)
 
-    def forage(self, query: str, ground: Ground, choice: str) -> Trail:
+    def forage(self, query: str, ground: WalkState, choice: str) -> PheromoneTrail:
         """Run the agents on the chosen route and return their trail."""
-        leap = {"walk": 0.0, "leap": self.colony.leap or LEAP}.get(choice, self.colony.leap)
-        return self.colony.forage(ground, leap, generator(self._seed, query))
+        leap = {"walk": 0.0, "leap": self.colony.leap or DEFAULT_LEAP_PROBABILITY}.get(choice, self.colony.leap)
+        return self.colony.forage(ground, leap, query_rng(self._seed, query))
 
     def scores(self, likeness: Floats, trail: Floats, rows: Ints) -> Floats:
         """Compute the scores of nodes from similarity and pheromone."""
-        both = self._weight * spread(likeness[rows]) + (1 - self._weight) * spread(trail)
-        return points(both, likeness[rows], self._preference[rows])
+        both = self._weight * scale_to_unit(likeness[rows]) + (1 - self._weight) * scale_to_unit(trail)
+        return visit_scores(both, likeness[rows], self._preference[rows])
 
     def told(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return graph, parameters, moves per agent (`length`) and total moves (`steps`)."""

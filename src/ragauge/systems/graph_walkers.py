@@ -8,24 +8,24 @@ import numpy as np
 
 from ragauge.core.documents import Hit
 from ragauge.core.errors import BadInput
-from ragauge.core.randomness import generator
+from ragauge.core.randomness import query_rng
 from ragauge.core.records import Floats, Ints
-from ragauge.core.settings import whole
+from ragauge.core.settings import check_int
 from ragauge.core.stages import stage
-from ragauge.systems.bm25 import best
+from ragauge.systems.bm25 import find_top_k
 from ragauge.systems.graph_corpus import (
-    NOWHERE,
-    STRONGEST,
-    Terrain,
-    Ways,
-    between,
-    checked,
-    drawn,
-    drawn_from,
-    once,
-    points,
-    preference,
-    ranked,
+    MAX_PRIOR_WEIGHT,
+    NO_POSITION,
+    LinkedCorpus,
+    LinkTable,
+    check_parameters,
+    check_range,
+    compute_preferences,
+    draw_columns,
+    draw_rows,
+    rank_visited,
+    unique_visits,
+    visit_scores,
 )
 
 
@@ -42,7 +42,7 @@ class GraphFlow:
 
     def __init__(  # noqa: PLR0913 - each has a use of its own, and a default
         self,
-        terrain: Terrain,
+        terrain: LinkedCorpus,
         *,
         seeds: int = 10,
         trajectories: int = 200,
@@ -55,18 +55,18 @@ class GraphFlow:
         seed: int = 0,
     ) -> None:
         counts = {"seeds": seeds, "trajectories": trajectories, "steps": steps, "most_links": most_links}
-        self._parameters = checked("graphflow", counts, {"stop": stop}) | {
+        self._parameters = check_parameters("graphflow", counts, {"stop": stop}) | {
             # Below 0.01 the ratio of two exponentials could overflow.
-            "temperature": between("graphflow: temperature", temperature, 0.01),
+            "temperature": check_range("graphflow: temperature", temperature, 0.01),
             "prior": prior,
-            "prior_weight": between("graphflow: prior_weight", prior_weight, 0, STRONGEST),
-            "seed": whole("graphflow: seed", seed, 0),
+            "prior_weight": check_range("graphflow: prior_weight", prior_weight, 0, MAX_PRIOR_WEIGHT),
+            "seed": check_int("graphflow: seed", seed, 0),
         }
         self._terrain = terrain
         self._seeds, self._trajectories, self._steps = seeds, trajectories, steps
         self._temperature, self._stop, self._seed = temperature, stop, seed
-        self._preference = preference(terrain, prior, prior_weight)
-        self._ways = Ways.of(terrain.graph, most_links)
+        self._preference = compute_preferences(terrain, prior, prior_weight)
+        self._ways = LinkTable.of(terrain.graph, most_links)
 
     def search(self, query: str, k: int) -> list[Hit]:
         """Return the `k` most visited documents, completed by similarity."""
@@ -74,10 +74,10 @@ class GraphFlow:
         if not likeness.any():
             return []
         with stage("walk"):
-            visits = np.bincount(once(self._walk(query, likeness))[0], minlength=len(likeness))
+            visits = np.bincount(unique_visits(self._walk_trajectories(query, likeness))[0], minlength=len(likeness))
             visited = np.flatnonzero(visits)
-            scores = points(visits[visited] / self._trajectories, likeness[visited], self._preference[visited])
-            return ranked(self._terrain, k, likeness, visited, scores)
+            scores = visit_scores(visits[visited] / self._trajectories, likeness[visited], self._preference[visited])
+            return rank_visited(self._terrain, k, likeness, visited, scores)
 
     def evidence(self, query: str, k: int) -> dict[str, Any]:  # noqa: ARG002 - the same for every query
         """Return graph and parameters.
@@ -87,28 +87,28 @@ class GraphFlow:
         told = self._parameters | {"length": self._steps, "steps": self._trajectories * self._steps}
         return {**self._terrain.about(), **told}
 
-    def _walk(self, query: str, likeness: Floats) -> Ints:
+    def _walk_trajectories(self, query: str, likeness: Floats) -> Ints:
         """Return the nodes of each trajectory, one row each.
 
         After its end a row is filled with `NO_POSITION`.
         """
-        chance = generator(self._seed, query).random((self._steps + 1, 2, self._trajectories))
+        chance = query_rng(self._seed, query).random((self._steps + 1, 2, self._trajectories))
         pull = np.exp((likeness - likeness.max()) / self._temperature) * self._preference
-        seeds = best(likeness, self._seeds)
-        at = drawn_from(seeds, pull[seeds], chance[-1, 0])
-        paths = np.full((self._trajectories, self._steps + 1), NOWHERE)
+        seeds = find_top_k(likeness, self._seeds)
+        at = draw_rows(seeds, pull[seeds], chance[-1, 0])
+        paths = np.full((self._trajectories, self._steps + 1), NO_POSITION)
         paths[:, 0] = at
         going = np.ones(self._trajectories, bool)
         for step in range(self._steps):
             ends = self._ways.ends[at]
-            places, some = drawn(self._ways.weights[at] * pull[ends], chance[step, 0])
+            places, some = draw_columns(self._ways.weights[at] * pull[ends], chance[step, 0])
             going &= some & (chance[step, 1] >= self._stop)
             at = np.where(going, ends[np.arange(len(at)), places], at)
             paths[going, step + 1] = at[going]
         return paths
 
 
-FINE = 1e-8
+MAX_SHARE_GRAIN = 1e-8
 """Maximum step to which shares are rounded; a smaller tolerance gives a smaller step."""
 
 
@@ -128,7 +128,7 @@ class PageRank:
 
     def __init__(
         self,
-        terrain: Terrain,
+        terrain: LinkedCorpus,
         *,
         seeds: int = 10,
         damping: float = 0.5,
@@ -139,8 +139,8 @@ class PageRank:
     ) -> None:
         from scipy.sparse import csr_array
 
-        whole("pagerank: seeds", seeds)
-        whole("pagerank: rounds", rounds)
+        check_int("pagerank: seeds", seeds)
+        check_int("pagerank: rounds", rounds)
         for name, value, fits, bounds in (
             ("damping", damping, 0 <= damping < 1, "from 0 to below 1"),
             ("temperature", temperature, temperature > 0, "above 0"),
@@ -164,7 +164,7 @@ class PageRank:
         if not likeness.any():
             return []
         with stage("walk"):
-            shares, _ = self._walked(likeness)
+            shares, _ = self._compute_shares(likeness)
             near = np.maximum(likeness, 0.0)
             scores = (1 - self._blend) * shares / shares.max() + self._blend * near / (near.max() or 1.0)
             return self._terrain.best(scores, likeness, k)
@@ -180,12 +180,12 @@ class PageRank:
             "blend": self._blend,
             "tolerance": self._tolerance,
             "rounds": self._rounds,
-            "rounds_needed": self._walked(likeness)[1] if likeness.any() else 0,
+            "rounds_needed": self._compute_shares(likeness)[1] if likeness.any() else 0,
         }
 
-    def _walked(self, likeness: Floats) -> tuple[Floats, int]:
+    def _compute_shares(self, likeness: Floats) -> tuple[Floats, int]:
         """Compute each document's share of the walk, and the number of rounds."""
-        seeds: Ints = best(likeness, self._seeds)
+        seeds: Ints = find_top_k(likeness, self._seeds)
         starts = np.exp((likeness[seeds] - likeness[seeds[0]]) / self._temperature)
         starts /= starts.sum()
         shares = np.zeros(len(likeness))
@@ -201,5 +201,5 @@ class PageRank:
             if change < self._tolerance:
                 break
         # Rounding errors must not order documents with equal positions in the graph.
-        grain = min(self._tolerance, FINE)
+        grain = min(self._tolerance, MAX_SHARE_GRAIN)
         return np.rint(shares / grain) * grain, needed

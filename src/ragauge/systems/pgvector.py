@@ -15,15 +15,15 @@ from ragauge.core import plugins
 from ragauge.core.documents import Document, Documents, Hit, to_documents
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Embedder
-from ragauge.core.settings import one_of, whole
+from ragauge.core.settings import check_choice, check_int
 from ragauge.core.stages import stage
 from ragauge.stores import postgres
-from ragauge.stores.bookkeeping import Intake
-from ragauge.stores.postgres import EXACTLY, VectorIndex, scans_vectors
-from ragauge.systems.pgvector_table import Statements, Table
+from ragauge.stores.bookkeeping import StoreBookkeeping
+from ragauge.stores.postgres import EXACT_SCAN_SETTINGS, VectorIndex, uses_vector_index
+from ragauge.systems.pgvector_table import PgStatements, PgTable
 
-EMBEDDED_AT_ONCE = 1024
-Where = Mapping[str, Any] | None
+EMBEDDING_BATCH_SIZE = 1024
+MetadataFilter = Mapping[str, Any] | None
 """Values that a document's metadata must contain: `{"module": "json"}`; None for no filter."""
 
 
@@ -34,14 +34,14 @@ class PgVectorDB:
     `keep=True`.
     """
 
-    def __init__(self, table: Table, embedder: Embedder, document_embedder: Embedder) -> None:
+    def __init__(self, table: PgTable, embedder: Embedder, document_embedder: Embedder) -> None:
         self._table = table
         self._statements = table.statements
         self._index = table.statements.index
         self._embedder = embedder
         self._document_embedder = document_embedder
         # Texts without any known word have a zero vector. They are stored without a vector and found by words only.
-        self._intake = Intake("ip")
+        self._intake = StoreBookkeeping("ip")
         self._adding = asyncio.Lock()
 
     @classmethod
@@ -74,10 +74,10 @@ class PgVectorDB:
         documents = to_documents(documents)
         if not documents:
             raise BadInput("there are no documents to put into the database")
-        named: Embedder = plugins.find("embedders", embedder)() if isinstance(embedder, str) else embedder
+        named: Embedder = plugins.load_plugin("embedders", embedder)() if isinstance(embedder, str) else embedder
         chosen = VectorIndex(index, "cosine", half, m, ef_construction, ef_search, lists, probes, force)
-        statements = Statements(postgres.table_name(table), chosen.over(len(documents)), language, rank)
-        db = cls(Table(statements, keep=keep), named, document_embedder or named)
+        statements = PgStatements(postgres.choose_table_name(table), chosen.over(len(documents)), language, rank)
+        db = cls(PgTable(statements, keep=keep), named, document_embedder or named)
         try:
             await db._table.open(dsn, connections)
             await db.add(documents)
@@ -121,41 +121,41 @@ class PgVectorDB:
         if not documents:
             return
         ids = [document.id for document in documents]
-        found = await self._vectors([document.whole for document in documents])
+        found = await self._embed_documents([document.whole for document in documents])
         async with self._adding:
             vectors = self._intake.documents(ids, found)
             self._index.check(vectors.shape[1])
             await self._table.load(documents, vectors)
             self._intake.remember(ids, vectors)
 
-    async def semantic_search(self, query: str, k: int = 5, where: Where = None) -> list[Hit]:
+    async def semantic_search(self, query: str, k: int = 5, where: MetadataFilter = None) -> list[Hit]:
         """Return the documents with vectors nearest to the query; the score is the cosine."""
-        whole("k", k)
-        vector = await self._vector(query)
+        check_int("k", k)
+        vector = await self._embed_query(query)
         if vector is None:
             return []
-        given = {"vector": vector, "k": k, **_filter(where)}
+        given = {"vector": vector, "k": k, **_filter_parameters(where)}
         statement = self._statements.semantic(filtered=bool(where))
         rows = await self._table.rows(statement, given, self._index.local(k, filtered=bool(where)))
         if where and len(rows) < k and self._index.kind != "none":
             # An iterative index scan has a limit. With a selective filter, an exact scan finds the remaining documents.
-            rows = await self._table.rows(statement, given, EXACTLY)
-        return _hits(rows)
+            rows = await self._table.rows(statement, given, EXACT_SCAN_SETTINGS)
+        return _rows_to_hits(rows)
 
-    async def keyword_search(self, query: str, k: int = 5, where: Where = None) -> list[Hit]:
+    async def keyword_search(self, query: str, k: int = 5, where: MetadataFilter = None) -> list[Hit]:
         """Return documents with any word of the query, ranked by PostgreSQL.
 
         A query that contains only stop words returns none.
         """
-        given = {"query": _clean(query), "k": whole("k", k), **_filter(where)}
-        return _hits(await self._table.rows(self._statements.keyword(filtered=bool(where)), given))
+        given = {"query": _clean_query(query), "k": check_int("k", k), **_filter_parameters(where)}
+        return _rows_to_hits(await self._table.rows(self._statements.keyword(filtered=bool(where)), given))
 
     async def hybrid_search(
         self,
         query: str,
         k: int = 5,
         weights: Sequence[float] = (0.7, 0.3),
-        where: Where = None,
+        where: MetadataFilter = None,
         *,
         depth: int | None = None,
         fusion: str = "minmax",
@@ -165,32 +165,32 @@ class PgVectorDB:
         Each search contributes `depth` candidates, by default ten times `k` and at least 100. The first weight is that
         of the semantic search. `minmax` adds scores scaled to 0 to 1, `rrf` adds 1 / (60 + rank).
         """
-        return _hits(await self._hybrid_rows(query, k, weights, where, depth=depth, fusion=fusion))
+        return _rows_to_hits(await self._hybrid_rows(query, k, weights, where, depth=depth, fusion=fusion))
 
     async def _hybrid_rows(
         self,
         query: str,
         k: int,
         weights: Sequence[float] = (0.7, 0.3),
-        where: Where = None,
+        where: MetadataFilter = None,
         *,
         depth: int | None = None,
         fusion: str = "minmax",
         explained: bool = False,
     ) -> list[Any]:
-        semantic, keyword = _weights(weights)
-        deep = max(100, 10 * whole("k", k)) if depth is None else whole("depth", depth, k)
+        semantic, keyword = _check_weights(weights)
+        deep = max(100, 10 * check_int("k", k)) if depth is None else check_int("depth", depth, k)
         statement = self._statements.hybrid(fusion, filtered=bool(where), explained=explained)
-        vector = await self._vector(query)
+        vector = await self._embed_query(query)
         given = {
-            "query": _clean(query),
+            "query": _clean_query(query),
             "vector": vector,
             "near": 0 if vector is None else deep,
             "depth": deep,
             "semantic": semantic,
             "keyword": keyword,
             "k": k,
-            **_filter(where),
+            **_filter_parameters(where),
         }
         return await self._table.rows(statement, given, self._index.local(deep, filtered=bool(where)))
 
@@ -199,42 +199,42 @@ class PgVectorDB:
         return PgVectorRetriever(self, search, options)
 
     async def explain(
-        self, query: str, k: int = 5, where: Where = None, *, search: str = "semantic", **how: Any
+        self, query: str, k: int = 5, where: MetadataFilter = None, *, search: str = "semantic", **how: Any
     ) -> Any:
         """Return PostgreSQL's plan of a semantic or hybrid search, as JSON."""
-        if one_of("search", search, ("semantic", "hybrid")) == "hybrid":
+        if check_choice("search", search, ("semantic", "hybrid")) == "hybrid":
             rows = await self._hybrid_rows(query, k, where=where, explained=True, **how)
             return rows[0][0][0]
-        vector = await self._vector(query)
+        vector = await self._embed_query(query)
         if vector is None:
             raise BadInput("the query has no vector, and so there is no plan")
-        given = {"vector": vector, "k": whole("k", k), **_filter(where)}
+        given = {"vector": vector, "k": check_int("k", k), **_filter_parameters(where)}
         statement = self._statements.semantic(filtered=bool(where), explained=True)
         rows = await self._table.rows(statement, given, self._index.local(k, filtered=bool(where)))
         return rows[0][0][0]
 
     async def index_used(
-        self, query: str, k: int = 5, where: Where = None, *, search: str = "semantic", **how: Any
+        self, query: str, k: int = 5, where: MetadataFilter = None, *, search: str = "semantic", **how: Any
     ) -> bool:
         """Return whether a search uses the vector index, which is the planner's decision."""
-        return scans_vectors(await self.explain(query, k, where, search=search, **how))
+        return uses_vector_index(await self.explain(query, k, where, search=search, **how))
 
     async def close(self) -> None:
         """Drop the table unless `keep` is set, and close the connections."""
         await self._table.close()
 
-    async def _vectors(self, texts: list[str]) -> Any:
+    async def _embed_documents(self, texts: list[str]) -> Any:
         """Embed texts in batches in a thread.
 
         The event loop is not blocked, and loading can be cancelled.
         """
         parts = []
-        for start in range(0, len(texts), EMBEDDED_AT_ONCE):
-            part = texts[start : start + EMBEDDED_AT_ONCE]
+        for start in range(0, len(texts), EMBEDDING_BATCH_SIZE):
+            part = texts[start : start + EMBEDDING_BATCH_SIZE]
             parts.append(await asyncio.to_thread(self._document_embedder.embed, part))
         return np.concatenate(parts)
 
-    async def _vector(self, query: str) -> Any:
+    async def _embed_query(self, query: str) -> Any:
         """Embed a query; None if its vector is all zeros, which has no neighbours."""
         self._table.check()
         with stage("embed"):
@@ -253,7 +253,7 @@ class PgVectorRetriever:
     def __init__(self, db: PgVectorDB, search: str, options: Mapping[str, Any], *, owner: bool = False) -> None:
         self.db = db
         self._owner = owner
-        self._method = getattr(db, f"{one_of('search', search, ('semantic', 'keyword', 'hybrid'))}_search")
+        self._method = getattr(db, f"{check_choice('search', search, ('semantic', 'keyword', 'hybrid'))}_search")
         self._search = search
         self._options = dict(options)
         try:
@@ -275,7 +275,7 @@ class PgVectorRetriever:
             plan = await self.db.explain(query, k, search=self._search, **self._options)
         except BadInput:  # A query without any known word has no vector.
             return about
-        used = {} if about.get("index") == "none" else {"index_used": scans_vectors(plan)}
+        used = {} if about.get("index") == "none" else {"index_used": uses_vector_index(plan)}
         return {**about, **used, "plan": plan}
 
     async def close(self) -> None:
@@ -284,12 +284,12 @@ class PgVectorRetriever:
             await self.db.close()
 
 
-async def open_retriever(
+async def open_pgvector_retriever(
     documents: Sequence[Document],
     embedder: Embedder,
     *,
     search: str = "semantic",
-    where: Where = None,
+    where: MetadataFilter = None,
     weights: Sequence[float] | None = None,
     depth: int | None = None,
     fusion: str | None = None,
@@ -313,21 +313,21 @@ async def open_retriever(
         raise
 
 
-def _filter(where: Where) -> dict[str, Any]:
-    return {"where": postgres.json_of(where, "the filter")} if where else {}
+def _filter_parameters(where: MetadataFilter) -> dict[str, Any]:
+    return {"where": postgres.to_jsonb(where, "the filter")} if where else {}
 
 
-def _clean(query: str) -> str:
+def _clean_query(query: str) -> str:
     """Remove NUL and unpaired surrogates, which PostgreSQL cannot read."""
     return query.replace("\x00", " ").encode("utf-8", "replace").decode("utf-8")
 
 
-def _weights(weights: Sequence[float]) -> tuple[float, float]:
+def _check_weights(weights: Sequence[float]) -> tuple[float, float]:
     numbers = [float(weight) for weight in weights]
     if len(numbers) != 2 or not all(math.isfinite(n) and n >= 0 for n in numbers) or not any(numbers):
         raise BadInput(f"the weights {tuple(weights)} are not two numbers from 0 on, at least one above it")
     return numbers[0], numbers[1]
 
 
-def _hits(rows: Sequence[Any]) -> list[Hit]:
+def _rows_to_hits(rows: Sequence[Any]) -> list[Hit]:
     return [Hit(name, float(score), text, metadata) for name, score, text, metadata in rows]

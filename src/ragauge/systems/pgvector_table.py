@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, MissingExtra
-from ragauge.core.settings import one_of, whole
+from ragauge.core.settings import check_choice, check_int
 from ragauge.core.stages import stage
 from ragauge.stores import postgres
 from ragauge.stores.postgres import VectorIndex
-from ragauge.stores.postgres_server import TEMPORARY
+from ragauge.stores.postgres_server import TEMPORARY_TABLE_COMMENT
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, sql
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ragauge.core.protocols import Vectors
 
 
-RANKS = ("ts_rank_cd", "ts_rank")
+RANK_FUNCTIONS = ("ts_rank_cd", "ts_rank")
 """Rank functions, divided by 1 + the logarithm of the document length (normalisation 1) against a bias to long ones.
 
 `ts_rank_cd` (cover density) adds up occurrences. `ts_rank` gives less for each repetition, and so more to documents
@@ -31,22 +31,23 @@ with different words of the query. For words joined by OR that is better and sev
 and `ts_rank_cd` is 0.60 and 0.40 on SciFact, 0.34 and 0.30 on Cranfield, 0.33 and 0.28 on CACM, 0.36 and 0.26 on
 Vaswani.
 """
-FUSIONS = ("minmax", "rrf")
+FUSION_METHODS = ("minmax", "rrf")
 
 # A lexeme is quoted by the rules of tsquery, which differ from those of SQL strings: ' and \ are doubled.
-WORDS = r"""(SELECT string_agg('''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''', ' | ')::tsquery
+QUERY_WORDS_SQL = r"""(
+  SELECT string_agg('''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''', ' | ')::tsquery
   FROM unnest(to_tsvector({language}, %(query)s)))"""
 
-SEMANTIC = """WITH near AS MATERIALIZED (
+SEMANTIC_SQL = """WITH near AS MATERIALIZED (
   SELECT id, embedding <=> %(vector)s::{type} AS distance, text, metadata FROM {table}
   WHERE embedding IS NOT NULL {filter} ORDER BY distance LIMIT %(k)s
 ) SELECT id, 1 - distance, text, metadata FROM near ORDER BY distance + 0, id COLLATE "C" """
 
-KEYWORD = """SELECT id, {rank}({weights}, fts, words, 1)::float8 AS score, text, metadata
+KEYWORD_SQL = """SELECT id, {rank}({weights}, fts, words, 1)::float8 AS score, text, metadata
 FROM {table}, (SELECT {words} AS words) AS asked
 WHERE fts @@ words {filter} ORDER BY score DESC, id COLLATE "C" LIMIT %(k)s"""
 
-HYBRID = """WITH asked AS MATERIALIZED (SELECT {words} AS words),
+HYBRID_SQL = """WITH asked AS MATERIALIZED (SELECT {words} AS words),
 semantic AS MATERIALIZED (
   SELECT id, 1 - (embedding <=> %(vector)s::{type}) AS score FROM {table}
   WHERE embedding IS NOT NULL {filter} ORDER BY embedding <=> %(vector)s::{type} LIMIT %(near)s
@@ -59,7 +60,7 @@ semantic AS MATERIALIZED (
   ORDER BY score DESC, id COLLATE "C" LIMIT %(k)s
 ) SELECT id, score, text, metadata FROM fused JOIN {table} USING (id) ORDER BY score DESC, id COLLATE "C" """
 
-PARTS = {
+FUSION_SCORE_SQL = {
     # If all scores are equal, or there is only one, a hit gets the full score.
     "minmax": """CASE WHEN max(score) OVER () > min(score) OVER ()
       THEN (score - min(score) OVER ()) / (max(score) OVER () - min(score) OVER ()) ELSE 1 END""",
@@ -68,7 +69,7 @@ PARTS = {
 
 
 @dataclass(frozen=True)
-class Statements:
+class PgStatements:
     """SQL statements for one table."""
 
     table: str
@@ -77,7 +78,7 @@ class Statements:
     rank: str
 
     def __post_init__(self) -> None:
-        one_of("rank", self.rank, RANKS)
+        check_choice("rank", self.rank, RANK_FUNCTIONS)
 
     def creation(self, dimension: int, *, keep: bool) -> list[sql.Composed]:
         """Return the statements that create the table.
@@ -87,7 +88,7 @@ class Statements:
         from psycopg import sql
 
         made = [
-            self._filled(
+            self._compose_sql(
                 """CREATE TABLE {table} (id text PRIMARY KEY, title text NOT NULL, text text NOT NULL,
                 metadata jsonb NOT NULL, embedding {type}({dimension}), fts tsvector GENERATED ALWAYS AS (
                 setweight(to_tsvector({language}, title), 'A') || setweight(to_tsvector({language}, text), 'D')
@@ -96,7 +97,9 @@ class Statements:
             )
         ]
         if not keep:
-            made.append(self._filled("COMMENT ON TABLE {table} IS {comment}", comment=sql.Literal(TEMPORARY)))
+            made.append(
+                self._compose_sql("COMMENT ON TABLE {table} IS {comment}", comment=sql.Literal(TEMPORARY_TABLE_COMMENT))
+            )
         return made
 
     def indexes(self) -> list[sql.Composed]:
@@ -105,11 +108,11 @@ class Statements:
         They run after loading, because that is faster and an IVFFlat index is trained on the rows.
         """
         vectors = self.index.creation(self.table)
-        return [self._filled("CREATE INDEX ON {table} USING gin (fts)"), *([vectors] if vectors else [])]
+        return [self._compose_sql("CREATE INDEX ON {table} USING gin (fts)"), *([vectors] if vectors else [])]
 
     def plain(self, text: str) -> sql.Composed:
         """Return a statement whose only placeholder is the table."""
-        return self._filled(text)
+        return self._compose_sql(text)
 
     def semantic(self, *, filtered: bool, explained: bool = False) -> sql.Composed:
         """Return the statement for the nearest vectors, sorted twice.
@@ -117,11 +120,11 @@ class Statements:
         Index scans return rows only approximately in order: those of a halfvec index, whose distances are less precise,
         and iterative IVFFlat scans. Without the `+ 0`, PostgreSQL 17 and newer would skip the second sort.
         """
-        return self._filled(("EXPLAIN (FORMAT JSON) " if explained else "") + SEMANTIC, filtered)
+        return self._compose_sql(("EXPLAIN (FORMAT JSON) " if explained else "") + SEMANTIC_SQL, filtered)
 
     def keyword(self, *, filtered: bool) -> sql.Composed:
         """Return the statement for documents with any of the words, by rank."""
-        return self._filled(KEYWORD, filtered)
+        return self._compose_sql(KEYWORD_SQL, filtered)
 
     def hybrid(self, fusion: str, *, filtered: bool, explained: bool = False) -> sql.Composed:
         """Return the statement that adds the weighted scores of both searches.
@@ -130,10 +133,12 @@ class Statements:
         """
         from psycopg import sql
 
-        text = ("EXPLAIN (FORMAT JSON) " if explained else "") + HYBRID
-        return self._filled(text, filtered, part=sql.SQL(PARTS[one_of("fusion", fusion, FUSIONS)]))
+        text = ("EXPLAIN (FORMAT JSON) " if explained else "") + HYBRID_SQL
+        return self._compose_sql(
+            text, filtered, part=sql.SQL(FUSION_SCORE_SQL[check_choice("fusion", fusion, FUSION_METHODS)])
+        )
 
-    def _filled(self, text: str, filtered: bool = False, **more: Any) -> sql.Composed:
+    def _compose_sql(self, text: str, filtered: bool = False, **more: Any) -> sql.Composed:
         from psycopg import sql
 
         language = sql.SQL("{}::regconfig").format(sql.Literal(self.language))
@@ -143,19 +148,19 @@ class Statements:
             rank=sql.Identifier(self.rank),
             weights=sql.SQL("'{{0.5, 0.5, 0.5, 1}}'::float4[]").format(),
             language=language,
-            words=sql.SQL(WORDS).format(language=language),
+            words=sql.SQL(QUERY_WORDS_SQL).format(language=language),
             filter=sql.SQL("AND metadata @> %(where)s" if filtered else ""),
             **more,
         )
 
 
-class Table:
+class PgTable:
     """Table that the first `load` creates and `close` drops, unless it is to be kept.
 
     A pool belongs to the event loop in which it was opened. In another loop it would wait forever, so that is refused.
     """
 
-    def __init__(self, statements: Statements, *, keep: bool) -> None:
+    def __init__(self, statements: PgStatements, *, keep: bool) -> None:
         self.statements = statements
         self._keep = keep
         self._dsn = ""
@@ -165,13 +170,13 @@ class Table:
         self._made = False
         self._connections = 1
         self._reconnecting = asyncio.Lock()
-        self._recovery = postgres.Recovery()
+        self._recovery = postgres.ServerRecovery()
 
     def describe(self) -> dict[str, Any]:
         """Return server, table and index for the manifest."""
         return {
             **self._versions,
-            "server": postgres.shown(self._dsn),
+            "server": postgres.redact_dsn(self._dsn),
             "table": self.statements.table,
             **self.statements.index.describe(),
             "language": self.statements.language,
@@ -181,13 +186,13 @@ class Table:
 
     async def open(self, dsn: str | None, connections: int) -> None:
         """Find a server and connect to it."""
-        self._connections = whole("connections", connections)
-        self._dsn, self._versions = await asyncio.to_thread(_ready, dsn, self.statements.language)
+        self._connections = check_int("connections", connections)
+        self._dsn, self._versions = await asyncio.to_thread(_find_server, dsn, self.statements.language)
         # Messages of the pool are in our errors; without a handler Python would also write them to standard error.
         logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
         self._loop = asyncio.get_running_loop()
-        self._pool = self._new_pool()
-        with postgres.speaking(self._dsn):
+        self._pool = self._create_pool()
+        with postgres.postgres_errors(self._dsn):
             await self._pool.open(wait=True)
 
     def check(self) -> AsyncConnectionPool[Any]:
@@ -203,12 +208,12 @@ class Table:
 
         The indexes of a new table are created afterwards, which is faster.
         """
-        with postgres.speaking(self._dsn):
+        with postgres.postgres_errors(self._dsn):
             async with self.check().connection() as connection:
                 async with connection.transaction():
                     if not self._made:
-                        await self._make(connection, vectors.shape[1])
-                    await self._copy(connection, documents, vectors)
+                        await self._create_table(connection, vectors.shape[1])
+                    await self._copy_documents(connection, documents, vectors)
                     for statement in () if self._made else self.statements.indexes():
                         await connection.execute(statement)
                 self._made = True
@@ -223,16 +228,16 @@ class Table:
 
         pool = self.check()
         self._recovery.check()
-        with stage("retrieve"), postgres.speaking(self._dsn):
+        with stage("retrieve"), postgres.postgres_errors(self._dsn):
             try:
                 async with pool.connection() as connection:
                     if not local:
                         return list(await (await connection.execute(statement, given)).fetchall())
                     async with connection.transaction():
-                        await connection.execute(*postgres.configured(local, local=True))
+                        await connection.execute(*postgres.build_settings_statement(local, local=True))
                         return list(await (await connection.execute(statement, given)).fetchall())
             except psycopg.OperationalError as error:
-                if not postgres.is_lost(error):
+                if not postgres.is_connection_lost(error):
                     raise
                 await self._reconnect(pool)
                 raise postgres.restart_error(self._dsn) from None
@@ -244,23 +249,23 @@ class Table:
             return
         try:
             if self._made and not self._keep:
-                await self._drop(pool)
+                await self._drop_table(pool)
         finally:
             await pool.close()
 
-    async def _drop(self, pool: AsyncConnectionPool[Any]) -> None:
+    async def _drop_table(self, pool: AsyncConnectionPool[Any]) -> None:
         import psycopg
 
         statement = self.statements.plain("DROP TABLE IF EXISTS {table}")
-        with postgres.speaking(self._dsn):
+        with postgres.postgres_errors(self._dsn):
             try:
                 async with pool.connection() as connection:
                     await connection.execute(statement)
             except psycopg.OperationalError as error:
-                if not postgres.is_lost(error):
+                if not postgres.is_connection_lost(error):
                     raise
                 self._dsn = await asyncio.to_thread(self._recovery.recover, self._dsn)
-                await asyncio.to_thread(_execute, self._dsn, statement)
+                await asyncio.to_thread(_execute_statement, self._dsn, statement)
 
     async def _reconnect(self, pool: AsyncConnectionPool[Any]) -> None:
         """Replace a pool whose server died, once for all queries that noticed it."""
@@ -269,30 +274,32 @@ class Table:
                 return
             await pool.close()  # First: it would keep trying to connect, and wait 30 s for each query.
             self._dsn = await asyncio.to_thread(self._recovery.recover, self._dsn)
-            fresh = self._new_pool()
+            fresh = self._create_pool()
             await fresh.open(wait=True)
             self._pool = fresh
 
-    def _new_pool(self) -> AsyncConnectionPool[Any]:
+    def _create_pool(self) -> AsyncConnectionPool[Any]:
         from psycopg_pool import AsyncConnectionPool
 
         return AsyncConnectionPool(
-            postgres.conninfo(self._dsn),
+            postgres.build_conninfo(self._dsn),
             kwargs={"autocommit": True},
             min_size=1,
             max_size=self._connections,
-            configure=self._configured,
+            configure=self._configure_connection,
             open=False,
             name="ragauge",
         )
 
-    async def _configured(self, connection: AsyncConnection[Any]) -> None:
+    async def _configure_connection(self, connection: AsyncConnection[Any]) -> None:
         from pgvector.psycopg import register_vector_async
 
         await register_vector_async(connection)
-        await connection.execute(*postgres.configured([*postgres.SESSION, *self.statements.index.settings()]))
+        await connection.execute(
+            *postgres.build_settings_statement([*postgres.SESSION_SETTINGS, *self.statements.index.settings()])
+        )
 
-    async def _make(self, connection: AsyncConnection[Any], dimension: int) -> None:
+    async def _create_table(self, connection: AsyncConnection[Any], dimension: int) -> None:
         from psycopg import errors
 
         try:
@@ -302,7 +309,9 @@ class Table:
             hint = "name another, or none for a new one"
             raise BadInput(f"the server has a table {self.statements.table!r} already", hint=hint) from None
 
-    async def _copy(self, connection: AsyncConnection[Any], documents: Sequence[Document], vectors: Vectors) -> None:
+    async def _copy_documents(
+        self, connection: AsyncConnection[Any], documents: Sequence[Document], vectors: Vectors
+    ) -> None:
         from pgvector import HalfVector, Vector
 
         kept = HalfVector if self.statements.index.half else Vector
@@ -312,28 +321,28 @@ class Table:
         async with connection.cursor() as cursor, cursor.copy(statement) as copy:
             copy.set_types(["text", "text", "text", "jsonb", self.statements.index.type])
             for document, vector in zip(documents, vectors, strict=True):
-                about = postgres.json_of(document.metadata, f"the metadata of {document.id!r}")
+                about = postgres.to_jsonb(document.metadata, f"the metadata of {document.id!r}")
                 embedding = kept(vector) if vector.any() else None
                 await copy.write_row((document.id, document.title, document.text, about, embedding))
 
 
-def _execute(dsn: str, statement: Any) -> None:
+def _execute_statement(dsn: str, statement: Any) -> None:
     """Run one statement on a connection of its own."""
     with postgres.connect(dsn) as connection:
         connection.execute(statement)
 
 
-def _ready(dsn: str | None, language: str) -> tuple[str, dict[str, str]]:
+def _find_server(dsn: str | None, language: str) -> tuple[str, dict[str, str]]:
     """Find a server with extension and language; return its DSN and versions.
 
     Checked here, because a pool would retry instead of raising an error.
     """
-    found = postgres.server(dsn)
+    found = postgres.resolve_dsn(dsn)
     try:
         import psycopg_pool  # noqa: F401
     except ImportError as error:
         raise MissingExtra("PgVectorDB", "pgvector") from error
-    with postgres.connect(found) as connection, postgres.speaking(found):
+    with postgres.connect(found) as connection, postgres.postgres_errors(found):
         known = [name for (name,) in connection.execute("SELECT cfgname FROM pg_ts_config ORDER BY 1").fetchall()]
-        one_of("text search language", language, known)
-        return found, postgres.versions(connection)
+        check_choice("text search language", language, known)
+        return found, postgres.read_versions(connection)

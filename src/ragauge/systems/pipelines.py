@@ -9,14 +9,14 @@ from typing import Any
 
 from ragauge.core.documents import Hit
 from ragauge.core.errors import BadInput
-from ragauge.core.protocols import Reranker, Retriever, evidence_of, is_async
+from ragauge.core.protocols import Reranker, Retriever, describe_parts, is_async
 from ragauge.core.stages import stage
 from ragauge.fusion.methods import default_norm
 from ragauge.fusion.query_fusion import fuse_query
-from ragauge.systems.adapters import hits_of
+from ragauge.systems.adapters import to_hits
 
 
-class Hybrid:
+class HybridRetriever:
     """Retriever that fuses the first `depth` hits of several others, by scores or by ranks.
 
     `HybridRetriever([dense, bm25], weights=(0.7, 0.3))` is a weighted sum of min-max normalised scores; without weights
@@ -53,16 +53,16 @@ class Hybrid:
         """Return the best `k` hits of the fused ranking."""
         depth = max(k, self._depth)
         if self.asynchronous:
-            return self._later(query, depth, k)
+            return self._search_async(query, depth, k)
         found: list[Any] = [one.search(query, depth) for one in self._retrievers]
-        return self._fused(found, k)
+        return self._fuse_rankings(found, k)
 
-    async def _later(self, query: str, depth: int, k: int) -> list[Hit]:
-        found = await asyncio.gather(*(self._arrived(one, query, depth) for one in self._retrievers))
-        return self._fused(list(found), k)
+    async def _search_async(self, query: str, depth: int, k: int) -> list[Hit]:
+        found = await asyncio.gather(*(self._search_retriever(one, query, depth) for one in self._retrievers))
+        return self._fuse_rankings(list(found), k)
 
     @staticmethod
-    async def _arrived(retriever: Retriever, query: str, depth: int) -> Any:
+    async def _search_retriever(retriever: Retriever, query: str, depth: int) -> Any:
         if not is_async(retriever):  # It must not block the loop.
             return await asyncio.to_thread(retriever.search, query, depth)
         found = retriever.search(query, depth)
@@ -70,9 +70,9 @@ class Hybrid:
 
     def evidence(self, query: str, k: int) -> Any:
         """Return the facts that the retrievers report."""
-        return evidence_of(self._retrievers, query, max(k, self._depth), later=self.asynchronous)
+        return describe_parts(self._retrievers, query, max(k, self._depth), later=self.asynchronous)
 
-    def _fused(self, rankings: list[Sequence[Hit]], k: int) -> list[Hit]:
+    def _fuse_rankings(self, rankings: list[Sequence[Hit]], k: int) -> list[Hit]:
         with stage("rerank"):
             known = {hit.id: hit for hits in reversed(rankings) for hit in reversed(hits)}
             # Of duplicates in a ranking, the first one counts.
@@ -81,16 +81,16 @@ class Hybrid:
             return [known[name]._replace(score=score) for name, score in list(fused.items())[:k]]
 
 
-Rerank = Reranker | Callable[[str, Sequence[Hit]], Sequence[Hit]]
+RerankFunction = Reranker | Callable[[str, Sequence[Hit]], Sequence[Hit]]
 
 
-class Pipeline:
+class RerankingPipeline:
     """Retriever that passes `depth` hits through rerankers in turn and returns the first `k`.
 
     The order that a reranker returns is the ranking. If its scores do not follow it, hits are scored by rank.
     """
 
-    def __init__(self, retriever: Retriever, rerankers: Sequence[Rerank], *, depth: int = 50) -> None:
+    def __init__(self, retriever: Retriever, rerankers: Sequence[RerankFunction], *, depth: int = 50) -> None:
         if not rerankers:
             raise BadInput("a pipeline needs a reranker", hint="reranker=mmr")
         self._retriever = retriever
@@ -102,23 +102,23 @@ class Pipeline:
     def search(self, query: str, k: int) -> list[Hit] | Awaitable[list[Hit]]:
         """Return the best `k` hits after reranking."""
         found: Any = self._retriever.search(query, max(k, self._depth))
-        return self._later(query, found, k) if self.asynchronous else self._reranked(query, found, k)
+        return self._rerank_async(query, found, k) if self.asynchronous else self._rerank_hits(query, found, k)
 
-    async def _later(self, query: str, found: Awaitable[Sequence[Hit]], k: int) -> list[Hit]:
-        return await asyncio.to_thread(self._reranked, query, await found, k)
+    async def _rerank_async(self, query: str, found: Awaitable[Sequence[Hit]], k: int) -> list[Hit]:
+        return await asyncio.to_thread(self._rerank_hits, query, await found, k)
 
-    def _reranked(self, query: str, hits: Sequence[Hit], k: int) -> list[Hit]:
+    def _rerank_hits(self, query: str, hits: Sequence[Hit], k: int) -> list[Hit]:
         with stage("rerank"):
             for rerank in self._rerankers:
-                hits = hits_of(rerank(query, hits))
+                hits = to_hits(rerank(query, hits))
         return list(hits[:k])
 
     def evidence(self, query: str, k: int) -> Any:
         """Return the facts that the retriever and the rerankers report."""
-        return evidence_of(self._telling, query, max(k, self._depth), later=self.asynchronous)
+        return describe_parts(self._telling, query, max(k, self._depth), later=self.asynchronous)
 
 
-class Filtered:
+class FilteredRetriever:
     """Retriever that returns only documents with the given metadata values.
 
     It filters after searching, and searches deeper until it has `k` hits or has reached `most`. This works with any
@@ -134,32 +134,32 @@ class Filtered:
     def search(self, query: str, k: int) -> list[Hit] | Awaitable[list[Hit]]:
         """Return the best `k` matching hits."""
         if self.asynchronous:
-            return self._later(query, k)
-        for depth in self._depths(k):
+            return self._search_async(query, k)
+        for depth in self._search_depths(k):
             found: Any = self._retriever.search(query, depth)
-            kept = self._kept(found)
+            kept = self._matching_hits(found)
             if len(kept) >= k or len(found) < depth:
                 break
         return kept[:k]
 
-    async def _later(self, query: str, k: int) -> list[Hit]:
-        for depth in self._depths(k):
+    async def _search_async(self, query: str, k: int) -> list[Hit]:
+        for depth in self._search_depths(k):
             found: Any = await self._retriever.search(query, depth)  # type: ignore[misc]
-            kept = self._kept(found)
+            kept = self._matching_hits(found)
             if len(kept) >= k or len(found) < depth:
                 break
         return kept[:k]
 
-    def _depths(self, k: int) -> Iterator[int]:
+    def _search_depths(self, k: int) -> Iterator[int]:
         depth = 2 * k
         while depth < self._most:
             yield depth
             depth *= 4
         yield self._most
 
-    def _kept(self, hits: Sequence[Hit]) -> list[Hit]:
+    def _matching_hits(self, hits: Sequence[Hit]) -> list[Hit]:
         return [hit for hit in hits if all(hit.metadata.get(name) == value for name, value in self._where.items())]
 
     def evidence(self, query: str, k: int) -> Any:
         """Return the facts that the retriever reports."""
-        return evidence_of([self._retriever], query, 2 * k, later=self.asynchronous)
+        return describe_parts([self._retriever], query, 2 * k, later=self.asynchronous)

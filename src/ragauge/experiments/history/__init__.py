@@ -12,18 +12,32 @@ import numpy as np
 
 from ragauge.core.errors import BadInput, MissingEvidence, RagaugeError, UnknownName
 from ragauge.core.summaries import Mean
-from ragauge.evaluation import indicators, read_measures
-from ragauge.evaluation.indicators import Figure
+from ragauge.evaluation import indicators, parse_measures
+from ragauge.evaluation.indicators import Indicator
 from ragauge.experiments.history import index as history_index
-from ragauge.experiments.history.rescoring import rules_of, score_again
-from ragauge.experiments.history.results import History, Point
-from ragauge.experiments.history.run_folders import Kept, Stamp, Tally, Told, find, read, tally_of, timings_of
-from ragauge.experiments.history.series import Stand, Watch, changes_of, figure_of, series_of
-from ragauge.measures.conventions import PRESETS
-from ragauge.measures.conventions import convention as find_convention
-from ragauge.measures.latency import milliseconds, speed
+from ragauge.experiments.history.rescoring import parse_convention, rescore_run
+from ragauge.experiments.history.results import History, HistoryPoint
+from ragauge.experiments.history.run_folders import (
+    ExperimentSummary,
+    FolderStamp,
+    MeanWithSpread,
+    RunSummary,
+    find_experiment_folders,
+    mean_from_scores,
+    read_experiment_summary,
+    read_run_timings,
+)
+from ragauge.experiments.history.series import (
+    HistoryProgressCallback,
+    PointSource,
+    build_series,
+    compare_last_points,
+    indicator_for,
+)
+from ragauge.measures.conventions import PRESETS, find_convention
+from ragauge.measures.latency import stage_latencies_ms, summarise_timings
 from ragauge.measures.names import Measure
-from ragauge.stats.comparisons import Method
+from ragauge.stats.comparisons import ComparisonSettings
 from ragauge.stats.intervals import quantile_interval
 
 T = TypeVar("T")
@@ -39,7 +53,7 @@ def history(  # noqa: PLR0913 - each has a use of its own, and a default
     index: bool = True,
     rebuild: bool = False,
     confidence: float = 0.95,
-    watch: Watch | None = None,
+    watch: HistoryProgressCallback | None = None,
 ) -> History:
     """Return how measures of systems changed over time.
 
@@ -51,43 +65,45 @@ def history(  # noqa: PLR0913 - each has a use of its own, and a default
     ignores it, and `index=False` neither reads nor writes it. `watch` is called with the current step, the number of
     items done and their total. After an interruption, the values read so far are in the index.
     """
-    method = Method(confidence=confidence)
+    method = ComparisonSettings(confidence=confidence)
     given = [folders] if isinstance(folders, str | Path) else list(folders)
     if not given:
         raise BadInput("no folder is given", hint="runs")
     rules = None if convention is None else find_convention(convention)
-    wanted = None if measures is None else [_figure(one) for one in _listed(measures)]
-    found, skipped = find(given)
+    wanted = None if measures is None else [_find_history_indicator(one) for one in _names_list(measures)]
+    found, skipped = find_experiment_folders(given)
     known = history_index.load(Path(given[0])) if index and not rebuild else {}
-    kept: dict[str, Kept] = {}
-    stands: list[Stand] = []
-    chosen: list[tuple[str, Kept, Told]] = []
-    before = _extent(known.values())
+    kept: dict[str, ExperimentSummary] = {}
+    stands: list[PointSource] = []
+    chosen: list[tuple[str, ExperimentSummary, RunSummary]] = []
+    before = _count_cached_values(known.values())
     try:
-        for folder, entry in _watched(_read(found, known, skipped), "reads", len(found), watch):
+        for folder, entry in _iterate_with_progress(_read_folders(found, known, skipped), "reads", len(found), watch):
             kept[folder] = entry
-        chosen = _chosen(kept, systems, datasets)
-        for folder, entry, told in _watched(iter(chosen), "scores", len(chosen), watch):
+        chosen = _select_runs(kept, systems, datasets)
+        for folder, entry, told in _iterate_with_progress(iter(chosen), "scores", len(chosen), watch):
             rule = rules.name if rules is not None else entry.convention
             try:
-                for name, tally, timed, under in _tallies(Path(folder), entry, told, wanted, rule, method):
-                    mean = Mean(tally.value, tally.n, *_ends(tally, method.confidence))
+                for name, tally, timed, under in _requested_values(Path(folder), entry, told, wanted, rule, method):
+                    mean = Mean(tally.value, tally.n, *_value_interval(tally, method.confidence))
                     dataset = str(told.data.get("name", ""))
-                    point = Point(told.finished, folder, told.name, name, mean, "", dataset)
-                    stands.append(Stand(point, entry, told, timed, under))
+                    point = HistoryPoint(told.finished, folder, told.name, name, mean, "", dataset)
+                    stands.append(PointSource(point, entry, told, timed, under))
             except RagaugeError as error:
                 skipped[str(Path(folder) / told.place)] = error.message
     finally:  # Save also after an interruption, so that the next call resumes here.
         if index:
             rest = {one: history_index.fresh(known, one, stamp) for one, stamp in found.items() if one not in kept}
             held = kept | {one: mine for one, mine in rest.items() if mine is not None}
-            if {history_index.key(one): held[one] for one in held} != known or _extent(held.values()) != before:
+            if {history_index.key(one): held[one] for one in held} != known or _count_cached_values(
+                held.values()
+            ) != before:
                 history_index.save(Path(given[0]), held)
     if not stands:
-        raise _nothing(given, skipped)
+        raise _no_runs_error(given, skipped)
     stands.sort(key=lambda one: (one.point.when, one.point.folder))
-    series = series_of(stands)
-    changes, comparable = changes_of(series, method, watch)
+    series = build_series(stands)
+    changes, comparable = compare_last_points(series, method, watch)
     points = [one.point for mine in series.values() for one in mine]
     return History(
         sorted(points, key=lambda one: (one.when, one.folder)),
@@ -95,22 +111,22 @@ def history(  # noqa: PLR0913 - each has a use of its own, and a default
         skipped,
         changes,
         comparable,
-        _notes(stands, chosen if wanted is None else ()),
+        _history_notes(stands, chosen if wanted is None else ()),
     )
 
 
-def _listed(given: str | Iterable[str]) -> list[str]:
+def _names_list(given: str | Iterable[str]) -> list[str]:
     return [given] if isinstance(given, str) else list(given)
 
 
-def _figure(name: str) -> Figure:
-    found = indicators.find(name, PRESETS["default"])
+def _find_history_indicator(name: str) -> Indicator:
+    found = indicators.find_indicator(name, PRESETS["default"])
     if found.source == "count":
-        raise BadInput(f"`{name}` has no history", hint=f"a measure, or one of {', '.join(indicators.TIMES)}")
+        raise BadInput(f"`{name}` has no history", hint=f"a measure, or one of {', '.join(indicators.TIMING_NAMES)}")
     return found
 
 
-def _extent(entries: Iterable[Kept]) -> int:
+def _count_cached_values(entries: Iterable[ExperimentSummary]) -> int:
     """Count the cached values that are not in the folders themselves.
 
     The number only grows, so a change of it means that the index must be saved.
@@ -118,20 +134,24 @@ def _extent(entries: Iterable[Kept]) -> int:
     return sum(len(told.more) for entry in entries for told in entry.systems)
 
 
-def _watched(things: Iterator[T], what: str, total: int, watch: Watch | None) -> Iterator[T]:
+def _iterate_with_progress(
+    things: Iterator[T], what: str, total: int, watch: HistoryProgressCallback | None
+) -> Iterator[T]:
     for done, one in enumerate(things):
         if watch is not None:
             watch(what, done, total)
         yield one
 
 
-def _read(found: Mapping[str, Stamp], known: Mapping[str, Kept], skipped: dict[str, str]) -> Iterator[tuple[str, Kept]]:
+def _read_folders(
+    found: Mapping[str, FolderStamp], known: Mapping[str, ExperimentSummary], skipped: dict[str, str]
+) -> Iterator[tuple[str, ExperimentSummary]]:
     """Yield the summary of each folder, from the index if its files are unchanged."""
     for folder, stamp in found.items():
         entry = history_index.fresh(known, folder, stamp)
         if entry is None:
             try:
-                entry = read(Path(folder), stamp)
+                entry = read_experiment_summary(Path(folder), stamp)
             except RagaugeError as error:
                 skipped[folder] = error.message
                 continue
@@ -139,9 +159,9 @@ def _read(found: Mapping[str, Stamp], known: Mapping[str, Kept], skipped: dict[s
         skipped.update({str(Path(folder) / place): why for place, why in entry.problems.items()})
 
 
-def _chosen(
-    kept: Mapping[str, Kept], systems: str | Iterable[str] | None, datasets: str | Iterable[str] | None
-) -> list[tuple[str, Kept, Told]]:
+def _select_runs(
+    kept: Mapping[str, ExperimentSummary], systems: str | Iterable[str] | None, datasets: str | Iterable[str] | None
+) -> list[tuple[str, ExperimentSummary, RunSummary]]:
     everything = [(folder, entry, told) for folder, entry in kept.items() for told in entry.systems]
     for what, names, of in (
         ("system", systems, lambda told: told.name),
@@ -149,7 +169,7 @@ def _chosen(
     ):
         if names is None or not everything:
             continue
-        asked, there = _listed(names), dict.fromkeys(of(told) for _, _, told in everything)
+        asked, there = _names_list(names), dict.fromkeys(of(told) for _, _, told in everything)
         for name in asked:
             if name not in there:
                 raise UnknownName(what, name, there, hint=f"there are {', '.join(list(there)[:10])}")
@@ -157,7 +177,7 @@ def _chosen(
     return everything
 
 
-def _nothing(given: Sequence[str | Path], skipped: Mapping[str, str]) -> BadInput:
+def _no_runs_error(given: Sequence[str | Path], skipped: Mapping[str, str]) -> BadInput:
     where = ", ".join(map(str, given))
     if skipped:
         folder, why = next(iter(skipped.items()))
@@ -165,22 +185,27 @@ def _nothing(given: Sequence[str | Path], skipped: Mapping[str, str]) -> BadInpu
     return BadInput(f"no folder that `ragauge run` wrote is below {where}", hint="ragauge run pydocs -s bm25")
 
 
-def _tallies(
-    folder: Path, entry: Kept, told: Told, wanted: Sequence[Figure] | None, convention: str, method: Method
-) -> Iterator[tuple[str, Tally, bool, str]]:
+def _requested_values(
+    folder: Path,
+    entry: ExperimentSummary,
+    told: RunSummary,
+    wanted: Sequence[Indicator] | None,
+    convention: str,
+    method: ComparisonSettings,
+) -> Iterator[tuple[str, MeanWithSpread, bool, str]]:
     """Yield the requested values of a system.
 
     Each is a tuple of name, value, whether it is a timing, and the convention ("" if unknown). An error is raised
     only after all available values are yielded.
     """
-    asked = _usual(entry, told, convention) if wanted is None else wanted
+    asked = _default_indicators(entry, told, convention) if wanted is None else wanted
     if not asked:
         raise MissingEvidence("; ".join(dict.fromkeys(told.uncounted.values())))
     timed = [one for one in asked if one.source != "measure"]
     own = told.tallies if convention == entry.convention else {}
-    rules = rules_of(convention)
+    rules = parse_convention(convention)
     names = {
-        one: one.name if rules is None or one.name in own else _canonical(one.name, rules.name)
+        one: one.name if rules is None or one.name in own else _canonical_measure_name(one.name, rules.name)
         for one in asked
         if one.source == "measure"
     }
@@ -188,10 +213,10 @@ def _tallies(
     failed: RagaugeError | None = None
     try:
         if any(f"{method.confidence:g}\t{one.name}" not in told.more for one in timed):
-            told.more.update(_times(folder / told.place, told, timed, method.confidence))
+            told.more.update(_compute_timing_values(folder / told.place, told, timed, method.confidence))
         if lacks:
-            scores = score_again(folder, told.place, lacks, convention, entry.judgments)
-            told.more.update({f"{convention}\t{one}": tally_of(scores, one) for one in scores.measures})
+            scores = rescore_run(folder, told.place, lacks, convention, entry.judgments)
+            told.more.update({f"{convention}\t{one}": mean_from_scores(scores, one) for one in scores.measures})
     except RagaugeError as error:
         failed = error
     for one in asked:
@@ -206,53 +231,57 @@ def _tallies(
         raise failed
 
 
-def _usual(entry: Kept, told: Told, convention: str) -> list[Figure]:
+def _default_indicators(entry: ExperimentSummary, told: RunSummary, convention: str) -> list[Indicator]:
     """Return the indicators that a run was scored by and that can be computed.
 
     Another convention may make measures available that could not be computed under the original one.
     """
-    more = [one for one in told.uncounted if convention != entry.convention and indicators.measure_of(one) is not None]
-    return [figure_of(one) for one in (*told.tallies, *more)]
+    more = [
+        one for one in told.uncounted if convention != entry.convention and indicators.find_measure(one) is not None
+    ]
+    return [indicator_for(one) for one in (*told.tallies, *more)]
 
 
 @lru_cache(maxsize=1000)
-def _canonical(measure: str, convention: str) -> str:
-    one = read_measures(measure, rules_of(convention) or PRESETS["default"])[0]
+def _canonical_measure_name(measure: str, convention: str) -> str:
+    one = parse_measures(measure, parse_convention(convention) or PRESETS["default"])[0]
     return str(one) if isinstance(one, Measure) else one.__name__
 
 
-def _times(run: Path, told: Told, wanted: Sequence[Figure], confidence: float) -> dict[str, Tally]:
+def _compute_timing_values(
+    run: Path, told: RunSummary, wanted: Sequence[Indicator], confidence: float
+) -> dict[str, MeanWithSpread]:
     """Compute timing values of a run. The value is NaN if the run lacks the stage."""
-    timings = timings_of(run)
-    stages = {} if timings is None else milliseconds(timings)
-    found: dict[str, Tally] = {}
+    timings = read_run_timings(run)
+    stages = {} if timings is None else stage_latencies_ms(timings)
+    found: dict[str, MeanWithSpread] = {}
     for one in wanted:
-        tally = Tally(math.nan, 0)
+        tally = MeanWithSpread(math.nan, 0)
         if one.name in told.costs:
             cost = told.costs[one.name]
-            tally = tally if cost is None else Tally(cost, 1)
+            tally = tally if cost is None else MeanWithSpread(cost, 1)
         elif one.source == "whole" and timings is not None:
-            whole = speed(timings)
-            tally = Tally(whole.throughput, whole.asked - whole.failed - whole.timed_out)
+            whole = summarise_timings(timings)
+            tally = MeanWithSpread(whole.throughput, whole.asked - whole.failed - whole.timed_out)
         elif one.source == "latency":
-            stage, statistic = indicators.stage_of(one)
+            stage, statistic = indicators.split_latency_name(one)
             values = stages.get(stage, np.empty(0))
-            tally = tally if not len(values) else _latency(values, statistic, confidence)
+            tally = tally if not len(values) else _compute_latency_statistic(values, statistic, confidence)
         found[f"{confidence:g}\t{one.name}"] = tally
     return found
 
 
-def _latency(values: Any, statistic: str, confidence: float) -> Tally:
+def _compute_latency_statistic(values: Any, statistic: str, confidence: float) -> MeanWithSpread:
     n = len(values)
     if statistic == "mean":
-        return Tally(float(values.mean()), n, float(values.std(ddof=1)) if n > 1 else math.nan)
+        return MeanWithSpread(float(values.mean()), n, float(values.std(ddof=1)) if n > 1 else math.nan)
     if statistic == "max":
-        return Tally(float(values.max()), n)
+        return MeanWithSpread(float(values.max()), n)
     share = int(statistic[1:]) / 100
-    return Tally(float(np.quantile(values, share)), n, math.nan, *quantile_interval(values, share, confidence))
+    return MeanWithSpread(float(np.quantile(values, share)), n, math.nan, *quantile_interval(values, share, confidence))
 
 
-def _ends(tally: Tally, confidence: float) -> tuple[float, float]:
+def _value_interval(tally: MeanWithSpread, confidence: float) -> tuple[float, float]:
     """Return Student's t interval of a mean, or the stored interval of a percentile."""
     if math.isnan(tally.deviation):
         return tally.low, tally.high
@@ -262,7 +291,9 @@ def _ends(tally: Tally, confidence: float) -> tuple[float, float]:
     return tally.value - reach, tally.value + reach
 
 
-def _notes(stands: Sequence[Stand], chosen: Sequence[tuple[str, Kept, Told]]) -> list[str]:
+def _history_notes(
+    stands: Sequence[PointSource], chosen: Sequence[tuple[str, ExperimentSummary, RunSummary]]
+) -> list[str]:
     """Describe what limits the points, and which measures lack values."""
     notes = []
     left: dict[tuple[str, str], set[str]] = {}
@@ -281,20 +312,25 @@ def _notes(stands: Sequence[Stand], chosen: Sequence[tuple[str, Kept, Told]]) ->
     unknown = {one.point.folder for one in stands if not one.convention and not one.timed}
     if unknown:
         notes.append(f"under which convention {len(unknown)} of the folders were scored is not known")
-    undirected = list(dict.fromkeys(m for one in stands if not figure_of(m := one.point.measure).direction_known))
+    undirected = list(dict.fromkeys(m for one in stands if not indicator_for(m := one.point.measure).direction_known))
     if undirected:
         notes.append(f"direction unknown, higher assumed to be better: {', '.join(undirected)}")
     shallow: dict[tuple[str, int], None] = {}
     for one in stands:
         k = one.told.plan.get("k")
-        if isinstance(k, int) and not one.timed and _cutoff(one.point.measure) > k and math.isnan(one.point.mean.value):
+        if (
+            isinstance(k, int)
+            and not one.timed
+            and _measure_cutoff(one.point.measure) > k
+            and math.isnan(one.point.mean.value)
+        ):
             shallow[one.point.measure, k] = None
     notes += [f"{measure} is undefined for runs made with k={k}" for measure, k in shallow]
     return notes
 
 
 @lru_cache(maxsize=1000)
-def _cutoff(measure: str) -> int:
+def _measure_cutoff(measure: str) -> int:
     """Return the cutoff of a measure, or 0 if it has none."""
-    found = indicators.measure_of(measure)
+    found = indicators.find_measure(measure)
     return 0 if found is None else int(found.cutoff or 0)

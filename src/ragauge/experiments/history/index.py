@@ -14,8 +14,14 @@ from typing import Any
 
 from ragauge.core.errors import BadInput
 from ragauge.core.structured_text import parse_json
-from ragauge.experiments.history.run_folders import Kept, Stamp, Tally, Told, moment
-from ragauge.files.workspace import whole_file
+from ragauge.experiments.history.run_folders import (
+    ExperimentSummary,
+    FolderStamp,
+    MeanWithSpread,
+    RunSummary,
+    parse_utc_time,
+)
+from ragauge.files.workspace import atomic_write
 
 NAME = ".ragauge-history.jsonl"
 VERSION = 3
@@ -24,7 +30,7 @@ SETTLED = 2.0
 """Seconds. What was changed so lately may be changed again without its time showing it: it is not put in the index."""
 
 
-def load(folder: Path) -> dict[str, Kept]:
+def load(folder: Path) -> dict[str, ExperimentSummary]:
     """What the index in a folder holds, by path; nothing where it is missing, damaged or of another version."""
     path = folder / NAME
     try:
@@ -39,7 +45,7 @@ def load(folder: Path) -> dict[str, Kept]:
         return {}
 
 
-def save(folder: Path, known: Mapping[str, Kept]) -> bool:
+def save(folder: Path, known: Mapping[str, ExperimentSummary]) -> bool:
     """Write the index; False where the folder cannot be written to, and one does without."""
     latest = (time.time() - SETTLED) * 1e9
     settled = {
@@ -51,7 +57,7 @@ def save(folder: Path, known: Mapping[str, Kept]) -> bool:
     lines = [json.dumps({"folder": _relative(folder, one), **_plain(kept)}) for one, kept in settled.items()]
     rest = "".join(f"{line}\n" for line in lines).encode()
     try:
-        with whole_file(str(folder / NAME)) as out:
+        with atomic_write(str(folder / NAME)) as out:
             out.write(json.dumps(_header(rest)).encode() + b"\n" + rest)
     except (OSError, BadInput):
         return False
@@ -77,13 +83,13 @@ def key(folder: str) -> str:
     return os.path.abspath(folder)
 
 
-def fresh(known: Mapping[str, Kept], folder: str, stamp: Stamp) -> Kept | None:
+def fresh(known: Mapping[str, ExperimentSummary], folder: str, stamp: FolderStamp) -> ExperimentSummary | None:
     """What is known of a folder, if nothing in it was changed."""
     found = known.get(key(folder))
     return found if found is not None and found.stamp == stamp else None
 
 
-def _plain(kept: Kept) -> dict[str, Any]:
+def _plain(kept: ExperimentSummary) -> dict[str, Any]:
     systems = []
     for told in kept.systems:
         tallies = {
@@ -98,19 +104,19 @@ def _number(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _kept(row: Mapping[str, Any]) -> Kept:
+def _kept(row: Mapping[str, Any]) -> ExperimentSummary:
     stamp = [(str(name), int(size), int(changed)) for name, size, changed in row["stamp"]]
     systems = []
     for one in row["systems"]:
         parts = {part: {str(name): _tally(cells) for name, cells in one[part].items()} for part in ("tallies", "more")}
-        systems.append(Told(**{**one, **parts}))
-        moment(one["when"])
-    return Kept(stamp, str(row["judgments"]), str(row["convention"]), systems, dict(row["problems"]))
+        systems.append(RunSummary(**{**one, **parts}))
+        parse_utc_time(one["when"])
+    return ExperimentSummary(stamp, str(row["judgments"]), str(row["convention"]), systems, dict(row["problems"]))
 
 
-def _tally(cells: Any) -> Tally:
+def _tally(cells: Any) -> MeanWithSpread:
     value, n, *rest = cells
-    return Tally(_float(value), int(n), *map(_float, rest))
+    return MeanWithSpread(_float(value), int(n), *map(_float, rest))
 
 
 def _float(value: Any) -> float:

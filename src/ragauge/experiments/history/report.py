@@ -11,53 +11,63 @@ from rich.text import Text
 
 from ragauge.core.text import one_line
 from ragauge.experiments.history.report_text import (
-    COLUMNS,
-    about,
-    difference,
-    doubled,
-    figure,
-    is_still,
-    moments,
-    sentence,
-    span,
-    sure,
+    COLUMN_TITLES,
+    describe_change,
+    describe_history,
+    find_significant_changes,
+    find_time_format,
+    format_difference,
+    format_time_span,
+    format_value,
+    is_first_always_previous,
+    is_unchanged,
 )
-from ragauge.experiments.history.results import Change, History, Point
-from ragauge.files.serialization import without_nan
-from ragauge.output.markdown import grid, safe
-from ragauge.output.numbers import count_noun, number, p_value
-from ragauge.output.terminal import BLOCKS, cell, csv_text, fitting, plain_table, shortened, sparkline
-from ragauge.stats.comparisons import figures
+from ragauge.experiments.history.results import History, HistoryChange, HistoryPoint
+from ragauge.files.serialization import replace_nan
+from ragauge.output.markdown import escape_markdown, render_markdown_table
+from ragauge.output.numbers import count_noun, format_exact, format_p_value
+from ragauge.output.terminal import (
+    SPARKLINE_BLOCKS,
+    borderless_table,
+    fit_columns,
+    render_csv_rows,
+    shorten_names,
+    sparkline,
+    terminal_cell,
+)
+from ragauge.stats.comparisons import comparison_fields
 
-SCHEMA = "ragauge-history/1"
-BEFORE, FIRST = COLUMNS["before"], COLUMNS["first"]
-HEADER = ["system", "measure", "trend", "runs", "last", BEFORE, "p", "since", "first", FIRST, "p"]
-AT = {BEFORE: (5, 6), FIRST: (9, 10)}
+HISTORY_SCHEMA = "ragauge-history/1"
+PREVIOUS_TITLE, FIRST_TITLE = COLUMN_TITLES["before"], COLUMN_TITLES["first"]
+HISTORY_HEADER = ["system", "measure", "trend", "runs", "last", PREVIOUS_TITLE, "p", "since", "first", FIRST_TITLE, "p"]
+CHANGE_COLUMN_INDICES = {PREVIOUS_TITLE: (5, 6), FIRST_TITLE: (9, 10)}
 """Column indices of a change and of its p-value."""
-GOES = (7, 8, 3, 10, 9)
+DROPPABLE_COLUMN_INDICES = (7, 8, 3, 10, 9)
 """Column indices that a narrow terminal drops, in this order."""
-LONGEST, SHORTEST = 24, 8
+MAX_SPARKLINE_POINTS, MIN_SPARKLINE_POINTS = 24, 8
 """Number of points of a sparkline on a wide and on a narrow terminal."""
-NAMED = 12
+MAX_UNCHANGED_NAMED = 12
 """Maximum number of unchanged series that are named."""
 
 
-class Row(NamedTuple):
+class SeriesRow(NamedTuple):
     """Row of a series: cells, changes, and whether it never changed."""
 
     cells: list[str]
-    changes: dict[str, Change | None]
+    changes: dict[str, HistoryChange | None]
     still: bool
 
 
-class Part(NamedTuple):
+class HistoryTable(NamedTuple):
     """Table of one dataset, with unchanged series last."""
 
     title: str
-    rows: list[Row]
+    rows: list[SeriesRow]
 
 
-def trend(points: Sequence[Point], width: int = LONGEST, marks: str = BLOCKS) -> str:
+def render_trend(
+    points: Sequence[HistoryPoint], width: int = MAX_SPARKLINE_POINTS, marks: str = SPARKLINE_BLOCKS
+) -> str:
     """Render the last points as a sparkline.
 
     A gap precedes a point that is not comparable with the previous one. The height covers the confidence intervals,
@@ -73,22 +83,24 @@ def trend(points: Sequence[Point], width: int = LONGEST, marks: str = BLOCKS) ->
     return sparkline(values[-width:], min(ends), max(ends), marks=marks).strip()
 
 
-def parts(found: History, width: int = LONGEST, marks: str = BLOCKS, *, narrow: bool = False) -> Iterator[Part]:
+def build_history_tables(
+    found: History, width: int = MAX_SPARKLINE_POINTS, marks: str = SPARKLINE_BLOCKS, *, narrow: bool = False
+) -> Iterator[HistoryTable]:
     """Yield a table per dataset with one row per system and measure."""
-    style = moments(found, narrow=narrow)
+    style = find_time_format(found, narrow=narrow)
     for dataset in found.datasets:
         mine = found.of(dataset)
-        rows: list[Row] = []
+        rows: list[SeriesRow] = []
         for system in mine.systems:
             for measure in mine.measures:
                 points = mine.series(system, measure)
                 if points:
-                    rows.append(_row(mine, points, trend(points, width, marks), style))
-        title = f"{dataset or 'runs'}: {count_noun(len(mine.folders), 'folder')}, {span(mine)}"
-        yield Part(title, sorted(rows, key=lambda row: row.still))
+                    rows.append(_build_series_row(mine, points, render_trend(points, width, marks), style))
+        title = f"{dataset or 'runs'}: {count_noun(len(mine.folders), 'folder')}, {format_time_span(mine)}"
+        yield HistoryTable(title, sorted(rows, key=lambda row: row.still))
 
 
-def _row(found: History, points: Sequence[Point], line: str, style: str) -> Row:
+def _build_series_row(found: History, points: Sequence[HistoryPoint], line: str, style: str) -> SeriesRow:
     last = points[-1]
     alike = found.comparable.get((last.dataset, last.system, last.measure), 1)
     before, first = (found.change(last.system, last.measure, against=one) for one in ("before", "first"))
@@ -97,111 +109,136 @@ def _row(found: History, points: Sequence[Point], line: str, style: str) -> Row:
         one_line(last.measure),
         line,
         f"{alike}" if alike == len(points) else f"{alike}/{len(points)}",
-        figure(last.mean.value, last.measure),
-        *_change(before),
+        format_value(last.mean.value, last.measure),
+        *_change_cells(before),
         (last if first is None else first.since).when.strftime(style),
-        "-" if first is None else figure(first.since.mean.value, last.measure),
-        *_change(first),
+        "-" if first is None else format_value(first.since.mean.value, last.measure),
+        *_change_cells(first),
     ]
-    return Row(cells, {BEFORE: before, FIRST: first}, is_still(found, points))
+    return SeriesRow(cells, {PREVIOUS_TITLE: before, FIRST_TITLE: first}, is_unchanged(found, points))
 
 
-def _change(change: Change | None) -> list[str]:
-    return ["-", "-"] if change is None else [difference(change.difference, change.last.measure), p_value(change.p)]
+def _change_cells(change: HistoryChange | None) -> list[str]:
+    return (
+        ["-", "-"]
+        if change is None
+        else [format_difference(change.difference, change.last.measure), format_p_value(change.p)]
+    )
 
 
-def tables(found: History, width: int, marks: str = BLOCKS) -> tuple[list[Table | Text], list[str]]:
+def render_history_tables(
+    found: History, width: int, marks: str = SPARKLINE_BLOCKS
+) -> tuple[list[Table | Text], list[str]]:
     """Render all tables for a terminal, and list the columns that do not fit."""
     pieces: list[Table | Text] = []
     left: dict[str, None] = {}
-    for part in parts(found, LONGEST if width > 120 else SHORTEST, marks, narrow=True):
+    for part in build_history_tables(
+        found, MAX_SPARKLINE_POINTS if width > 120 else MIN_SPARKLINE_POINTS, marks, narrow=True
+    ):
         moved = [row for row in part.rows if not row.still]
         rows = moved or part.rows  # If nothing changed, show the unchanged series rather than no table.
         still = part.rows[len(moved) :] if moved else []
-        kept, gone = _kept(rows, width, doubled(found))
+        kept, gone = _fitting_columns(rows, width, is_first_always_previous(found))
         left.update(dict.fromkeys(gone))
-        pieces += [cell(part.title, "bold"), _table(found, rows, kept, width)]
+        pieces += [terminal_cell(part.title, "bold"), _render_series_table(found, rows, kept, width)]
         if still:
-            pieces.append(cell(_folded(still), "dim"))
+            pieces.append(terminal_cell(_describe_unchanged(still), "dim"))
         pieces.append(Text(""))
     return pieces[:-1], list(left)
 
 
-def _kept(rows: Sequence[Row], width: int, twice: bool) -> tuple[list[int], list[str]]:
+def _fitting_columns(rows: Sequence[SeriesRow], width: int, twice: bool) -> tuple[list[int], list[str]]:
     """Return the columns that fit and the titles of the others.
 
     A change and its p stay together.
     """
-    asked = [i for i in range(len(HEADER)) if not (twice and i in AT[FIRST])]
+    asked = [i for i in range(len(HISTORY_HEADER)) if not (twice and i in CHANGE_COLUMN_INDICES[FIRST_TITLE])]
     cells = [[row.cells[i] for i in asked] for row in rows]
-    goes = [asked.index(i) for i in GOES if i in asked]
-    kept = [asked[i] for i in fitting([HEADER[i] for i in asked], cells, width, goes)]
-    if not set(AT[FIRST]) <= set(kept):
-        kept = [i for i in kept if i not in AT[FIRST]]
-    return kept, [HEADER[i] for i in asked if i not in kept and i != AT[FIRST][1]]
+    goes = [asked.index(i) for i in DROPPABLE_COLUMN_INDICES if i in asked]
+    kept = [asked[i] for i in fit_columns([HISTORY_HEADER[i] for i in asked], cells, width, goes)]
+    if not set(CHANGE_COLUMN_INDICES[FIRST_TITLE]) <= set(kept):
+        kept = [i for i in kept if i not in CHANGE_COLUMN_INDICES[FIRST_TITLE]]
+    return kept, [HISTORY_HEADER[i] for i in asked if i not in kept and i != CHANGE_COLUMN_INDICES[FIRST_TITLE][1]]
 
 
-def _table(found: History, rows: Sequence[Row], kept: Sequence[int], width: int) -> Table:
-    table = plain_table([HEADER[i] for i in kept])
+def _render_series_table(found: History, rows: Sequence[SeriesRow], kept: Sequence[int], width: int) -> Table:
+    table = borderless_table([HISTORY_HEADER[i] for i in kept])
     for place in (1, 2):
         table.columns[place].justify = "left"
     before = ""
     cells = [row.cells for row in rows]
-    for name, row in zip(shortened(HEADER, cells, kept, width), rows, strict=True):
-        colours = {place: _colour(found, row.changes[title]) for title, places in AT.items() for place in places}
-        shown = [cell(row.cells[i], colours.get(i, "")) for i in kept[1:]]
-        table.add_row(cell("" if row.cells[0] == before else name), *shown)
+    for name, row in zip(shorten_names(HISTORY_HEADER, cells, kept, width), rows, strict=True):
+        colours = {
+            place: _change_colour(found, row.changes[title])
+            for title, places in CHANGE_COLUMN_INDICES.items()
+            for place in places
+        }
+        shown = [terminal_cell(row.cells[i], colours.get(i, "")) for i in kept[1:]]
+        table.add_row(terminal_cell("" if row.cells[0] == before else name), *shown)
         before = row.cells[0]
     return table
 
 
-def _colour(found: History, change: Change | None) -> str:
+def _change_colour(found: History, change: HistoryChange | None) -> str:
     if change is None or not change.p < 1 - found.confidence:
         return ""
     return "bold green" if change.better else "bold red"
 
 
-def _folded(rows: Sequence[Row]) -> str:
+def _describe_unchanged(rows: Sequence[SeriesRow]) -> str:
     """Summarise the unchanged series in one line."""
     by_name: dict[str, list[str]] = {}
-    for row in rows[:NAMED]:
+    for row in rows[:MAX_UNCHANGED_NAMED]:
         by_name.setdefault(row.cells[0], []).append(f"{row.cells[1]} {row.cells[4]}")
     told = "; ".join(f"{system} {', '.join(values)}" for system, values in by_name.items())
-    more = f"; and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+    more = f"; and {len(rows) - MAX_UNCHANGED_NAMED} more" if len(rows) > MAX_UNCHANGED_NAMED else ""
     return f"{len(rows)} series {'is' if len(rows) == 1 else 'are'} unchanged: {told}{more}"
 
 
-def markdown(found: History) -> str:
+def render_history_markdown(found: History) -> str:
     """Render the tables and their description as Markdown."""
     lines: list[str] = []
-    for part in parts(found):
-        lines += [f"### {safe(part.title)}", "", *grid(HEADER, [row.cells for row in part.rows]), ""]
-    return "\n".join([*lines, *(f"- {safe(line)}" for line in about(found)), ""])
+    for part in build_history_tables(found):
+        lines += [
+            f"### {escape_markdown(part.title)}",
+            "",
+            *render_markdown_table(HISTORY_HEADER, [row.cells for row in part.rows]),
+            "",
+        ]
+    return "\n".join([*lines, *(f"- {escape_markdown(line)}" for line in describe_history(found)), ""])
 
 
-def as_csv(found: History) -> str:
+def history_to_csv(found: History) -> str:
     """Format the points as CSV, one row per point."""
     header = ["when", "folder", "dataset", "system", "measure", "mean", "low", "high", "n", "changed"]
     rows = (
         [
             *(one.when.isoformat(), one.folder, one.dataset, one.system, one.measure),
-            *(number(one.mean.value), number(one.mean.low), number(one.mean.high), str(one.mean.n), one.changed),
+            *(
+                format_exact(one.mean.value),
+                format_exact(one.mean.low),
+                format_exact(one.mean.high),
+                str(one.mean.n),
+                one.changed,
+            ),
         ]
         for one in found.points
     )
-    return csv_text(header, rows)
+    return render_csv_rows(header, rows)
 
 
-def as_data(found: History) -> dict[str, Any]:
+def history_to_data(found: History) -> dict[str, Any]:
     """Return the history as JSON data, as defined in history.schema.json.
 
     NaN becomes None.
     """
     data = {
-        "schema": SCHEMA,
+        "schema": HISTORY_SCHEMA,
         "confidence": found.confidence,
-        "verdicts": [f"{sentence(found, one)}." for changes in sure(found).values() for one in changes],
-        "points": [_point(one) for one in found.points],
+        "verdicts": [
+            f"{describe_change(found, one)}." for changes in find_significant_changes(found).values() for one in changes
+        ],
+        "points": [_point_to_data(one) for one in found.points],
         "changes": [
             {
                 "against": one.against,
@@ -213,17 +250,17 @@ def as_data(found: History) -> dict[str, Any]:
                 "difference": one.difference,
                 "better": one.better,
                 "p": one.p,
-                "comparison": None if one.comparison is None else figures(one.comparison),
+                "comparison": None if one.comparison is None else comparison_fields(one.comparison),
             }
             for one in found.changes
         ],
         "skipped": dict(found.skipped),
         "notes": list(found.notes),
     }
-    return dict(without_nan(data))
+    return dict(replace_nan(data))
 
 
-def _point(one: Point) -> dict[str, Any]:
+def _point_to_data(one: HistoryPoint) -> dict[str, Any]:
     return {
         "when": one.when.isoformat(),
         "folder": one.folder,

@@ -11,7 +11,7 @@ from ragauge.stats.comparisons import Comparison
 
 
 @dataclass(frozen=True)
-class Point:
+class HistoryPoint:
     """Mean of one measure of one system at the time a run finished."""
 
     when: datetime
@@ -28,13 +28,13 @@ class Point:
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
+class HistoryChange:
     """Change from an earlier, comparable point of a series to its last point."""
 
     against: str
     """The earlier point: the `first` comparable one, the one `before`, or the `best`."""
-    since: Point
-    last: Point
+    since: HistoryPoint
+    last: HistoryPoint
     lower_is_better: bool = False
     comparison: Comparison | None = None
     """Paired comparison by query. None for timings, which vary between runs for other reasons, and for values that are
@@ -61,11 +61,11 @@ class Change:
 class History:
     """Points of all series, oldest first, with the changes between them."""
 
-    points: Sequence[Point]
+    points: Sequence[HistoryPoint]
     confidence: float = 0.95
     skipped: Mapping[str, str] = field(default_factory=dict)
     """`{folder: why it could not be read}`."""
-    changes: Sequence[Change] = ()
+    changes: Sequence[HistoryChange] = ()
     """Comparisons of the last point of each series with earlier ones; none if no earlier one is comparable."""
     comparable: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     """Number of points comparable with the last one, including it, by (dataset, system, measure)."""
@@ -91,7 +91,7 @@ class History:
         """Folders in the order in which they first occur."""
         return list(dict.fromkeys(one.folder for one in self.points))
 
-    def series(self, system: str, measure: str, dataset: str | None = None) -> list[Point]:
+    def series(self, system: str, measure: str, dataset: str | None = None) -> list[HistoryPoint]:
         """Return the points of one system and measure, optionally of one dataset only."""
         return [
             one
@@ -99,7 +99,9 @@ class History:
             if one.system == system and one.measure == measure and dataset in (None, one.dataset)
         ]
 
-    def change(self, system: str, measure: str, dataset: str | None = None, against: str = "before") -> Change | None:
+    def change(
+        self, system: str, measure: str, dataset: str | None = None, against: str = "before"
+    ) -> HistoryChange | None:
         """Return the change to the last point of a series, or None if there is none."""
         for one in self.changes:
             wanted = (one.last.system, one.last.measure, one.against) == (system, measure, against)

@@ -14,56 +14,56 @@ import numpy as np
 from ragauge.core.errors import RagaugeError
 from ragauge.evaluation import indicators
 from ragauge.evaluation.directions import is_lower_better
-from ragauge.evaluation.indicators import Figure
-from ragauge.experiments.history.results import Change, Point
-from ragauge.experiments.history.run_folders import Kept, Tables, Told, values_of
+from ragauge.evaluation.indicators import Indicator
+from ragauge.experiments.history.results import HistoryChange, HistoryPoint
+from ragauge.experiments.history.run_folders import ExperimentSummary, RunSummary, ScoreTables, load_query_values
 from ragauge.measures.conventions import PRESETS
-from ragauge.stats.comparisons import Comparison, Method
-from ragauge.stats.paired_tests import corrected
-from ragauge.stats.system_pairs import Pair, compared
+from ragauge.stats.comparisons import Comparison, ComparisonSettings
+from ragauge.stats.paired_tests import correct_p_values
+from ragauge.stats.system_pairs import SystemPair, compare_pairs
 
-Watch = Callable[[str, int, int], None]
+HistoryProgressCallback = Callable[[str, int, int], None]
 """Progress callback with the current step, the number of items done, and their total."""
-AGAINST = ("first", "before", "best")
+REFERENCE_POINTS = ("first", "before", "best")
 
 
-class Stand(NamedTuple):
+class PointSource(NamedTuple):
     """Point of a history with the run and folder summaries it was computed from."""
 
-    point: Point
-    kept: Kept
-    told: Told
+    point: HistoryPoint
+    kept: ExperimentSummary
+    told: RunSummary
     timed: bool
     convention: str
 
 
 @lru_cache(maxsize=1000)
-def figure_of(measure: str) -> Figure:
+def indicator_for(measure: str) -> Indicator:
     """Return the indicator with a given name.
 
     A user-defined measure has only its name.
     """
     try:
-        return replace(indicators.find(measure, PRESETS["default"]), name=measure)
+        return replace(indicators.find_indicator(measure, PRESETS["default"]), name=measure)
     except RagaugeError:
         lower = is_lower_better(measure)
-        return Figure(measure, lower_is_better=bool(lower), direction_known=lower is not None)
+        return Indicator(measure, lower_is_better=bool(lower), direction_known=lower is not None)
 
 
-def series_of(stands: Sequence[Stand]) -> dict[tuple[str, str, str], list[Stand]]:
+def build_series(stands: Sequence[PointSource]) -> dict[tuple[str, str, str], list[PointSource]]:
     """Group points by dataset, system and measure, in their order.
 
     Each point's `changed` describes what differs from the previous point of its series.
     """
-    found: dict[tuple[str, str, str], list[Stand]] = {}
+    found: dict[tuple[str, str, str], list[PointSource]] = {}
     for one in stands:
         mine = found.setdefault((one.point.dataset, one.point.system, one.point.measure), [])
-        words = differences(mine[-1], one) if mine else []
+        words = describe_differences(mine[-1], one) if mine else []
         mine.append(one._replace(point=replace(one.point, changed=", ".join(words))))
     return found
 
 
-def differences(before: Stand, after: Stand) -> list[str]:
+def describe_differences(before: PointSource, after: PointSource) -> list[str]:
     """Describe the differences between two points other than the system.
 
     Only values known for both points are compared.
@@ -75,22 +75,22 @@ def differences(before: Stand, after: Stand) -> list[str]:
         if None in hashes:
             hashes = counts
         if None not in hashes and hashes[0] != hashes[1]:
-            words.append(_turned(counts, what) or f"other {what}")
+            words.append(_describe_change(counts, what) or f"other {what}")
     if not after.timed:
         if not words and before.kept.judgments != after.kept.judgments:
             words.append("other judgments")
         if before.convention and after.convention and before.convention != after.convention:
             words.append(f"convention {before.convention} -> {after.convention}")
         if not words and before.point.mean.n != after.point.mean.n:
-            words.append(_turned([before.point.mean.n, after.point.mean.n], "scored queries"))
-    words.append(_turned([theirs.plan.get("k"), mine.plan.get("k")], "documents a query"))
+            words.append(_describe_change([before.point.mean.n, after.point.mean.n], "scored queries"))
+    words.append(_describe_change([theirs.plan.get("k"), mine.plan.get("k")], "documents a query"))
     if after.timed:
-        words.append(_turned([theirs.plan.get("workers"), mine.plan.get("workers")], "workers"))
-        words += _machines(theirs.machine, mine.machine)
+        words.append(_describe_change([theirs.plan.get("workers"), mine.plan.get("workers")], "workers"))
+        words += _machine_differences(theirs.machine, mine.machine)
     return [word for word in words if word]
 
 
-def _turned(pair: Sequence[Any], what: str) -> str:
+def _describe_change(pair: Sequence[Any], what: str) -> str:
     """Describe a change, e.g.
 
     `10 -> 20 documents`. Empty if equal or if a value is None.
@@ -101,81 +101,94 @@ def _turned(pair: Sequence[Any], what: str) -> str:
     return f"{old:,} -> {new:,} {what}" if isinstance(old, int) and isinstance(new, int) else f"{old} -> {new} {what}"
 
 
-def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def _machine_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Describe differences between machines.
 
     Memory is compared in whole GiB, because the reported bytes vary.
     """
     sizes = [one.get("memory_bytes") for one in (before, after)]
     memory = [round(one / 2**30) if isinstance(one, int) else None for one in sizes]
-    others = [f"other {what}" for what in ("processor", "system") if _turned([before.get(what), after.get(what)], "")]
+    others = [
+        f"other {what}" for what in ("processor", "system") if _describe_change([before.get(what), after.get(what)], "")
+    ]
     return [
         *(one.replace("other system", "other operating system") for one in others),
-        _turned([before.get("cores"), after.get("cores")], "cores"),
-        _turned(memory, "GiB of memory"),
+        _describe_change([before.get("cores"), after.get("cores")], "cores"),
+        _describe_change(memory, "GiB of memory"),
     ]
 
 
-def changes_of(
-    series: Mapping[tuple[str, str, str], list[Stand]], method: Method, watch: Watch | None = None
-) -> tuple[list[Change], dict[tuple[str, str, str], int]]:
+def compare_last_points(
+    series: Mapping[tuple[str, str, str], list[PointSource]],
+    method: ComparisonSettings,
+    watch: HistoryProgressCallback | None = None,
+) -> tuple[list[HistoryChange], dict[tuple[str, str, str], int]]:
     """Compare the last point of each series with comparable earlier ones.
 
     These are the first, the previous and the best one. Returns the changes and the number of comparable points by
     series.
     """
     comparable: dict[tuple[str, str, str], int] = {}
-    couples: list[tuple[str, Stand, Stand]] = []
+    couples: list[tuple[str, PointSource, PointSource]] = []
     for key, mine in series.items():
         last = mine[-1]
-        earlier = [one for one in mine[:-1] if not differences(one, last) and not math.isnan(one.point.mean.value)]
+        earlier = [
+            one for one in mine[:-1] if not describe_differences(one, last) and not math.isnan(one.point.mean.value)
+        ]
         comparable[key] = 1 + len(earlier)
         if not earlier or math.isnan(last.point.mean.value):
             continue
-        sign = -1 if _lower(last) else 1
+        sign = -1 if _is_lower_better(last) else 1
         best = max(earlier, key=lambda one: sign * one.point.mean.value)
-        couples += [(kind, one, last) for kind, one in zip(AGAINST, (earlier[0], earlier[-1], best), strict=True)]
-    tested = _tested([(since, last) for _, since, last in couples if _is_paired(last)], method, watch)
-    changes: list[Change] = []
-    for kind in AGAINST:
+        couples += [
+            (kind, one, last) for kind, one in zip(REFERENCE_POINTS, (earlier[0], earlier[-1], best), strict=True)
+        ]
+    tested = _test_pairs([(since, last) for _, since, last in couples if _is_paired(last)], method, watch)
+    changes: list[HistoryChange] = []
+    for kind in REFERENCE_POINTS:
         those = [(since, last) for one, since, last in couples if one == kind]
         rows = {
-            place: row for place, row in ((place, tested.get(place)) for place in map(_ids, those)) if row is not None
+            place: row
+            for place, row in ((place, tested.get(place)) for place in map(_pair_ids, those))
+            if row is not None
         }
-        p = corrected(np.array([row.p_t for row in rows.values()], np.float64), method.correction)
+        p = correct_p_values(np.array([row.p_t for row in rows.values()], np.float64), method.correction)
         rows = {place: replace(row, p_corrected=float(one)) for (place, row), one in zip(rows.items(), p, strict=True)}
         changes += [
-            Change(kind, one.point, last.point, _lower(last), rows.get(_ids((one, last)))) for one, last in those
+            HistoryChange(kind, one.point, last.point, _is_lower_better(last), rows.get(_pair_ids((one, last))))
+            for one, last in those
         ]
     order = list(series)
-    return sorted(changes, key=lambda one: order.index(_key(one.last))), comparable
+    return sorted(changes, key=lambda one: order.index(_series_key(one.last))), comparable
 
 
-def _ids(couple: tuple[Stand, Stand]) -> tuple[int, int]:
+def _pair_ids(couple: tuple[PointSource, PointSource]) -> tuple[int, int]:
     return id(couple[0]), id(couple[1])
 
 
-def _key(point: Point) -> tuple[str, str, str]:
+def _series_key(point: HistoryPoint) -> tuple[str, str, str]:
     return point.dataset, point.system, point.measure
 
 
-def _lower(one: Stand) -> bool:
-    return figure_of(one.point.measure).lower_is_better
+def _is_lower_better(one: PointSource) -> bool:
+    return indicator_for(one.point.measure).lower_is_better
 
 
-def _is_paired(one: Stand) -> bool:
-    return not one.timed and figure_of(one.point.measure).paired
+def _is_paired(one: PointSource) -> bool:
+    return not one.timed and indicator_for(one.point.measure).paired
 
 
-def _tested(
-    couples: Sequence[tuple[Stand, Stand]], method: Method, watch: Watch | None
+def _test_pairs(
+    couples: Sequence[tuple[PointSource, PointSource]],
+    method: ComparisonSettings,
+    watch: HistoryProgressCallback | None,
 ) -> dict[tuple[int, int], Comparison]:
     """Run paired tests query by query.
 
     Omits a pair if a folder is unreadable or the queries differ.
     """
-    alike: dict[tuple[str, ...], dict[tuple[int, int], Pair]] = {}
-    tables: Tables = {}
+    alike: dict[tuple[str, ...], dict[tuple[int, int], SystemPair]] = {}
+    tables: ScoreTables = {}
     for done, (since, last) in enumerate(couples):
         if watch is not None:
             watch("compares", done, len(couples))
@@ -183,7 +196,9 @@ def _tested(
         for one in (since, last):
             try:
                 columns.append(
-                    values_of(Path(one.point.folder), one.told, one.point.measure, one.convention, one.kept, tables)
+                    load_query_values(
+                        Path(one.point.folder), one.told, one.point.measure, one.convention, one.kept, tables
+                    )
                 )
             except RagaugeError:
                 break
@@ -192,9 +207,9 @@ def _tested(
         queries = tuple(sorted(columns[0]))
         base, mine = (np.array([[column[query] for query in queries]]) for column in columns)
         names = since.point.folder, last.point.folder
-        pair = Pair(last.point.measure, *names, queries, base, mine, lower_is_better=_lower(last))
-        alike.setdefault(queries, {})[_ids((since, last))] = pair
+        pair = SystemPair(last.point.measure, *names, queries, base, mine, lower_is_better=_is_lower_better(last))
+        alike.setdefault(queries, {})[_pair_ids((since, last))] = pair
     found: dict[tuple[int, int], Comparison] = {}
     for group in alike.values():
-        found.update(zip(group, compared(list(group.values()), method), strict=True))
+        found.update(zip(group, compare_pairs(list(group.values()), method), strict=True))
     return found

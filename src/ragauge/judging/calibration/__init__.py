@@ -15,48 +15,48 @@ import numpy as np
 from ragauge.core.errors import BadInput, check_count
 from ragauge.core.protocols import Chat
 from ragauge.core.records import Floats, Ints
-from ragauge.core.samples import LEXICAL, Sample
+from ragauge.core.samples import LEXICAL_JUDGE, Sample
 from ragauge.files.workspace import temporary_folder
-from ragauge.judging import estimate, judge_only
+from ragauge.judging import estimate_cost, judge_unsaved
 from ragauge.judging.calibration.labelled_data import (
-    COUNTED,
-    SOFT,
-    Yardstick,
-    drawn,
-    groups_of,
-    opened,
-    overlap,
-    votes_of,
+    OVERLAP_TEXTS,
+    PROBABILITY_MEASURE,
+    LabelledSamples,
+    draw_samples,
+    load_labelled_samples,
+    question_groups,
+    votes_by_sample,
+    word_overlap,
 )
 from ragauge.judging.calibration.rater_statistics import (
-    EDGE,
-    Ruler,
-    always,
-    among_people,
-    consistency,
-    kappa_by_cut,
-    mean_figure,
-    rated,
-    rated_by_cut,
-    swapped,
-    verbosity,
+    PERFECT_SCORE_TOLERANCE,
+    LabelScale,
+    constant_rater,
+    estimate_mean,
+    human_rater,
+    judge_consistency,
+    kappa_with_cross_threshold,
+    length_bias,
+    order_bias,
+    rate,
+    rate_with_cross_threshold,
 )
-from ragauge.judging.calibration.results import Calibration, Corrected, Pair, Rater, Swap
-from ragauge.judging.results import Estimate, Judged
+from ragauge.judging.calibration.results import Calibration, CorrectedMean, LabelledScore, OrderBias, Rater
+from ragauge.judging.results import CostEstimate, JudgedSamples
 from ragauge.judging.tasks import Judge
-from ragauge.stats.agreement import share
-from ragauge.stats.association import auc_difference, curve
-from ragauge.stats.intervals import design_effect, separate, variance_of_sum
-from ragauge.stats.prediction_powered import powered_mean, share_from_rates
+from ragauge.stats.agreement import proportion
+from ragauge.stats.association import auc_difference, calibration_curve
+from ragauge.stats.intervals import cluster_ids, design_effect, variance_of_sum
+from ragauge.stats.prediction_powered import prediction_powered_mean, rogan_gladen_share
 
-BETTER = 0.02
+MIN_KAPPA_GAIN = 0.02
 """Minimum gain in kappa for which a better threshold is noted."""
-SEVERAL, FAR = 10, 3.0
+MIN_SAMPLES_COMPARED, MAX_STANDARD_ERRORS = 10, 3.0
 """Minimum number of independent samples per group, and standard errors above which two means differ."""
-UNTURNED = "contexts were not turned round: no sample has two, or the measure is about their order"
+NO_SWAP_NOTE = "contexts were not turned round: no sample has two, or the measure is about their order"
 
 
-class _Round(NamedTuple):
+class _JudgePass(NamedTuple):
     """One pass of the judge over samples."""
 
     samples: Sequence[Sample]
@@ -67,7 +67,7 @@ class _Round(NamedTuple):
 def calibrate(  # noqa: PLR0913 - each is an option of the verb
     labelled: Any,
     *,
-    chat: str | Chat | Judge = LEXICAL,
+    chat: str | Chat | Judge = LEXICAL_JUDGE,
     measure: str | None = None,
     threshold: float | None = None,
     label_threshold: float | None = None,
@@ -90,34 +90,36 @@ def calibrate(  # noqa: PLR0913 - each is an option of the verb
     """
     if labels is not None and labels < 1:
         raise BadInput("labels is a number from 1 on")
-    given = drawn(opened(labelled, measure), limit, seed)
+    given = draw_samples(load_labelled_samples(labelled, measure), limit, seed)
     people_cut = given.label_threshold if label_threshold is None else label_threshold
     cut = given.cut(people_cut) if threshold is None else threshold
     for one in (cut, people_cut):
         if not 0 < one <= 1:
             raise BadInput(f"a threshold of {one:g} would call everything alike", hint="above 0 and at most 1")
-    rounds = _rounds(given, replicates, swap=swap)
-    with _kept(folder, chat) as place:
-        judged, *more = _asked(given, rounds, {"chat": chat, "folder": place, "name": given.name, **how})
+    rounds = _plan_passes(given, replicates, swap=swap)
+    with _reply_folder(folder, chat) as place:
+        judged, *more = _run_passes(given, rounds, {"chat": chat, "folder": place, "name": given.name, **how})
     name, confidence = str(given.measure), judged.confidence
     known = ~np.isnan(given.labels)
-    groups = groups_of(given.samples)
-    ruler = Ruler(given.labels[known], people_cut, None if groups is None else groups[known], confidence, seed)
+    groups = question_groups(given.samples)
+    ruler = LabelScale(given.labels[known], people_cut, None if groups is None else groups[known], confidence, seed)
     scores = judged.scores.values[name]
-    mine, softly = scores[known], judged.scores.values.get(SOFT, np.full(len(scores), math.nan))[known]
+    mine, softly = scores[known], judged.scores.values.get(PROBABILITY_MEASURE, np.full(len(scores), math.nan))[known]
     kind = given.measure.spec.name
-    counts = np.array([overlap(one, kind) if kind in COUNTED else math.nan for one in given.known], np.float64)
+    counts = np.array(
+        [word_overlap(one, kind) if kind in OVERLAP_TEXTS else math.nan for one in given.known], np.float64
+    )
     words = np.array([len((one.answer or "").split()) for one in given.known], np.float64)
-    raters, notes = _raters(judged, ruler, (mine, softly, counts), cut, votes_of(given.known, kind), kind)
+    raters, notes = _rate_all(judged, ruler, (mine, softly, counts), cut, votes_by_sample(given.known, kind), kind)
     bins = softly if not np.isnan(softly).all() else mine
     there = ~np.isnan(bins)
-    points, error = curve(bins[there], ruler.good[there], confidence, groups=ruler.of(there).groups)
+    points, error = calibration_curve(bins[there], ruler.good[there], confidence, groups=ruler.of(there).groups)
     reasons = judged.scores.unscored[name]
     again = [mine, *(one.scores.values[name] for one in more[: replicates - 1])]
-    turned = _swapped(given, mine, more[-1], cut, ruler) if rounds[-1].turned else None
+    turned = _compute_order_bias(given, mine, more[-1], cut, ruler) if rounds[-1].turned else None
     effect = design_effect(ruler.good.astype(np.float64), ruler.groups, confidence)
     steady = (
-        consistency(np.stack(again, axis=1), cut, confidence, groups=ruler.groups, seed=seed)
+        judge_consistency(np.stack(again, axis=1), cut, confidence, groups=ruler.groups, seed=seed)
         if replicates > 1
         else None
     )
@@ -130,15 +132,15 @@ def calibrate(  # noqa: PLR0913 - each is an option of the verb
         unscored=dict(Counter(reasons[one.id] for one in given.known if one.id in reasons)),
         threshold=cut,
         label_threshold=people_cut,
-        base_rate=share(int(ruler.good.sum()), len(ruler.good), confidence, effect=effect),
+        base_rate=proportion(int(ruler.good.sum()), len(ruler.good), confidence, effect=effect),
         raters=raters,
         curve=points,
         calibration_error=error,
-        curve_of=SOFT if bins is softly else name,
+        curve_of=PROBABILITY_MEASURE if bins is softly else name,
         consistency=steady,
         swap=turned,
-        verbosity=verbosity(mine, ruler.labels, words, confidence, groups=ruler.groups, seed=seed),
-        corrected=_corrected(given.labels, scores, groups, labels, cut, ruler),
+        verbosity=length_bias(mine, ruler.labels, words, confidence, groups=ruler.groups, seed=seed),
+        corrected=_correct_mean(given.labels, scores, groups, labels, cut, ruler),
         robustness=judged.robustness,
         stopped=next((one.stopped for one in (judged, *more) if one.stopped), ""),
         people=given.people,
@@ -146,12 +148,12 @@ def calibrate(  # noqa: PLR0913 - each is an option of the verb
         about=given.about,
         confidence=confidence,
         notes=[
-            *_notes(given, [judged, *more], ruler),
+            *_calibration_notes(given, [judged, *more], ruler),
             *notes,
-            *([UNTURNED] if swap and turned is None else []),
+            *([NO_SWAP_NOTE] if swap and turned is None else []),
         ],
         pairs=[
-            Pair(
+            LabelledScore(
                 one.id, float(row[0]), float(row[1]), float(row[2]), int(row[3]), float(row[4]), reasons.get(one.id, "")
             )
             for one, *row in zip(given.known, ruler.labels, mine, softly, words, counts, strict=True)
@@ -163,22 +165,22 @@ def calibrate(  # noqa: PLR0913 - each is an option of the verb
 def estimate_calibration(
     labelled: Any,
     *,
-    chat: str | Chat | Judge = LEXICAL,
+    chat: str | Chat | Judge = LEXICAL_JUDGE,
     measure: str | None = None,
     replicates: int = 1,
     swap: bool = True,
     limit: int | None = None,
     seed: int = 0,
     **how: Any,
-) -> list[Estimate]:
+) -> list[CostEstimate]:
     """Estimate the cost of a calibration by step, without calling the judge."""
-    given = drawn(opened(labelled, measure), limit, seed)
-    found: dict[str, Estimate] = {}
-    for one in _rounds(given, replicates, swap=swap):
+    given = draw_samples(load_labelled_samples(labelled, measure), limit, seed)
+    found: dict[str, CostEstimate] = {}
+    for one in _plan_passes(given, replicates, swap=swap):
         settings = {"chat": chat, **how, "replicate": one.replicate}
-        for step in estimate(one.samples, given.measures, **settings):
-            before = found.get(step.step, Estimate(step.step, 0, 0, 0, 0.0))
-            found[step.step] = Estimate(
+        for step in estimate_cost(one.samples, given.measures, **settings):
+            before = found.get(step.step, CostEstimate(step.step, 0, 0, 0, 0.0))
+            found[step.step] = CostEstimate(
                 step.step,
                 before.calls + step.calls,
                 before.prompt_tokens + step.prompt_tokens,
@@ -189,7 +191,7 @@ def estimate_calibration(
     return list(found.values())
 
 
-def _rounds(given: Yardstick, replicates: int, *, swap: bool) -> list[_Round]:
+def _plan_passes(given: LabelledSamples, replicates: int, *, swap: bool) -> list[_JudgePass]:
     """Plan the passes of the judge.
 
     First all samples, then labelled samples again, then reversed contexts.
@@ -197,49 +199,55 @@ def _rounds(given: Yardstick, replicates: int, *, swap: bool) -> list[_Round]:
     check_count("replicates", replicates, 1, 1000)
     spec = given.measure.spec
     several = [one for one in given.known if len(one.contexts or ()) > 1]
-    rounds = [_Round(given.samples), *(_Round(given.known, turn) for turn in range(1, replicates))]
+    rounds = [_JudgePass(given.samples), *(_JudgePass(given.known, turn) for turn in range(1, replicates))]
     if swap and several and "contexts" in spec.needs and not spec.cutoff:  # a cutoff depends on the order of contexts
         turned = [
             replace(one, contexts=tuple(reversed(one.contexts or ())), context_ids=tuple(reversed(one.context_ids)))
             for one in several
         ]
-        rounds.append(_Round(turned, turned=True))
+        rounds.append(_JudgePass(turned, turned=True))
     return rounds
 
 
 @contextmanager
-def _kept(folder: str | Path | None, chat: Any) -> Iterator[str | Path | None]:
+def _reply_folder(folder: str | Path | None, chat: Any) -> Iterator[str | Path | None]:
     """Yield the folder for the replies of all passes.
 
     A shared folder makes budgets apply to all passes together. Without a given folder, a temporary one is used and
     removed.
     """
-    if folder is not None or chat == LEXICAL:
+    if folder is not None or chat == LEXICAL_JUDGE:
         yield folder
         return
     with temporary_folder("calibrate") as place:
         yield place
 
 
-def _asked(given: Yardstick, rounds: Sequence[_Round], settings: Mapping[str, Any]) -> list[Judged]:
+def _run_passes(
+    given: LabelledSamples, rounds: Sequence[_JudgePass], settings: Mapping[str, Any]
+) -> list[JudgedSamples]:
     found = []
     for at, one in enumerate(rounds):
         only_once = {"canaries": False} if at else {}
-        found.append(judge_only(one.samples, given.measures, **{**settings, **only_once, "replicate": one.replicate}))
+        found.append(
+            judge_unsaved(one.samples, given.measures, **{**settings, **only_once, "replicate": one.replicate})
+        )
     return found
 
 
-def _swapped(given: Yardstick, scores: Floats, turned: Judged, threshold: float, ruler: Ruler) -> Swap:
+def _compute_order_bias(
+    given: LabelledSamples, scores: Floats, turned: JudgedSamples, threshold: float, ruler: LabelScale
+) -> OrderBias:
     place = {one.id: at for at, one in enumerate(given.known)}
     mine = [place[name] for name in turned.scores.queries]
     groups = None if ruler.groups is None else ruler.groups[mine]
     after = turned.scores.values[str(given.measure)]
-    return swapped(scores[mine], after, threshold, ruler.confidence, groups=groups, seed=ruler.seed)
+    return order_bias(scores[mine], after, threshold, ruler.confidence, groups=groups, seed=ruler.seed)
 
 
-def _raters(
-    judged: Judged,
-    ruler: Ruler,
+def _rate_all(
+    judged: JudgedSamples,
+    ruler: LabelScale,
     columns: tuple[Floats, Floats, Floats],
     threshold: float,
     votes: Floats | None,
@@ -251,37 +259,37 @@ def _raters(
     """
     scores, soft, words = columns
     name = judged.judge.partition(" [")[0]
-    raters = [rated(name, "judge", scores, ruler, threshold)]
+    raters = [rate(name, "judge", scores, ruler, threshold)]
     notes: list[str] = []
-    kappa, cuts = kappa_by_cut(scores, ruler)
+    kappa, cuts = kappa_with_cross_threshold(scores, ruler)
     mine = raters[0].figures["kappa"].value
-    if kappa > mine + BETTER:
+    if kappa > mine + MIN_KAPPA_GAIN:
         notes.append(
             f"cut at {cuts} its verdicts would agree better: kappa {kappa:.3f} instead of {mine:.3f} (each half of the "
             "samples was cut where the other half agrees best)"
         )
     best = scores
     if not np.isnan(soft).all():
-        raters.append(rated_by_cut(f"{name} by probability", "judge", soft, ruler, "how sure it is"))
+        raters.append(rate_with_cross_threshold(f"{name} by probability", "judge", soft, ruler, "how sure it is"))
         best = soft
     if not np.isnan(words).all():
-        raters.append(rated_by_cut("counting words", "baseline", words, ruler, COUNTED[measure][2]))
+        raters.append(rate_with_cross_threshold("counting words", "baseline", words, ruler, OVERLAP_TEXTS[measure][2]))
         both = ~np.isnan(best) & ~np.isnan(words)
         held = ruler.of(both)
         gain = auc_difference(best[both], words[both], held.good, ruler.confidence, groups=held.groups)
         raters[0] = replace(raters[0], figures={**raters[0].figures, "over_words": gain})
-        if gain.defined and not gain.value > EDGE:
+        if gain.defined and not gain.value > PERFECT_SCORE_TOLERANCE:
             notes.append(f"it orders samples no better than counting words does (AUC {gain.value:+.3f})")
         elif gain.defined and not gain.low > 0:
             notes.append(f"that it beats counting words (AUC {gain.value:+.3f}) may be chance")
-    raters.append(always(ruler))
-    person = None if votes is None else among_people(votes, ruler)
+    raters.append(constant_rater(ruler))
+    person = None if votes is None else human_rater(votes, ruler)
     return [*raters, *([person] if person is not None else [])], notes
 
 
-def _corrected(
-    labels: Floats, scores: Floats, groups: Ints | None, wanted: int | None, threshold: float, ruler: Ruler
-) -> Corrected | None:
+def _correct_mean(
+    labels: Floats, scores: Floats, groups: Ints | None, wanted: int | None, threshold: float, ruler: LabelScale
+) -> CorrectedMean | None:
     """Estimate the mean label from some labels and all scores.
 
     None if every sample has a label and all are used. A sample without a score counts with the mean score of the
@@ -302,27 +310,27 @@ def _corrected(
     if not len(rest) or not len(scored):
         return None
     filled = np.where(np.isnan(scores), scored.mean(), scores)
-    verdicts = np.nan_to_num(scores, nan=-1.0) >= threshold - EDGE
+    verdicts = np.nan_to_num(scores, nan=-1.0) >= threshold - PERFECT_SCORE_TOLERANCE
     together = None if groups is None else (groups[used], groups[rest])
     mine, level = labels[used], ruler.confidence
-    powered, weight = powered_mean(mine, filled[used], filled[rest], level, groups=together)
-    plain, _ = powered_mean(mine, filled[used], filled[rest], level, weight=0.0, groups=together)
-    good = mine >= ruler.threshold - EDGE
+    powered, weight = prediction_powered_mean(mine, filled[used], filled[rest], level, groups=together)
+    plain, _ = prediction_powered_mean(mine, filled[used], filled[rest], level, weight=0.0, groups=together)
+    good = mine >= ruler.threshold - PERFECT_SCORE_TOLERANCE
     effect = design_effect(good.astype(np.float64), None if groups is None else groups[used], level)
-    return Corrected(
+    return CorrectedMean(
         labels=len(used),
         judged=len(rest),
         people=plain,
-        judge=mean_figure(scored, level, groups=None if groups is None else groups[known], seed=ruler.seed),
+        judge=estimate_mean(scored, level, groups=None if groups is None else groups[known], seed=ruler.seed),
         powered=powered,
         weight=weight,
-        rates=share_from_rates(verdicts[used], good, verdicts[rest], level, groups=together),
-        share=share(int(good.sum()), len(good), level, effect=effect),
+        rates=rogan_gladen_share(verdicts[used], good, verdicts[rest], level, groups=together),
+        share=proportion(int(good.sum()), len(good), level, effect=effect),
         truth=float(ruler.labels.mean()) if len(labelled) == len(labels) else math.nan,
     )
 
 
-def _notes(given: Yardstick, times: Sequence[Judged], ruler: Ruler) -> list[str]:
+def _calibration_notes(given: LabelledSamples, times: Sequence[JudgedSamples], ruler: LabelScale) -> list[str]:
     """Collect the limitations of a calibration."""
     judged = times[0]
     notes = []
@@ -338,14 +346,14 @@ def _notes(given: Yardstick, times: Sequence[Judged], ruler: Ruler) -> list[str]
             f"{number} questions; intervals allow for that" if number > 1 else "one question, and speak of no other"
         )
         notes.append(f"{len(ruler.labels)} samples have {several}")
-    if _drawn_otherwise(given.labels, judged.scores.values[str(given.measure)], groups_of(given.samples)):
+    if _has_biased_labels(given.labels, judged.scores.values[str(given.measure)], question_groups(given.samples)):
         notes.append(
             "samples without a label score otherwise than those with one: a corrected mean needs a random part"
         )
     return [*notes, *judged.notes]
 
 
-def _drawn_otherwise(labels: Floats, scores: Floats, groups: Ints | None) -> bool:
+def _has_biased_labels(labels: Floats, scores: Floats, groups: Ints | None) -> bool:
     """Return whether the labelled samples are not a random subset.
 
     By a Welch test of the mean scores.
@@ -354,8 +362,8 @@ def _drawn_otherwise(labels: Floats, scores: Floats, groups: Ints | None) -> boo
     means, variance = [], 0.0
     for part in (known & ~np.isnan(labels), known & np.isnan(labels)):
         mine, together = scores[part], None if groups is None else groups[part]
-        if separate(len(mine), together) < SEVERAL:
+        if cluster_ids(len(mine), together) < MIN_SAMPLES_COMPARED:
             return False
         means.append(float(mine.mean()))
         variance += variance_of_sum((mine - means[-1]) / len(mine), together)
-    return abs(means[0] - means[1]) > FAR * math.sqrt(variance)
+    return abs(means[0] - means[1]) > MAX_STANDARD_ERRORS * math.sqrt(variance)

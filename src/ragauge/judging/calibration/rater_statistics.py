@@ -9,20 +9,35 @@ from itertools import combinations
 import numpy as np
 
 from ragauge.core.records import Floats, Ints
-from ragauge.core.summaries import Figure
-from ragauge.judging.calibration.results import Consistency, Rater, Swap, Verbosity
-from ragauge.stats.agreement import Bools, alpha, confusion, cross_cut, kappa_of, share, verdict_figures
-from ragauge.stats.association import auc, correlations, length_slope
-from ragauge.stats.intervals import ONE_GROUP, design_effect, deviations, mean_intervals, separate, variance_of_sum
-from ragauge.stats.reliability import over_tasks
+from ragauge.core.summaries import Estimate
+from ragauge.judging.calibration.results import Consistency, LengthBias, OrderBias, Rater
+from ragauge.stats.agreement import (
+    Bools,
+    compute_kappa,
+    count_confusion,
+    cross_fitted_verdicts,
+    krippendorff_alpha,
+    proportion,
+    verdict_statistics,
+)
+from ragauge.stats.association import compute_correlations, length_slope, roc_auc
+from ragauge.stats.intervals import (
+    ONE_GROUP,
+    cluster_deviations,
+    cluster_ids,
+    design_effect,
+    mean_intervals,
+    variance_of_sum,
+)
+from ragauge.stats.reliability import interval_over_tasks
 
 
-def left_out(votes: Floats) -> tuple[Floats, Floats, Ints]:
+def leave_one_vote_out(votes: Floats) -> tuple[Floats, Floats, Ints]:
     """Pair each vote with the mean of the other votes on its sample.
 
     Returns votes, means of the others, and sample positions. Samples with one vote are left out.
 
-    >>> vote, others, sample = left_out(np.array([[1.0, 0.0, 1.0], [0.5, np.nan, np.nan]]))
+    >>> vote, others, sample = leave_one_vote_out(np.array([[1.0, 0.0, 1.0], [0.5, np.nan, np.nan]]))
     >>> vote.tolist(), others.tolist(), sample.tolist()
     ([1.0, 0.0, 1.0], [0.5, 1.0, 0.5], [0, 0, 0])
     """
@@ -34,30 +49,30 @@ def left_out(votes: Floats) -> tuple[Floats, Floats, Ints]:
     return votes[used], others[used], np.nonzero(used)[0]
 
 
-def people_figures(
+def human_agreement(
     votes: Floats, threshold: float, confidence: float = 0.95, *, groups: Ints | None = None, seed: int = 0
-) -> dict[str, Figure]:
+) -> dict[str, Estimate]:
     """Compute the statistics of a person: each vote against the mean of the others.
 
     The votes on one sample are correlated, and so are the samples of one group. Alpha is that of all votes.
     """
-    vote, others, sample = left_out(votes)
+    vote, others, sample = leave_one_vote_out(votes)
     together = sample if groups is None else groups[sample]
     good, really = vote >= threshold - 1e-9, others >= threshold - 1e-9
-    figures = verdict_figures(good, really, confidence, groups=together, seed=seed)
-    figures["auc"] = auc(vote, really, confidence, groups=together)
-    figures |= correlations(vote, others, confidence, groups=together, seed=seed)
-    figures["alpha"] = alpha(votes, confidence, groups=groups, seed=seed)
+    figures = verdict_statistics(good, really, confidence, groups=together, seed=seed)
+    figures["auc"] = roc_auc(vote, really, confidence, groups=together)
+    figures |= compute_correlations(vote, others, confidence, groups=together, seed=seed)
+    figures["alpha"] = krippendorff_alpha(votes, confidence, groups=groups, seed=seed)
     del figures["accuracy_all"]
     return figures
 
 
-EDGE = 1e-9
+PERFECT_SCORE_TOLERANCE = 1e-9
 """Tolerance of thresholds, so that thirds and means of votes reach a threshold that they equal."""
 
 
 @dataclass(frozen=True)
-class Ruler:
+class LabelScale:
     """Labels that raters are compared with, their threshold, and correlated groups."""
 
     labels: Floats
@@ -69,114 +84,114 @@ class Ruler:
     @property
     def good(self) -> Bools:
         """Whether people call each sample good."""
-        return np.asarray(self.labels >= self.threshold - EDGE)
+        return np.asarray(self.labels >= self.threshold - PERFECT_SCORE_TOLERANCE)
 
-    def of(self, kept: Bools) -> Ruler:
+    def of(self, kept: Bools) -> LabelScale:
         """Return the scale for a subset of the samples."""
         groups = None if self.groups is None else self.groups[kept]
-        return Ruler(self.labels[kept], self.threshold, groups, self.confidence, self.seed)
+        return LabelScale(self.labels[kept], self.threshold, groups, self.confidence, self.seed)
 
 
-def rated(name: str, kind: str, scores: Floats, ruler: Ruler, threshold: float, about: str = "") -> Rater:
+def rate(name: str, kind: str, scores: Floats, ruler: LabelScale, threshold: float, about: str = "") -> Rater:
     """Rate scores with a known threshold.
 
     A NaN score is no verdict and counts as wrong in `accuracy_all`.
     """
     known = ~np.isnan(scores)
     mine, held = scores[known], ruler.of(known)
-    verdicts = mine >= threshold - EDGE
-    figures = _figures(mine, verdicts, held, ruler.of(~known))
-    figures["bias"] = mean_figure(mine - held.labels, ruler.confidence, groups=held.groups, seed=ruler.seed)
-    return Rater(name, kind, figures, confusion(verdicts, held.good), threshold, about)
+    verdicts = mine >= threshold - PERFECT_SCORE_TOLERANCE
+    figures = _rater_statistics(mine, verdicts, held, ruler.of(~known))
+    figures["bias"] = estimate_mean(mine - held.labels, ruler.confidence, groups=held.groups, seed=ruler.seed)
+    return Rater(name, kind, figures, count_confusion(verdicts, held.good), threshold, about)
 
 
-def rated_by_cut(name: str, kind: str, scores: Floats, ruler: Ruler, about: str = "") -> Rater:
+def rate_with_cross_threshold(name: str, kind: str, scores: Floats, ruler: LabelScale, about: str = "") -> Rater:
     """Rate scores without a known threshold.
 
     Each half of the samples uses the threshold at which the other half agrees best.
     """
     known = ~np.isnan(scores)
     mine, held = scores[known], ruler.of(known)
-    verdicts, cuts = cross_cut(mine, held.good, groups=held.groups, seed=ruler.seed)
-    figures = _figures(mine, verdicts, held, ruler.of(~known))
-    return Rater(name, kind, figures, confusion(verdicts, held.good), None, f"{about}, cut at {_told(cuts)}")
+    verdicts, cuts = cross_fitted_verdicts(mine, held.good, groups=held.groups, seed=ruler.seed)
+    figures = _rater_statistics(mine, verdicts, held, ruler.of(~known))
+    return Rater(name, kind, figures, count_confusion(verdicts, held.good), None, f"{about}, cut at {_cuts_text(cuts)}")
 
 
-def kappa_by_cut(scores: Floats, ruler: Ruler) -> tuple[float, str]:
+def kappa_with_cross_threshold(scores: Floats, ruler: LabelScale) -> tuple[float, str]:
     """Return Cohen's kappa with cross-validated thresholds, and these as text."""
     known = ~np.isnan(scores)
     held = ruler.of(known)
-    verdicts, cuts = cross_cut(scores[known], held.good, groups=held.groups, seed=ruler.seed)
-    cells = np.array(confusion(verdicts, held.good), np.float64)
-    return (float(kappa_of(cells)) if known.any() else math.nan), _told(cuts)
+    verdicts, cuts = cross_fitted_verdicts(scores[known], held.good, groups=held.groups, seed=ruler.seed)
+    cells = np.array(count_confusion(verdicts, held.good), np.float64)
+    return (float(compute_kappa(cells)) if known.any() else math.nan), _cuts_text(cuts)
 
 
-def _told(cuts: tuple[float, float]) -> str:
+def _cuts_text(cuts: tuple[float, float]) -> str:
     return " and ".join(dict.fromkeys("none" if math.isnan(cut) else f"{cut:.2f}" for cut in cuts))
 
 
-def always(ruler: Ruler) -> Rater:
+def constant_rater(ruler: LabelScale) -> Rater:
     """Return the baseline rater that always gives the majority verdict."""
     most = bool(ruler.good.mean() >= 0.5)
     verdicts = np.full(len(ruler.labels), most)
-    figures = verdict_figures(verdicts, ruler.good, ruler.confidence, groups=ruler.groups, seed=ruler.seed)
+    figures = verdict_statistics(verdicts, ruler.good, ruler.confidence, groups=ruler.groups, seed=ruler.seed)
     kept = {name: figures[name] for name in ("accuracy", "sensitivity", "specificity")}
     for name, value in (("balanced_accuracy", 0.5), ("kappa", 0.0)):
-        kept[name] = figures[name] if not figures[name].defined else Figure(value, value, value, figures[name].n)
-    return Rater(f"always {'good' if most else 'bad'}", "baseline", kept, confusion(verdicts, ruler.good))
+        kept[name] = figures[name] if not figures[name].defined else Estimate(value, value, value, figures[name].n)
+    return Rater(f"always {'good' if most else 'bad'}", "baseline", kept, count_confusion(verdicts, ruler.good))
 
 
-def among_people(votes: Floats, ruler: Ruler) -> Rater | None:
+def human_rater(votes: Floats, ruler: LabelScale) -> Rater | None:
     """Return the rater that compares each person with the others.
 
     None without shared samples.
     """
     if not ((~np.isnan(votes)).sum(axis=1) > 1).any():
         return None
-    figures = people_figures(votes, ruler.threshold, ruler.confidence, groups=ruler.groups, seed=ruler.seed)
+    figures = human_agreement(votes, ruler.threshold, ruler.confidence, groups=ruler.groups, seed=ruler.seed)
     return Rater("a person", "people", figures, about="each vote against the mean of the others")
 
 
-def _figures(scores: Floats, verdicts: Bools, ruler: Ruler, missed: Ruler) -> dict[str, Figure]:
+def _rater_statistics(scores: Floats, verdicts: Bools, ruler: LabelScale, missed: LabelScale) -> dict[str, Estimate]:
     """Compute the statistics of the scored samples; `missed` are the unscored ones."""
     level, groups, seed = ruler.confidence, ruler.groups, ruler.seed
-    figures = verdict_figures(
+    figures = verdict_statistics(
         verdicts, ruler.good, level, unscored=len(missed.labels), groups=groups, missed=missed.groups, seed=seed
     )
-    figures["auc"] = auc(scores, ruler.good, level, groups=groups)
-    figures |= correlations(scores, ruler.labels, level, groups=groups, seed=seed)
+    figures["auc"] = roc_auc(scores, ruler.good, level, groups=groups)
+    figures |= compute_correlations(scores, ruler.labels, level, groups=groups, seed=seed)
     return figures
 
 
-def mean_figure(values: Floats, confidence: float = 0.95, *, groups: Ints | None = None, seed: int = 0) -> Figure:
+def estimate_mean(values: Floats, confidence: float = 0.95, *, groups: Ints | None = None, seed: int = 0) -> Estimate:
     """Estimate a mean with its BCa confidence interval.
 
     With groups, the interval is Student's over the number of groups, and never narrower than without groups.
 
     >>> values, groups = np.array([0.0, 0.2, 1.0, 0.8]), np.array([0, 0, 1, 1])
-    >>> [round(number, 2) for number in mean_figure(values, groups=groups)[:3]]
+    >>> [round(number, 2) for number in estimate_mean(values, groups=groups)[:3]]
     [0.5, -4.58, 5.58]
     """
     if not len(values):
-        return Figure(math.nan, why="there is no sample")
+        return Estimate(math.nan, why="there is no sample")
     if len(values) == 1:
-        return Figure(float(values[0]), n=1, why="one sample does not tell how far it may be off")
+        return Estimate(float(values[0]), n=1, why="one sample does not tell how far it may be off")
     if not np.ptp(values):
-        return Figure(
+        return Estimate(
             float(values[0]), n=len(values), why="all are the same, which does not tell how far it may be off"
         )
     if groups is not None:
-        if separate(len(values), groups) < 2:
-            return Figure(float(values.mean()), n=len(values), why=ONE_GROUP)
+        if cluster_ids(len(values), groups) < 2:
+            return Estimate(float(values.mean()), n=len(values), why=ONE_GROUP)
         parts, value = (values - values.mean()) / len(values), float(values.mean())
         variance = max(variance_of_sum(parts, groups), variance_of_sum(parts, None))
-        reach = deviations(confidence, groups) * math.sqrt(variance)
-        return Figure(value, value - reach, value + reach, len(values))
+        reach = cluster_deviations(confidence, groups) * math.sqrt(variance)
+        return Estimate(value, value - reach, value + reach, len(values))
     low, high = mean_intervals(values[:, None], confidence, seed=seed).ravel().tolist()
-    return Figure(float(values.mean()), low, high, len(values))
+    return Estimate(float(values.mean()), low, high, len(values))
 
 
-def consistency(
+def judge_consistency(
     columns: Floats, threshold: float, confidence: float = 0.95, *, groups: Ints | None = None, seed: int = 0
 ) -> Consistency:
     """Measure the agreement of replicates (columns) of the same samples (rows).
@@ -184,7 +199,7 @@ def consistency(
     A sample with a verdict in one replicate and none (NaN) in another counts as changed. Samples without any verdict
     are left out.
 
-    >>> found = consistency(np.array([[1.0, 0.9], [0.2, 0.8], [np.nan, 0.7], [0.1, 0.3]]), 0.5)
+    >>> found = judge_consistency(np.array([[1.0, 0.9], [0.2, 0.8], [np.nan, 0.7], [0.1, 0.3]]), 0.5)
     >>> found.same.value, found.pairwise.value, round(found.spread.value, 4)
     (0.5, 0.5, 0.2121)
     """
@@ -198,27 +213,27 @@ def consistency(
     spread = np.nanstd(mine, axis=1, ddof=1) if several.any() else np.array([])
     return Consistency(
         replicates=columns.shape[1],
-        same=_share(same.astype(np.float64), confidence, groups),
-        pairwise=_bounded(np.mean(pairs, axis=0), confidence, groups, seed),
-        alpha=alpha(np.where(said < 0, math.nan, said), confidence, groups=groups, seed=seed),
-        spread=mean_figure(spread, confidence, groups=None if groups is None else groups[several], seed=seed),
+        same=_share_estimate(same.astype(np.float64), confidence, groups),
+        pairwise=_bounded_mean_estimate(np.mean(pairs, axis=0), confidence, groups, seed),
+        alpha=krippendorff_alpha(np.where(said < 0, math.nan, said), confidence, groups=groups, seed=seed),
+        spread=estimate_mean(spread, confidence, groups=None if groups is None else groups[several], seed=seed),
     )
 
 
-def _share(hits: Floats, confidence: float, groups: Ints | None) -> Figure:
+def _share_estimate(hits: Floats, confidence: float, groups: Ints | None) -> Estimate:
     """Estimate a share, or conservatively a mean of values between 0 and 1."""
-    return share(float(hits.sum()), len(hits), confidence, effect=design_effect(hits, groups, confidence))
+    return proportion(float(hits.sum()), len(hits), confidence, effect=design_effect(hits, groups, confidence))
 
 
-def _bounded(values: Floats, confidence: float, groups: Ints | None, seed: int) -> Figure:
+def _bounded_mean_estimate(values: Floats, confidence: float, groups: Ints | None, seed: int) -> Estimate:
     """Estimate a mean of values between 0 and 1.
 
     The interval has a width even if all values are 1.
     """
     if groups is not None or not len(values):
-        return _share(values, confidence, groups)
-    low, high = over_tasks(values[None], confidence, seed=seed)
-    return Figure(float(values.mean()), float(low[0]), float(high[0]), len(values))
+        return _share_estimate(values, confidence, groups)
+    low, high = interval_over_tasks(values[None], confidence, seed=seed)
+    return Estimate(float(values.mean()), float(low[0]), float(high[0]), len(values))
 
 
 def verdict_codes(scores: Floats, threshold: float) -> Floats:
@@ -227,10 +242,10 @@ def verdict_codes(scores: Floats, threshold: float) -> Floats:
     >>> verdict_codes(np.array([0.9, 0.1, np.nan]), 0.5).tolist()
     [1.0, 0.0, -1.0]
     """
-    return np.where(np.isnan(scores), -1.0, np.where(scores >= threshold - EDGE, 1.0, 0.0))
+    return np.where(np.isnan(scores), -1.0, np.where(scores >= threshold - PERFECT_SCORE_TOLERANCE, 1.0, 0.0))
 
 
-def swapped(
+def order_bias(
     given: Floats,
     turned: Floats,
     threshold: float,
@@ -238,7 +253,7 @@ def swapped(
     *,
     groups: Ints | None = None,
     seed: int = 0,
-) -> Swap:
+) -> OrderBias:
     """Measure the effect of reversing the contexts.
 
     Samples without a verdict in both orders are left out.
@@ -248,14 +263,14 @@ def swapped(
     changed = verdict_codes(given, threshold) != verdict_codes(turned, threshold)
     both = ~np.isnan(turned - given)
     shift, mine = (turned - given)[both], None if groups is None else groups[both]
-    return Swap(
-        changed=_share(changed.astype(np.float64), confidence, groups),
-        shift=mean_figure(shift, confidence, groups=mine, seed=seed),
-        moved=mean_figure(np.abs(shift), confidence, groups=mine, seed=seed),
+    return OrderBias(
+        changed=_share_estimate(changed.astype(np.float64), confidence, groups),
+        shift=estimate_mean(shift, confidence, groups=mine, seed=seed),
+        moved=estimate_mean(np.abs(shift), confidence, groups=mine, seed=seed),
     )
 
 
-def verbosity(
+def length_bias(
     scores: Floats,
     labels: Floats,
     words: Floats,
@@ -263,14 +278,14 @@ def verbosity(
     *,
     groups: Ints | None = None,
     seed: int = 0,
-) -> Verbosity:
+) -> LengthBias:
     """Measure whether the error of the judge grows with the length of answers."""
     known = ~np.isnan(scores)
     mine = None if groups is None else groups[known]
     error, length = scores[known] - labels[known], words[known]
-    found = correlations(error, length, confidence, groups=mine, seed=seed)["spearman"]
+    found = compute_correlations(error, length, confidence, groups=mine, seed=seed)["spearman"]
     reasons = {"all scores are the same": "all errors are the same", "all labels are the same": "all are as long"}
-    return Verbosity(
-        correlation=Figure(*found[:4], reasons.get(found.why, found.why)),
+    return LengthBias(
+        correlation=Estimate(*found[:4], reasons.get(found.why, found.why)),
         slope=length_slope(scores[known], labels[known], length, confidence, groups=mine),
     )

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ragauge.core.documents import NOTHING
-from ragauge.core.summaries import Figure
-from ragauge.judging.results import Canary
-from ragauge.stats.agreement import Confusion
-from ragauge.stats.association import Bin
+from ragauge.core.documents import EMPTY_MAPPING
+from ragauge.core.summaries import Estimate
+from ragauge.judging.results import InjectionAttempt
+from ragauge.stats.agreement import ConfusionMatrix
+from ragauge.stats.association import CalibrationBin
 
-FIGURES = {
+STATISTIC_DESCRIPTIONS = {
     "accuracy": "the share of samples with people's verdict",
     "accuracy_all": "the same, with samples that have no verdict counted as wrong",
     "sensitivity": "of what people call good, the share that it calls good",
@@ -41,9 +41,9 @@ class Rater:
     name: str
     kind: str
     """`judge`, `baseline` or `people`."""
-    figures: Mapping[str, Figure]
+    figures: Mapping[str, Estimate]
     """Statistics by name; those that are not applicable to the rater are missing."""
-    confusion: Confusion | None = None
+    confusion: ConfusionMatrix | None = None
     threshold: float | None = None
     """Minimum score at which the rater calls a sample good; None if chosen on other samples, or without a threshold."""
     about: str = ""
@@ -54,63 +54,63 @@ class Consistency:
     """Agreement of a judge with itself over repeated calls."""
 
     replicates: int
-    same: Figure
+    same: Estimate
     """Share of samples with the same verdict in all replicates; no verdict counts as a verdict."""
-    pairwise: Figure
+    pairwise: Estimate
     """Probability that two replicates of a sample have the same verdict."""
-    alpha: Figure
+    alpha: Estimate
     """Krippendorff's alpha of the available verdicts."""
-    spread: Figure
+    spread: Estimate
     """Mean standard deviation of the scores of a sample."""
 
 
 @dataclass(frozen=True)
-class Swap:
+class OrderBias:
     """Effect of reversing the contexts, over samples with at least two of them."""
 
-    changed: Figure
+    changed: Estimate
     """Share of samples whose verdict changes, including lost verdicts."""
-    shift: Figure
+    shift: Estimate
     """Mean change of the score: reversed minus original order."""
-    moved: Figure
+    moved: Estimate
     """Mean absolute change of the score."""
 
 
 @dataclass(frozen=True)
-class Verbosity:
+class LengthBias:
     """Length bias: whether the judge prefers long answers more than people do."""
 
-    correlation: Figure
+    correlation: Estimate
     """Spearman correlation of the error (score minus label) with the number of words."""
-    slope: Figure
+    slope: Estimate
     """Increase of the score per 100 words at equal label."""
 
 
 @dataclass(frozen=True)
-class Corrected:
+class CorrectedMean:
     """Estimate of the mean label from few labels and many judged samples."""
 
     labels: int
     """Number of labels used."""
     judged: int
     """Number of judged samples without a label."""
-    people: Figure
+    people: Estimate
     """Mean of the labels used."""
-    judge: Figure
+    judge: Estimate
     """Uncorrected mean of all scores of the judge."""
-    powered: Figure
+    powered: Estimate
     """Prediction-powered mean: the mean of the judge, corrected by the labels."""
     weight: float
     """Weight of the judge in the corrected mean, from 0 to 1."""
-    rates: Figure
+    rates: Estimate
     """Share of good samples, from the judge's sensitivity and specificity (Rogan and Gladen)."""
-    share: Figure
+    share: Estimate
     """Share of good samples among the labels used."""
     truth: float = math.nan
     """Mean of all labels; NaN unless every sample has a label."""
 
 
-class Pair(NamedTuple):
+class LabelledScore(NamedTuple):
     """Label and score of one sample."""
 
     sample: str
@@ -142,19 +142,19 @@ class Calibration:
     """Minimum score of the judge at which a sample is good."""
     label_threshold: float
     """Minimum label at which a sample is good."""
-    base_rate: Figure
+    base_rate: Estimate
     """Share of good samples among the labelled ones."""
     raters: Sequence[Rater]
     """Raters: the judge first, then baselines, then people."""
-    curve: Sequence[Bin] = ()
+    curve: Sequence[CalibrationBin] = ()
     """Calibration curve, from the lowest scores to the highest."""
     calibration_error: float = math.nan
     """Expected calibration error (ECE) over the curve."""
     consistency: Consistency | None = None
-    swap: Swap | None = None
-    verbosity: Verbosity | None = None
-    corrected: Corrected | None = None
-    robustness: Sequence[Canary] = ()
+    swap: OrderBias | None = None
+    verbosity: LengthBias | None = None
+    corrected: CorrectedMean | None = None
+    robustness: Sequence[InjectionAttempt] = ()
     stopped: str = ""
     """Reason why judging stopped early; empty if it did not."""
     people: bool = True
@@ -164,10 +164,10 @@ class Calibration:
     about: str = ""
     confidence: float = 0.95
     notes: Sequence[str] = ()
-    pairs: Sequence[Pair] = ()
+    pairs: Sequence[LabelledScore] = ()
     curve_of: str = ""
     """Name of the scores that the curve is computed from."""
-    identity: Mapping[str, object] = field(default_factory=lambda: NOTHING)
+    identity: Mapping[str, object] = field(default_factory=lambda: EMPTY_MAPPING)
 
     @property
     def scored(self) -> int:
@@ -175,12 +175,12 @@ class Calibration:
         return self.labelled - sum(self.unscored.values())
 
     @property
-    def figures(self) -> Mapping[str, Figure]:
+    def figures(self) -> Mapping[str, Estimate]:
         """Statistics of the judge."""
         return self.raters[0].figures
 
     @property
-    def confusion(self) -> Confusion | None:
+    def confusion(self) -> ConfusionMatrix | None:
         """Confusion matrix of the judge."""
         return self.raters[0].confusion
 

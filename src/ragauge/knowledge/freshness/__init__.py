@@ -8,40 +8,40 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragauge.core.documents import NOTHING, Document
+from ragauge.core.documents import EMPTY_MAPPING, Document
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Run
 from ragauge.datasets.folders import read_queries
 from ragauge.files import readers
-from ragauge.files.in_memory import is_one_run
+from ragauge.files.in_memory import is_single_run
 from ragauge.files.json_files import read_json
-from ragauge.files.source import Source
-from ragauge.knowledge.freshness.results import Freshness, QueryFreshness, Version
-from ragauge.knowledge.freshness.stale_hits import NOTHING_RETURNED, Ages, looked_over
-from ragauge.knowledge.freshness.versions_file import moment, read_versions
+from ragauge.files.source import InputFile
+from ragauge.knowledge.freshness.results import DocumentVersion, Freshness, QueryFreshness
+from ragauge.knowledge.freshness.stale_hits import NO_RESULTS_REASON, VersionIndex, count_stale
+from ragauge.knowledge.freshness.versions_file import parse_time, read_versions
 from ragauge.runs import folder
-from ragauge.runs.folder import circumstances, now
-from ragauge.runs.inputs import Texts, documents_of, gather, is_run_folder, texts_of_runs
+from ragauge.runs.folder import provenance, utc_now
+from ragauge.runs.inputs import DocumentTexts, find_run_texts, is_run_folder, load_documents, resolve_inputs
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-Lookup = Callable[[str], str | None]
+TextLookup = Callable[[str], str | None]
 
 
 @dataclass(frozen=True, eq=False)
-class _Returned:
+class _RunRankings:
     """Rankings and metadata of a run, as needed for freshness."""
 
     name: str
     rankings: Mapping[str, Sequence[str]]
     """Top documents of each query, best first."""
-    asked: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    asked: Mapping[str, str] = field(default_factory=lambda: EMPTY_MAPPING)
     """Other queries of the run, with the reason why they have no results."""
-    texts: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    texts: Mapping[str, str] = field(default_factory=lambda: EMPTY_MAPPING)
     """Query texts, if known."""
-    manifest: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    manifest: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
     notes: Sequence[str] = ()
 
 
@@ -70,19 +70,19 @@ def freshness(
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise BadInput(f"the first {k} documents are none", hint="k is a whole number from 1 on")
     held = read_versions(versions)
-    returned = _open(run, k)
-    expected = _expected(queries)
-    ages = Ages(held, None if as_of is None else moment(as_of, "as_of"))
-    known = _texts(documents, returned.manifest)
-    found, unscored = looked_over(returned.rankings, [*returned.asked, *expected], ages, _lookup(known))
+    returned = _open_run(run, k)
+    expected = _read_expected_queries(queries)
+    ages = VersionIndex(held, None if as_of is None else parse_time(as_of, "as_of"))
+    known = _load_texts(documents, returned.manifest)
+    found, unscored = count_stale(returned.rankings, [*returned.asked, *expected], ages, _text_lookup(known))
     unscored |= {query: why for query, why in returned.asked.items() if query in unscored}
-    notes = [*returned.notes, *_notes(found, unscored, held, known), *_early(returned, ages)]
-    if found and not any(one.versioned for one in found) and not _fits(held, known):
-        unscored = {one.query: STRANGE for one in found} | unscored
+    notes = [*returned.notes, *_freshness_notes(found, unscored, held, known), *_early_notes(returned, ages)]
+    if found and not any(one.versioned for one in found) and not _has_version_in_corpus(held, known):
+        unscored = {one.query: NO_VERSIONED_HIT_REASON for one in found} | unscored
         found = []
     asked = {**returned.texts, **expected}
     marked = [one.query for one in found if one.stale or one.conflicts]
-    made = {"made": now(), **circumstances(), "run": str(run) if isinstance(run, str | Path) else returned.name}
+    made = {"made": utc_now(), **provenance(), "run": str(run) if isinstance(run, str | Path) else returned.name}
     made |= {"versions_file": str(versions)} if isinstance(versions, str | Path) else {}
     made |= {} if as_of is None else {"as_of": str(as_of)}
     return Freshness(
@@ -92,84 +92,84 @@ def freshness(
         unscored=unscored,
         versions=len(held),
         compared=known.documents is not None,
-        fingerprint=fingerprint(held, as_of),
+        fingerprint=versions_fingerprint(held, as_of),
         texts={query: asked[query] for query in marked if asked.get(query)},
         notes=notes,
         circumstances=made,
     )
 
 
-STRANGE = "no document that the run returned is in the versions"
+NO_VERSIONED_HIT_REASON = "no document that the run returned is in the versions"
 
 
-def _open(thing: Any, k: int) -> _Returned:
+def _open_run(thing: Any, k: int) -> _RunRankings:
     """Open a run from a path or an object, cut to its top documents."""
     if isinstance(thing, str | Path):
         path = str(thing)
         if path != "-" and Path(path).is_dir() and not is_run_folder(path):
-            path = _only(path)
+            path = _single_run(path)
         if path != "-" and Path(path).is_dir():
-            run = folder.read(Path(path))
-            return _of_run(run, k, _queries_beside(Path(path)))
-        asked = _empty_ones(read_json(Source(path))) if Source(path).ending == ".json" else {}
-        return _Returned(Source(path).stem, rankings(readers.read_run(path).table, k), asked)
+            run = folder.read_run_folder(Path(path))
+            return _from_run(run, k, _folder_queries(Path(path)))
+        asked = _queries_without_hits(read_json(InputFile(path))) if InputFile(path).ending == ".json" else {}
+        return _RunRankings(InputFile(path).stem, top_documents(readers.read_run(path).table, k), asked)
     if isinstance(thing, Run):
-        return _of_run(thing, k, {})
-    if isinstance(thing, Mapping) and not is_one_run(thing):
+        return _from_run(thing, k, {})
+    if isinstance(thing, Mapping) and not is_single_run(thing):
         raise BadInput(f"several runs are given ({', '.join(map(str, thing))})", hint="one run at a time")
     run = readers.read_run(thing)
-    return _Returned(run.name, rankings(run.table, k), _empty_ones(thing))
+    return _RunRankings(run.name, top_documents(run.table, k), _queries_without_hits(thing))
 
 
-def _only(folder: str) -> str:
+def _single_run(folder: str) -> str:
     """Return the only run of an experiment folder.
 
     Raise BadInput if there are several.
     """
-    runs = gather([folder]).singles
+    runs = resolve_inputs([folder]).singles
     if len(runs) > 1:
         raise BadInput(f"there are several runs ({', '.join(runs)})", file=folder, hint="name one of them")
     return next(iter(runs.values()))
 
 
-def _empty_ones(held: Any) -> dict[str, str]:
+def _queries_without_hits(held: Any) -> dict[str, str]:
     """Return the queries of a mapping that have no documents.
 
     A table cannot represent them.
     """
     if not isinstance(held, Mapping):
         return {}
-    return {str(query): NOTHING_RETURNED for query, docs in held.items() if hasattr(docs, "__len__") and not len(docs)}
+    return {str(query): NO_RESULTS_REASON for query, docs in held.items() if hasattr(docs, "__len__") and not len(docs)}
 
 
-def _of_run(run: Run, k: int, texts: Mapping[str, str]) -> _Returned:
+def _from_run(run: Run, k: int, texts: Mapping[str, str]) -> _RunRankings:
     asked: dict[str, str] = {}
     if run.timings is not None:
         for query, repeat, status, error in run.timings.select("query", "repeat", "status", "error").iter_rows():
             if repeat == 0:
-                asked[query] = NOTHING_RETURNED if status == "ok" else f"it failed ({error or status})"
-    found = rankings(run.table, k)
+                asked[query] = NO_RESULTS_REASON if status == "ok" else f"it failed ({error or status})"
+    found = top_documents(run.table, k)
     several = len(run.differing())
     notes = [f"the rankings of {run.name} differ between {several} repeats: the first counts"] if several else []
     name = str((run.manifest.get("system") or {}).get("name") or run.name)
     silent = {query: why for query, why in asked.items() if query not in found}
-    return _Returned(name, found, silent, texts, run.manifest, notes)
+    return _RunRankings(name, found, silent, texts, run.manifest, notes)
 
 
-def _queries_beside(folder: Path) -> dict[str, str]:
+def _folder_queries(folder: Path) -> dict[str, str]:
     try:
-        return dict(gather([str(folder)]).texts)
+        return dict(resolve_inputs([str(folder)]).texts)
     except BadInput:  # a folder moved out of its experiment
         return {}
 
 
-def rankings(table: pl.DataFrame, k: int) -> dict[str, list[str]]:
+def top_documents(table: pl.DataFrame, k: int) -> dict[str, list[str]]:
     """Return the top k documents of each query, best first; ties by id, descending.
 
     BadInput is raised for a missing score or a duplicate document.
 
     >>> import polars as pl
-    >>> rankings(pl.DataFrame({"query": ["q"] * 3, "doc": ["a", "b", "c"], "score": [1.0, 2.0, 1.0]}), 2)
+    >>> top_documents(pl.DataFrame({"query": ["q"] * 3, "doc": ["a", "b", "c"], "score": [1.0, 2.0, 1.0]}), 2)
     {'q': ['b', 'c']}
     """
     import polars as pl
@@ -190,7 +190,7 @@ def rankings(table: pl.DataFrame, k: int) -> dict[str, list[str]]:
     return {query: found[query] for query in order}
 
 
-def _expected(queries: Any) -> dict[str, str]:
+def _read_expected_queries(queries: Any) -> dict[str, str]:
     """Read the queries that the run should have; an unknown text is empty."""
     if queries is None:
         return {}
@@ -203,26 +203,26 @@ def _expected(queries: Any) -> dict[str, str]:
     return {str(query): "" for query in queries}
 
 
-def _texts(documents: Any, manifest: Mapping[str, Any]) -> Texts:
+def _load_texts(documents: Any, manifest: Mapping[str, Any]) -> DocumentTexts:
     """Return the documents given, or find those named in the run's manifest.
 
     They are loaded even if there is nothing to compare, so that `compared` does not depend on the hits.
     """
     if isinstance(documents, Mapping):
-        return Texts([Document(str(name), str(text)) for name, text in documents.items()])
+        return DocumentTexts([Document(str(name), str(text)) for name, text in documents.items()])
     if documents is not None:
-        return Texts(documents_of(documents))
+        return DocumentTexts(load_documents(documents))
     if not manifest:
-        return Texts()
-    return texts_of_runs([manifest], Texts(), str((manifest.get("dataset") or {}).get("name") or ""))
+        return DocumentTexts()
+    return find_run_texts([manifest], DocumentTexts(), str((manifest.get("dataset") or {}).get("name") or ""))
 
 
-def _lookup(texts: Texts) -> Lookup:
+def _text_lookup(texts: DocumentTexts) -> TextLookup:
     by_id = {one.id: one.whole for one in texts.documents or ()}
     return by_id.get
 
 
-def _fits(versions: Sequence[Version], texts: Texts) -> bool:
+def _has_version_in_corpus(versions: Sequence[DocumentVersion], texts: DocumentTexts) -> bool:
     """Return whether at least one version is of a document of the corpus."""
     if texts.documents is None:
         return False
@@ -230,8 +230,11 @@ def _fits(versions: Sequence[Version], texts: Texts) -> bool:
     return any(name in ids for one in versions for name in (one.doc, one.superseded_by))
 
 
-def _notes(
-    found: Sequence[QueryFreshness], unscored: Mapping[str, str], versions: Sequence[Version], texts: Texts
+def _freshness_notes(
+    found: Sequence[QueryFreshness],
+    unscored: Mapping[str, str],
+    versions: Sequence[DocumentVersion],
+    texts: DocumentTexts,
 ) -> list[str]:
     notes = []
     groups = sum(len(one.conflicts) + len(one.copies) for one in found)
@@ -242,47 +245,55 @@ def _notes(
         ids = {one.id for one in texts.documents}
         lost = [one.superseded_by for one in versions if one.superseded_by and one.superseded_by not in ids]
         if lost:
-            notes.append(f"{_many(len(lost), 'replacement')} not in the corpus ({_some(lost)})")
+            notes.append(f"{_count_phrase(len(lost), 'replacement')} not in the corpus ({_first_few(lost)})")
         strange = [one.doc for one in versions if one.doc not in ids]
         if strange:
-            notes.append(f"{_many(len(strange), 'versioned document')} not in the corpus ({_some(strange)})")
+            notes.append(
+                f"{_count_phrase(len(strange), 'versioned document')} not in the corpus ({_first_few(strange)})"
+            )
         blind = [d for one in found for group in one.conflicts for d in group.docs if d not in ids]
         if blind:
-            notes.append(f"{_many(len(set(blind)), 'text')} not known, and so compared with none ({_some(blind)})")
+            notes.append(
+                f"{_count_phrase(len(set(blind)), 'text')} not known, and so compared with none ({_first_few(blind)})"
+            )
     looked = sum(one.considered for one in found)
     versioned = sum(one.versioned for one in found)
     if found and versioned < looked:
         notes.append(
             f"{looked - versioned:,} of {looked:,} positions hold documents without a version, which count as fresh"
             if versioned
-            else f"{STRANGE}: are the ids the same?"
+            else f"{NO_VERSIONED_HIT_REASON}: are the ids the same?"
         )
     if unscored:
         few = "1 query is" if len(unscored) == 1 else f"{len(unscored):,} queries are"
-        notes.append(f"{few} unscored, and in no rate ({_some(list(unscored))}: {next(iter(unscored.values()))})")
+        notes.append(f"{few} unscored, and in no rate ({_first_few(list(unscored))}: {next(iter(unscored.values()))})")
     return notes
 
 
-def _early(returned: _Returned, ages: Ages) -> list[str]:
+def _early_notes(returned: _RunRankings, ages: VersionIndex) -> list[str]:
     """Return a note if the run returned documents that take effect later than `as_of`."""
     early = [doc for docs in returned.rankings.values() for doc in docs if not ages.holds(doc)]
-    return [f"{_many(len(early), 'position')} of documents that hold only later ({_some(early)})"] if early else []
+    return (
+        [f"{_count_phrase(len(early), 'position')} of documents that hold only later ({_first_few(early)})"]
+        if early
+        else []
+    )
 
 
-def _many(count: int, what: str) -> str:
+def _count_phrase(count: int, what: str) -> str:
     return f"1 {what} is" if count == 1 else f"{count:,} {what}s are"
 
 
-def _some(names: Sequence[str]) -> str:
+def _first_few(names: Sequence[str]) -> str:
     several = list(dict.fromkeys(names))
     return ", ".join(several[:3]) + (", …" if len(several) > 3 else "")
 
 
-def fingerprint(versions: Sequence[Version], as_of: Any = None) -> str:
+def versions_fingerprint(versions: Sequence[DocumentVersion], as_of: Any = None) -> str:
     """Return a short hash of the versions and of `as_of`.
 
     Rates with other hashes are not comparable.
     """
     told = hashlib.sha256(repr(sorted(map(tuple, versions), key=repr)).encode("utf-8", "replace"))
-    told.update(b"" if as_of is None else repr(moment(as_of)).encode())
+    told.update(b"" if as_of is None else repr(parse_time(as_of)).encode())
     return told.hexdigest()[:12]

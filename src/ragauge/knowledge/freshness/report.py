@@ -7,19 +7,19 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ragauge.core.text import one_line
-from ragauge.evaluation.indicators import RATES
-from ragauge.knowledge.freshness.results import Conflict, Freshness, QueryFreshness, StaleHit
+from ragauge.evaluation.indicators import FRESHNESS_RATES
+from ragauge.knowledge.freshness.results import Freshness, QueryFreshness, StaleHit, VersionConflict
 from ragauge.output.chart_style import PALETTE
-from ragauge.output.charts import ChartRows, altair, figure, panel, sentence
-from ragauge.output.numbers import format_rate, number
-from ragauge.output.report import Account, Drawing, Part
-from ragauge.output.tables import Rows
-from ragauge.output.terminal import csv_text
+from ragauge.output.charts import ChartRows, import_altair, join_sentence, make_panel, round_digits
+from ragauge.output.numbers import format_exact, format_rate
+from ragauge.output.report import Chart, Report, Section
+from ragauge.output.tables import TextTable
+from ragauge.output.terminal import render_csv_rows
 
-HEIGHT = 140
+BY_RANK_HEIGHT_PX = 140
 
 
-def parts_by_rank(told: Freshness) -> list[tuple[int, int, int]]:
+def stale_counts_by_rank(told: Freshness) -> list[tuple[int, int, int]]:
     """Count, for each rank, the stale hits and all hits; return (rank, stale, hits)."""
     stale, filled = [0] * told.k, [0] * told.k
     for one in told.queries:
@@ -30,14 +30,14 @@ def parts_by_rank(told: Freshness) -> list[tuple[int, int, int]]:
     return [(rank, mine, of) for rank, (mine, of) in enumerate(zip(stale, filled, strict=True), start=1) if of]
 
 
-def by_rank(told: Freshness) -> dict[str, Drawing]:
+def build_rank_chart(told: Freshness) -> dict[str, Chart]:
     """Build a bar chart by rank; empty if nothing is stale or k is above 100."""
-    counts = parts_by_rank(told)
+    counts = stale_counts_by_rank(told)
     if not any(mine for _, mine, _ in counts) or len(counts) > 100:
         return {}
-    alt = altair()
+    alt = import_altair()
     rows: ChartRows = [
-        {"rank": rank, "part": figure(mine / of), "stale": mine, "of": of, "from": rank - 0.4, "to": rank + 0.4}
+        {"rank": rank, "part": round_digits(mine / of), "stale": mine, "of": of, "from": rank - 0.4, "to": rank + 0.4}
         for rank, mine, of in counts
     ]
     last = counts[-1][0]
@@ -56,13 +56,13 @@ def by_rank(told: Freshness) -> dict[str, Drawing]:
         .mark_rect(color=PALETTE[0], opacity=0.75, stroke="transparent", strokeWidth=1)
         .encode(x=x, x2="to:Q", y=y, y2=alt.datum(0), tooltip=tips)
     )
-    caption = sentence("bars are the part of the queries that have a stale document at that rank")
+    caption = join_sentence("bars are the part of the queries that have a stale document at that rank")
     words = ", ".join(f"rank {rank}: {mine} of {of}" for rank, mine, of in counts)
-    drawn = panel("Stale documents by rank", [bars], HEIGHT)
-    return {"stale_by_rank": Drawing("Where stale documents stand", caption, f"Stale by rank: {words}.", [drawn])}
+    drawn = make_panel("Stale documents by rank", [bars], BY_RANK_HEIGHT_PX)
+    return {"stale_by_rank": Chart("Where stale documents stand", caption, f"Stale by rank: {words}.", [drawn])}
 
 
-DERIVED: tuple[str, ...] = (
+DERIVED_FIELDS: tuple[str, ...] = (
     "query_count",
     "total_considered",
     "versioned_count",
@@ -71,16 +71,16 @@ DERIVED: tuple[str, ...] = (
     "conflict_group_count",
     "conflicting_doc_count",
     "conflict_query_count",
-    *RATES,
+    *FRESHNESS_RATES,
 )
 """Properties written to the JSON in addition to the fields, named as by rig."""
-FEW = 6
+MAX_ROWS_SHOWN = 6
 """Maximum number of table rows on a terminal; other formats have all rows."""
-LONG = 40
+MAX_QUERY_CHARS = 40
 """Maximum number of characters of a query text."""
 
 
-class Returned(NamedTuple):
+class StaleDocument(NamedTuple):
     """Stale document with its hits over all queries."""
 
     doc: str
@@ -93,41 +93,41 @@ class Returned(NamedTuple):
     """Number of queries that also returned its replacement."""
 
 
-def account(told: Freshness) -> Account:
+def build_report(told: Freshness) -> Report:
     """Build the report of a freshness result."""
     about = [told.run, f"top {told.k}", f"{told.versions:,} versions"]
     as_of = told.circumstances.get("as_of")
-    parts = [Part("rates", "How much is stale", "Rates", rows=[_rates(told)], charts=by_rank(told))]
-    documents, queries = stale_documents(told), _marked(told)
+    parts = [Section("rates", "How much is stale", "Rates", rows=[_rates_table(told)], charts=build_rank_chart(told))]
+    documents, queries = find_stale_documents(told), _affected_queries(told)
     if documents:
-        parts += _listed(
-            _documents(documents), "documents", "Stale documents, the most often returned first", "Documents"
+        parts += _list_sections(
+            _documents_table(documents), "documents", "Stale documents, the most often returned first", "Documents"
         )
     if queries:
-        parts += _listed(_queries(told, queries), "queries", "Queries, the most stale first", "Queries")
+        parts += _list_sections(_queries_table(told, queries), "queries", "Queries, the most stale first", "Queries")
     conflicts = [(one.query, group) for one in told.queries for group in one.conflicts]
     if conflicts:
-        title, text = _about_conflicts(told)
-        parts += _listed(_conflicts(conflicts), "conflicts", title, "Conflicts", text)
+        title, text = _conflicts_heading(told)
+        parts += _list_sections(_conflicts_table(conflicts), "conflicts", title, "Conflicts", text)
     if told.unscored:
-        parts.append(Part("unscored", "Queries of which nothing is known", "Unscored", rows=[_unscored(told)]))
-    return Account(
+        parts.append(Section("unscored", "Queries of which nothing is known", "Unscored", rows=[_unscored_table(told)]))
+    return Report(
         "freshness",
         "Freshness",
         [*about, *([f"as of {as_of}"] if as_of else [])],
-        headline(told),
+        summarise_freshness(told),
         parts,
         notes=told.notes,
         circumstances=told.circumstances,
     )
 
 
-def headline(told: Freshness) -> str:
+def summarise_freshness(told: Freshness) -> str:
     """Summarise the result in one sentence.
 
-    >>> headline(Freshness("run", 2, [QueryFreshness("q", 2, 2, [StaleHit("a", 1, "b")])], compared=True))
+    >>> summarise_freshness(Freshness("run", 2, [QueryFreshness("q", 2, 2, [StaleHit("a", 1, "b")])], compared=True))
     '1 of 1 query returns something stale: 50.0% of positions; none returns versions that contradict each other.'
-    >>> headline(Freshness("run", 2, [], {"q": "it returned nothing"}))
+    >>> summarise_freshness(Freshness("run", 2, [], {"q": "it returned nothing"}))
     'Whether anything is stale cannot be told: 1 query is unscored (it returned nothing).'
     """
     if not told.query_count:
@@ -138,7 +138,7 @@ def headline(told: Freshness) -> str:
             f" ({why})." if why else "."
         )
     n = told.query_count
-    stale = f"{told.stale_query_count:,} of {_plural(n, 'query', 'queries')} "
+    stale = f"{told.stale_query_count:,} of {_pluralise(n, 'query', 'queries')} "
     stale += "returns" if told.stale_query_count == 1 else "return"
     part = f"{format_rate(told.stale_rate)} of positions"
     conflicts = told.conflict_query_count
@@ -147,11 +147,11 @@ def headline(told: Freshness) -> str:
     return f"{stale} something stale: {part}; {some} {against}."
 
 
-def _plural(n: int, one: str, several: str) -> str:
+def _pluralise(n: int, one: str, several: str) -> str:
     return f"1 {one}" if n == 1 else f"{n:,} {several}"
 
 
-def _rates(told: Freshness) -> Rows:
+def _rates_table(told: Freshness) -> TextTable:
     positions, queries = told.total_considered, told.query_count
     asked = queries + len(told.unscored)
     unscored = len(told.unscored)
@@ -161,39 +161,39 @@ def _rates(told: Freshness) -> Rows:
         ("queries with something stale", told.stale_query_count, queries, told.stale_query_rate),
         (f"positions {conflict}", told.conflicting_doc_count, positions, told.conflict_rate),
         ("queries with a conflict", told.conflict_query_count, queries, told.conflict_query_rate),
-        ("positions with a version", told.versioned_count, positions, _part(told.versioned_count, positions)),
-        ("unscored queries", unscored, asked, _part(unscored, asked)),
+        ("positions with a version", told.versioned_count, positions, _ratio(told.versioned_count, positions)),
+        ("unscored queries", unscored, asked, _ratio(unscored, asked)),
     ]
     copies = sum(len(group.docs) for one in told.queries for group in one.copies)
     if told.compared:
-        lines.insert(4, ("copies, which are no conflict", copies, positions, _part(copies, positions)))
+        lines.insert(4, ("copies, which are no conflict", copies, positions, _ratio(copies, positions)))
     rows = [[name, f"{count:,}", f"{of:,}", format_rate(rate)] for name, count, of, rate in lines]
-    return Rows("", ["", "count", "of", "rate"], rows)
+    return TextTable("", ["", "count", "of", "rate"], rows)
 
 
-def _part(some: int, whole: int) -> float:
+def _ratio(some: int, whole: int) -> float:
     return some / whole if whole else math.nan
 
 
-def _listed(rows: Rows, id: str, title: str, short: str, text: str = "") -> list[Part]:
+def _list_sections(rows: TextTable, id: str, title: str, short: str, text: str = "") -> list[Section]:
     """Return a section with the first rows, and one with all rows if there are more."""
-    few = rows._replace(rows=rows.rows[:FEW])
-    found = [Part(id, title, short, text, [few])]
-    if len(rows.rows) > FEW:
+    few = rows._replace(rows=rows.rows[:MAX_ROWS_SHOWN])
+    found = [Section(id, title, short, text, [few])]
+    if len(rows.rows) > MAX_ROWS_SHOWN:
         found.append(
-            Part(f"all-{id}", f"All {len(rows.rows):,} of them", f"All {short.lower()}", rows=[rows], long=True)
+            Section(f"all-{id}", f"All {len(rows.rows):,} of them", f"All {short.lower()}", rows=[rows], long=True)
         )
     return found
 
 
-def stale_documents(told: Freshness) -> list[Returned]:
+def find_stale_documents(told: Freshness) -> list[StaleDocument]:
     """Return the stale documents of a run, most often returned first."""
     found: dict[str, list[StaleHit]] = {}
     for one in told.queries:
         for hit in one.stale:
             found.setdefault(hit.doc, []).append(hit)
     several = [
-        Returned(
+        StaleDocument(
             doc,
             hits[0].newer,
             hits[0].why,
@@ -206,45 +206,45 @@ def stale_documents(told: Freshness) -> list[Returned]:
     return sorted(several, key=lambda one: (-one.times, one.best, one.doc))
 
 
-def _documents(documents: Iterable[Returned]) -> Rows:
+def _documents_table(documents: Iterable[StaleDocument]) -> TextTable:
     header = ["document", "replaced by", "why", "times", "best rank", "replacement returned too"]
     rows = [
         [one.doc, one.newer, one.why or "-", str(one.times), str(one.best), f"{one.beside} of {one.times}"]
         for one in documents
     ]
-    return Rows("", header, rows, numbers=False, goes=(2, 5, 4))
+    return TextTable("", header, rows, numbers=False, goes=(2, 5, 4))
 
 
-def _marked(told: Freshness) -> list[QueryFreshness]:
+def _affected_queries(told: Freshness) -> list[QueryFreshness]:
     """Return the queries with a stale hit or a conflict, most stale first."""
     found = [one for one in told.queries if one.stale or one.conflicts]
     return sorted(found, key=lambda one: (-len(one.stale) / one.considered, -one.conflicting, one.query))
 
 
-def _queries(told: Freshness, queries: Iterable[QueryFreshness]) -> Rows:
+def _queries_table(told: Freshness, queries: Iterable[QueryFreshness]) -> TextTable:
     header = ["query", "stale at ranks", "of", "conflicts", *(["asked"] if told.texts else [])]
     rows = []
     for one in queries:
         ranks = ", ".join(str(hit.rank) for hit in one.stale) or "-"
         text = one_line(told.texts.get(one.query, ""))
-        shown = text if len(text) <= LONG else f"{text[: LONG - 1]}…"
+        shown = text if len(text) <= MAX_QUERY_CHARS else f"{text[: MAX_QUERY_CHARS - 1]}…"
         row = [one.query, ranks, str(one.considered), str(len(one.conflicts))]
         rows.append([*row, shown] if told.texts else row)
-    return Rows("", header, rows, numbers=False)
+    return TextTable("", header, rows, numbers=False)
 
 
-def _about_conflicts(told: Freshness) -> tuple[str, str]:
+def _conflicts_heading(told: Freshness) -> tuple[str, str]:
     if not told.compared:
         return "Several versions of one thing in one ranking", "Whether they say the same is not known."
     return "What contradicts itself", "Each version with the words around the place where they first part."
 
 
-def _conflicts(conflicts: Sequence[tuple[str, Conflict]]) -> Rows:
+def _conflicts_table(conflicts: Sequence[tuple[str, VersionConflict]]) -> TextTable:
     """Build a table with one row per document of each distinct conflict.
 
     The first query of the conflict is named.
     """
-    groups: dict[tuple[str, frozenset[str]], tuple[Conflict, list[str]]] = {}
+    groups: dict[tuple[str, frozenset[str]], tuple[VersionConflict, list[str]]] = {}
     for query, one in conflicts:
         groups.setdefault((one.key, frozenset(one.docs)), (one, []))[1].append(query)
     rows = []
@@ -256,22 +256,26 @@ def _conflicts(conflicts: Sequence[tuple[str, Conflict]]) -> Rows:
     header = ["key", "document", "query", "says"]
     if all(row[3] == "(not known)" for row in rows):
         header, rows = header[:3], [row[:3] for row in rows]
-    return Rows("", header, rows, numbers=False, goes=(2,) if len(header) > 3 else ())
+    return TextTable("", header, rows, numbers=False, goes=(2,) if len(header) > 3 else ())
 
 
-def _unscored(told: Freshness) -> Rows:
+def _unscored_table(told: Freshness) -> TextTable:
     """Build a table with one row per reason."""
     reasons: dict[str, list[str]] = {}
     for query, why in told.unscored.items():
         reasons.setdefault(why, []).append(query)
     rows = [
-        [why, f"{len(queries):,}", ", ".join(queries[:FEW]) + (", …" if len(queries) > FEW else "")]
+        [
+            why,
+            f"{len(queries):,}",
+            ", ".join(queries[:MAX_ROWS_SHOWN]) + (", …" if len(queries) > MAX_ROWS_SHOWN else ""),
+        ]
         for why, queries in sorted(reasons.items(), key=lambda pair: -len(pair[1]))
     ]
-    return Rows("", ["why", "queries", "such as"], rows, numbers=False)
+    return TextTable("", ["why", "queries", "such as"], rows, numbers=False)
 
 
-def compared(several: Sequence[Freshness]) -> Account:
+def build_comparison_report(several: Sequence[Freshness]) -> Report:
     """Build a report that compares runs, one row per run."""
     header = ["run", "queries", "unscored", "stale", "stale queries", "conflict", "conflict queries"]
     rows = [
@@ -279,23 +283,23 @@ def compared(several: Sequence[Freshness]) -> Account:
             one.run,
             f"{one.query_count:,}",
             f"{len(one.unscored):,}",
-            *(format_rate(getattr(one, name)) for name in RATES),
+            *(format_rate(getattr(one, name)) for name in FRESHNESS_RATES),
         ]
         for one in several
     ]
     best = min(several, key=lambda one: math.inf if math.isnan(one.stale_rate) else one.stale_rate)
-    part = Part("runs", "Runs", "Runs", rows=[Rows("", header, rows, goes=(6, 4, 2))])
+    part = Section("runs", "Runs", "Runs", rows=[TextTable("", header, rows, goes=(6, 4, 2))])
     about = [f"{len(several)} runs", *{f"top {one.k}": None for one in several}]
     said = f"{best.run} returns the least that is stale: {format_rate(best.stale_rate)} of its positions."
     notes = [f"{one.run}: {note}" for one in several for note in one.notes]
-    return Account("freshness", "Freshness", about, said, [part], notes=notes)
+    return Report("freshness", "Freshness", about, said, [part], notes=notes)
 
 
-def csv(told: Freshness) -> str:
+def render_csv(told: Freshness) -> str:
     """Render one CSV row per query; `compare` and `gate` read it as scores."""
     scores = told.scores()
     rows = [
-        [told.run, query, *(number(float(column[at])) for column in scores.values.values()), scores.judge]
+        [told.run, query, *(format_exact(float(column[at])) for column in scores.values.values()), scores.judge]
         for at, query in enumerate(scores.queries)
     ]
-    return csv_text(["run", "query", f"stale@{told.k}", f"conflict@{told.k}", "judge"], rows)
+    return render_csv_rows(["run", "query", f"stale@{told.k}", f"conflict@{told.k}", "judge"], rows)

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ragauge.core.documents import NOTHING
-from ragauge.core.records import ByMeasure, Scores
+from ragauge.core.documents import EMPTY_MAPPING
+from ragauge.core.records import MeasureDict, Scores
 
-BY_VERSIONS = "versions "
+VERSIONS_JUDGE_PREFIX = "versions "
 """Prefix of the judge name of freshness scores; the fingerprint of the versions follows."""
 
 
-class Version(NamedTuple):
+class DocumentVersion(NamedTuple):
     """Version of a document. Documents with one key are versions of the same content."""
 
     doc: str
@@ -40,7 +40,7 @@ class StaleHit(NamedTuple):
     """`superseded` if the versions name a successor, `older` if another document of its key is newer."""
 
 
-class Conflict(NamedTuple):
+class VersionConflict(NamedTuple):
     """Two or more versions of the same content in one ranking."""
 
     key: str
@@ -60,9 +60,9 @@ class QueryFreshness:
     versioned: int
     """Number of these hits that have a version."""
     stale: Sequence[StaleHit] = ()
-    conflicts: Sequence[Conflict] = ()
+    conflicts: Sequence[VersionConflict] = ()
     """Groups of versions whose texts differ."""
-    copies: Sequence[Conflict] = ()
+    copies: Sequence[VersionConflict] = ()
     """Groups of versions with identical text; these are not conflicts."""
 
     def __post_init__(self) -> None:
@@ -90,7 +90,7 @@ class Freshness:
     run: str
     k: int
     queries: Sequence[QueryFreshness]
-    unscored: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    unscored: Mapping[str, str] = field(default_factory=lambda: EMPTY_MAPPING)
     """`{query: reason}` of queries that have no freshness, such as those without results."""
     versions: int = 0
     """Number of documents that have a version."""
@@ -99,10 +99,10 @@ class Freshness:
     """
     fingerprint: str = ""
     """Short hash of the versions. Rates computed with other versions are not comparable."""
-    texts: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    texts: Mapping[str, str] = field(default_factory=lambda: EMPTY_MAPPING)
     """`{query: text}` of the queries with a stale hit or a conflict, if the texts are known."""
     notes: Sequence[str] = ()
-    circumstances: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    circumstances: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
 
     def __post_init__(self) -> None:
         """Raise ValueError if a query has more than k hits."""
@@ -117,7 +117,7 @@ class Freshness:
         Scores with different judges are not comparable.
         """
         texts = "texts compared" if self.compared else "texts not compared"
-        return f"{BY_VERSIONS}{self.fingerprint} ({texts})" if self.fingerprint else ""
+        return f"{VERSIONS_JUDGE_PREFIX}{self.fingerprint} ({texts})" if self.fingerprint else ""
 
     @property
     def asked(self) -> frozenset[str]:
@@ -152,12 +152,12 @@ class Freshness:
     @property
     def stale_rate(self) -> float:
         """Share of the checked hits that are stale; NaN if there are none."""
-        return _part(self.stale_hit_count, self.total_considered)
+        return _ratio(self.stale_hit_count, self.total_considered)
 
     @property
     def stale_query_rate(self) -> float:
         """Share of the queries with at least one stale hit; NaN if there are none."""
-        return _part(self.stale_query_count, self.query_count)
+        return _ratio(self.stale_query_count, self.query_count)
 
     @property
     def conflict_group_count(self) -> int:
@@ -180,12 +180,12 @@ class Freshness:
 
         NaN if there are none.
         """
-        return _part(self.conflicting_doc_count, self.total_considered)
+        return _ratio(self.conflicting_doc_count, self.total_considered)
 
     @property
     def conflict_query_rate(self) -> float:
         """Share of the queries with at least one version conflict; NaN if there are none."""
-        return _part(self.conflict_query_count, self.query_count)
+        return _ratio(self.conflict_query_count, self.query_count)
 
     def only(self, some: Collection[str] | None) -> Freshness:
         """Restrict the result to some queries; None keeps all of them."""
@@ -217,19 +217,19 @@ class Freshness:
             run=self.run,
             convention="default",
             queries=chosen,
-            values=ByMeasure(columns, str),
-            means=ByMeasure({name: _mean(column) for name, column in columns.items()}, str),
-            unscored=ByMeasure(dict.fromkeys(columns, self.unscored), str),
+            values=MeasureDict(columns, str),
+            means=MeasureDict({name: _nan_mean(column) for name, column in columns.items()}, str),
+            unscored=MeasureDict(dict.fromkeys(columns, self.unscored), str),
             notes=self.notes,
             lower_is_better=frozenset(columns),
             judge=self.judge,
         )
 
 
-def _part(some: int, whole: int) -> float:
+def _ratio(some: int, whole: int) -> float:
     return some / whole if whole else math.nan
 
 
-def _mean(column: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+def _nan_mean(column: np.ndarray[Any, np.dtype[np.float64]]) -> float:
     scored = column[~np.isnan(column)]
     return float(scored.mean()) if len(scored) else math.nan

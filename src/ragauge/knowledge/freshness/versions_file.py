@@ -16,96 +16,100 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.files.in_memory import is_frame, to_polars
-from ragauge.files.json_files import json_lines, read_json
+from ragauge.files.in_memory import is_dataframe, to_polars
+from ragauge.files.json_files import read_json, read_json_lines
 from ragauge.files.parquet import write_parquet
-from ragauge.files.serialization import from_data
-from ragauge.files.source import Source
-from ragauge.files.table_files import DOC, TABLES, find
-from ragauge.files.table_rows import Rows, as_id, gathered, read_rows, rows_of
-from ragauge.files.workspace import ENDINGS, whole_file
-from ragauge.knowledge.freshness.results import Freshness, Version
+from ragauge.files.serialization import from_json_data
+from ragauge.files.source import InputFile
+from ragauge.files.table_files import DOC_COLUMNS, TABLE_FORMATS, find_column
+from ragauge.files.table_rows import TableRows, parse_id, read_rows, rows_from_frame, rows_from_mappings
+from ragauge.files.workspace import FORMAT_BY_ENDING, atomic_write
+from ragauge.knowledge.freshness.results import DocumentVersion, Freshness
 
-KEY, EFFECTIVE, BY = "version_key", "effective_timestamp", "superseded_by"
-FIELDS = ("doc_id", KEY, EFFECTIVE, BY)
-LATEST = 1e11
+VERSION_KEY_FIELD, EFFECTIVE_FIELD, SUPERSEDED_BY_FIELD = "version_key", "effective_timestamp", "superseded_by"
+VERSION_FIELDS = ("doc_id", VERSION_KEY_FIELD, EFFECTIVE_FIELD, SUPERSEDED_BY_FIELD)
+MAX_TIME_S = 1e11
 """Largest time in seconds (year 5138); a larger value is taken for milliseconds."""
-SECONDS = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-DATE_LIKE = re.compile(r"(1[89]|2[01])\d\d((0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]))?", re.ASCII)
+SECONDS_PATTERN = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+DATE_LIKE_PATTERN = re.compile(r"(1[89]|2[01])\d\d((0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]))?", re.ASCII)
 """A year, or a date without hyphens. Read as seconds, it would be a day in 1970."""
-MARK = b'"ragauge-freshness/1"'
-HEAD = 200
+FRESHNESS_SCHEMA_MARK = b'"ragauge-freshness/1"'
+HEAD_BYTES = 200
 """Number of bytes read to recognise a freshness file."""
 
 
-def read_versions(thing: Any) -> list[Version]:
+def read_versions(thing: Any) -> list[DocumentVersion]:
     """Read versions from a JSONL, CSV, TSV or Parquet file, a frame, or a list.
 
     A list holds DocumentVersions or mappings.
 
     >>> read_versions([{"doc_id": "a", "version_key": "vat", "effective_timestamp": "1970-01-02"}])
-    [Version(doc='a', key='vat', effective=86400.0, superseded_by=None)]
+    [DocumentVersion(doc='a', key='vat', effective=86400.0, superseded_by=None)]
     """
     if isinstance(thing, str | Path):
-        source = Source(str(thing))
-        kind = TABLES.get(source.ending) or _guess(source)
+        source = InputFile(str(thing))
+        kind = TABLE_FORMATS.get(source.ending) or _guess_format(source)
         if kind == "jsonl":  # line by line, so that every key is checked and duplicate keys are found
-            rows = gathered([], _plain(json_lines(source), source.label), source.label, in_lines=True)
+            rows = rows_from_mappings(
+                [], _check_cells(read_json_lines(source), source.label), source.label, in_lines=True
+            )
         else:
             rows = read_rows(source, kind)
-        return _checked(rows)
-    if is_frame(thing):
-        return _checked(rows_of(to_polars(thing), "the versions"))
+        return _parse_versions(rows)
+    if is_dataframe(thing):
+        return _parse_versions(rows_from_frame(to_polars(thing), "the versions"))
     if isinstance(thing, str | bytes | Mapping) or not isinstance(thing, Iterable):
         raise BadInput(
             f"versions cannot be read from {type(thing).__name__}",
             hint="a path, a frame, or a list of {doc_id, version_key, effective_timestamp, superseded_by}",
         )
-    held = ((at, _fields(one, at)) for at, one in enumerate(thing, start=1))
-    return _checked(gathered([], _plain(held, "the versions"), "the versions", in_lines=False))
+    held = ((at, _version_fields(one, at)) for at, one in enumerate(thing, start=1))
+    return _parse_versions(rows_from_mappings([], _check_cells(held, "the versions"), "the versions", in_lines=False))
 
 
-def _guess(source: Source) -> str:
+def _guess_format(source: InputFile) -> str:
     first = (source.head() or [""])[0].lstrip()
     return "jsonl" if first.startswith("{") else "tsv" if "\t" in first else "csv"
 
 
-def _plain(lines: Iterable[tuple[int, Mapping[str, Any]]], label: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _check_cells(lines: Iterable[tuple[int, Mapping[str, Any]]], label: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for line, item in lines:
         odd = next((name for name, value in item.items() if isinstance(value, dict | list | bool)), None)
         if odd is not None:
             raise BadInput(f"{odd} is {json.dumps(item[odd])}", file=label, line=line, hint="a text or a number")
-        doc = FIELDS[0] if FIELDS[0] in item else find(list(item), DOC)
+        doc = VERSION_FIELDS[0] if VERSION_FIELDS[0] in item else find_column(list(item), DOC_COLUMNS)
         if doc is None or item[doc] is None or not str(item[doc]).strip():
             raise BadInput("a document is missing", file=label, line=line, hint='{"doc_id": …}')
         yield line, item
 
 
-def _fields(one: Any, at: int) -> Mapping[str, Any]:
-    if isinstance(one, Version):
-        return dict(zip(FIELDS, one, strict=True))
+def _version_fields(one: Any, at: int) -> Mapping[str, Any]:
+    if isinstance(one, DocumentVersion):
+        return dict(zip(VERSION_FIELDS, one, strict=True))
     if not isinstance(one, Mapping):
         raise BadInput(f"version {at} is {one!r}", hint="{doc_id, version_key, effective_timestamp, superseded_by}")
     return one
 
 
-def _checked(rows: Rows) -> list[Version]:
+def _parse_versions(rows: TableRows) -> list[DocumentVersion]:
     """Convert rows to versions; raise BadInput with the line of the first invalid one."""
-    doc = find(rows.names, DOC)
+    doc = find_column(rows.names, DOC_COLUMNS)
     if not len(rows):
         raise BadInput("no versions", file=rows.label)
     if doc is None:
         raise BadInput(f"a document column is missing; found {', '.join(rows.names)}", file=rows.label, hint="doc_id")
-    columns = {name: find(rows.names, (name,)) for name in FIELDS[1:]}
+    columns = {name: find_column(rows.names, (name,)) for name in VERSION_FIELDS[1:]}
     for name in rows.names:
         if name not in (doc, *columns.values()):
             held = next(at for at, cell in enumerate((*rows.columns[name], "")) if cell is not None)
             where = f":{rows.line(held)}" if held < len(rows) and rows.line(held) else ""
-            error = UnknownName("field of a version", name, FIELDS, hint=f"there are {', '.join(FIELDS)}")
+            error = UnknownName(
+                "field of a version", name, VERSION_FIELDS, hint=f"there are {', '.join(VERSION_FIELDS)}"
+            )
             raise BadInput(f"{rows.label}{where}: {error.message}", hint=error.hint)
     found: dict[str, int] = {}
     told: dict[bool, int] = {}
-    versions: list[Version] = []
+    versions: list[DocumentVersion] = []
     for at in range(len(rows)):
         mine = rows.id(doc, at, "document")
         line = rows.line(at)
@@ -114,33 +118,33 @@ def _checked(rows: Rows) -> list[Version]:
             raise BadInput(f"document `{mine}` has a version on {before} already", file=rows.label, line=line)
         found[mine] = at
         key, time, by = (None if name is None else rows.columns[name][at] for name in columns.values())
-        newer = None if by is None else as_id(by, "what it is superseded by", rows.label, line)
+        newer = None if by is None else parse_id(by, "what it is superseded by", rows.label, line)
         if newer == mine:
             raise BadInput(f"document `{mine}` is superseded by itself", file=rows.label, line=line)
         if time is not None:
             told.setdefault(_is_number(time), at)
         versions.append(
-            Version(
+            DocumentVersion(
                 mine,
-                None if key is None else as_id(key, "the key", rows.label, line),
-                None if time is None else moment(time, f"{EFFECTIVE} of `{mine}`", rows.label, line),
+                None if key is None else parse_id(key, "the key", rows.label, line),
+                None if time is None else parse_time(time, f"{EFFECTIVE_FIELD} of `{mine}`", rows.label, line),
                 newer,
             )
         )
     if len(told) == 2:
         at = max(told.values())
         raise BadInput(
-            f"{EFFECTIVE} is {rows.columns[str(columns[EFFECTIVE])][at]}, and "
-            f"{rows.columns[str(columns[EFFECTIVE])][min(told.values())]} elsewhere: numbers and dates are mixed",
+            f"{EFFECTIVE_FIELD} is {rows.columns[str(columns[EFFECTIVE_FIELD])][at]}, and "
+            f"{rows.columns[str(columns[EFFECTIVE_FIELD])][min(told.values())]} elsewhere: numbers and dates are mixed",
             file=rows.label,
             line=rows.line(at),
             hint="seconds since 1970 everywhere, or dates everywhere",
         )
-    _refuse_circles(versions, rows, found)
+    _check_cycles(versions, rows, found)
     return versions
 
 
-def _refuse_circles(versions: Sequence[Version], rows: Rows, places: Mapping[str, int]) -> None:
+def _check_cycles(versions: Sequence[DocumentVersion], rows: TableRows, places: Mapping[str, int]) -> None:
     """Raise BadInput if documents supersede each other in a cycle."""
     after = {one.doc: one.superseded_by for one in versions if one.superseded_by is not None}
     done: set[str] = set()
@@ -162,13 +166,13 @@ def _refuse_circles(versions: Sequence[Version], rows: Rows, places: Mapping[str
         done.update(path)
 
 
-def moment(value: Any, what: str = "the time", label: str | None = None, line: int | None = None) -> float:
+def parse_time(value: Any, what: str = "the time", label: str | None = None, line: int | None = None) -> float:
     """Parse seconds since 1970 from a number or an ISO 8601 date.
 
     Without a zone it is UTC. BadInput is raised for a whole number that could also be a year or a date without hyphens
     (2024, 20240531).
 
-    >>> moment(86400), moment("1970-01-02"), moment("1970-01-02T01:00:00+01:00"), moment("86400.5")
+    >>> parse_time(86400), parse_time("1970-01-02"), parse_time("1970-01-02T01:00:00+01:00"), parse_time("86400.5")
     (86400.0, 86400.0, 86400.0, 86400.5)
     """
     hint = "seconds since 1970, or a date: 2024-05-31, 2024-05-31T12:00:00+02:00"
@@ -177,7 +181,7 @@ def moment(value: Any, what: str = "the time", label: str | None = None, line: i
     if hasattr(value, "isoformat"):  # a date
         value = value.isoformat()
     text = str(value).strip() if isinstance(value, int | str) and not isinstance(value, bool) else ""
-    if DATE_LIKE.fullmatch(text):
+    if DATE_LIKE_PATTERN.fullmatch(text):
         day = f"{text[:4]}-{text[4:6] or '01'}-{text[6:] or '01'}"
         raise BadInput(
             f"{what} is {text}: a date, or seconds?", file=label, line=line, hint=f"{day}, or {text}.0 for seconds"
@@ -193,7 +197,7 @@ def moment(value: Any, what: str = "the time", label: str | None = None, line: i
         seconds = math.nan
     if not math.isfinite(seconds):
         raise BadInput(f"{what} is `{value}`, not a time", file=label, line=line, hint=hint)
-    if abs(seconds) > LATEST:
+    if abs(seconds) > MAX_TIME_S:
         raise BadInput(
             f"{what} is {value}, which are no seconds", file=label, line=line, hint="milliseconds are divided by 1000"
         )
@@ -203,30 +207,30 @@ def moment(value: Any, what: str = "the time", label: str | None = None, line: i
 def _is_number(value: Any) -> bool:
     """Return whether a time is given as a number, in ASCII digits if it is text."""
     if isinstance(value, str):
-        return SECONDS.fullmatch(value.strip()) is not None
+        return SECONDS_PATTERN.fullmatch(value.strip()) is not None
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def write_versions(versions: Sequence[Version], path: str) -> None:
+def write_versions(versions: Sequence[DocumentVersion], path: str) -> None:
     """Write versions as JSONL, CSV, TSV or Parquet, by the ending of the path.
 
     JSONL leaves out unknown fields.
     """
-    kind = ENDINGS.get(Source(path).ending, "jsonl")
+    kind = FORMAT_BY_ENDING.get(InputFile(path).ending, "jsonl")
     if kind not in ("jsonl", "csv", "tsv", "parquet"):
         raise BadInput("versions are written as .jsonl, .csv, .tsv or .parquet", file=path)
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         if kind == "jsonl":
             for one in versions:
-                known = {name: value for name, value in _fields(one, 0).items() if value is not None}
+                known = {name: value for name, value in _version_fields(one, 0).items() if value is not None}
                 if one.effective is not None and one.effective.is_integer():
                     whole = int(one.effective)  # rig writes integers
-                    known[EFFECTIVE] = one.effective if DATE_LIKE.fullmatch(str(whole)) else whole
+                    known[EFFECTIVE_FIELD] = one.effective if DATE_LIKE_PATTERN.fullmatch(str(whole)) else whole
                 file.write(json.dumps(known, ensure_ascii=False).encode() + b"\n")
             return
         import polars as pl
 
-        schema = {name: pl.Float64 if name == EFFECTIVE else pl.String for name in FIELDS}
+        schema = {name: pl.Float64 if name == EFFECTIVE_FIELD else pl.String for name in VERSION_FIELDS}
         table = pl.DataFrame([tuple(one) for one in versions], schema=schema, orient="row")
         if kind == "parquet":
             write_parquet(table, file)
@@ -234,13 +238,13 @@ def write_versions(versions: Sequence[Version], path: str) -> None:
             table.write_csv(file, separator="\t" if kind == "tsv" else ",")
 
 
-def is_freshness(path: str | Path) -> bool:
+def is_freshness_file(path: str | Path) -> bool:
     """Return whether the first bytes mark a file as JSON of `freshness -o`."""
     place = Path(path)
     if place.suffix != ".json" or not place.is_file():
         return False
     with place.open("rb") as file:
-        return MARK in file.read(HEAD)
+        return FRESHNESS_SCHEMA_MARK in file.read(HEAD_BYTES)
 
 
 def read_freshness(path: str | Path) -> Freshness:
@@ -248,7 +252,7 @@ def read_freshness(path: str | Path) -> Freshness:
 
     Raise BadInput for missing fields or duplicate queries. Nothing is filled in, because a gate could pass on it.
     """
-    data = read_json(Source(str(path)))
+    data = read_json(InputFile(str(path)))
     if isinstance(data, list) and len(data) > 1:
         raise BadInput(f"{len(data)} results are in one file", file=str(path), hint="write one run at a time")
     data = data[0] if isinstance(data, list) and data else data
@@ -256,7 +260,7 @@ def read_freshness(path: str | Path) -> Freshness:
     hint = "write it anew with -o"
     if lacks:
         raise BadInput(f"this freshness has no {', '.join(lacks)}", file=str(path), hint=hint)
-    found = from_data(Freshness, data, file=str(path))
+    found = from_json_data(Freshness, data, file=str(path))
     if isinstance(found.k, bool) or found.k < 1:
         raise BadInput(f"k is {json.dumps(data['k'])}, not a whole number from 1 on", file=str(path), hint=hint)
     names = [one.query for one in found.queries]

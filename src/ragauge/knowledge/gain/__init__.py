@@ -9,50 +9,57 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.compute.progress import unseen
+from ragauge.compute.progress import no_progress
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
-from ragauge.core.records import Dataset, Floats, Judgments, Nested
-from ragauge.core.samples import LEXICAL, Sample
-from ragauge.evaluation import count
-from ragauge.files.serialization import as_record
+from ragauge.core.records import Dataset, Floats, Judgments, ScoresByQuery
+from ragauge.core.samples import LEXICAL_JUDGE, Sample
+from ragauge.evaluation import compute_judged_ranks
+from ragauge.files.serialization import settings_from
 from ragauge.files.workspace import cache_folder, temporary_folder
-from ragauge.judging import judge_only
-from ragauge.judging.results import Judged
+from ragauge.judging import judge_unsaved
+from ragauge.judging.results import JudgedSamples
 from ragauge.knowledge.gain.attribution import (
-    ByChunks,
-    ByWords,
-    Fading,
-    Fixed,
-    Pool,
-    contenders,
-    cut_short,
-    dropped,
-    greedy,
-    worths,
+    CandidatePool,
+    ChunkNovelty,
+    FixedNovelty,
+    RemainingNovelty,
+    ShingleNovelty,
+    choose_batch,
+    document_contributions,
+    drop_each_document,
+    find_short_rankings,
+    trim_to_contenders,
 )
 from ragauge.knowledge.gain.changes import (
-    Changes,
-    batch_failed,
-    entered,
-    judged_among,
-    lost_in_building,
-    notes,
-    pushed_out,
-    too_short,
+    SnapshotChanges,
+    added_in_top_k,
+    count_judged,
+    failed_batch_note,
+    failed_rebuilds_note,
+    gain_notes,
+    relevant_pushed_out,
+    short_run_note,
 )
-from ragauge.knowledge.gain.results import Choice, DocumentWorth, Gain, Term
-from ragauge.knowledge.gain.snapshot_systems import Answers, Shadow, without_each
-from ragauge.knowledge.gain.snapshots import Gaining, Snapshot, Snapshots, snapshots
-from ragauge.knowledge.gain.terms import CONTEXT_RECALL, NOVELTY, Hearing, Ranking, Values, measures_of, read_weights
-from ragauge.knowledge.novelty import measure as measure_novelty
-from ragauge.measures.conventions import Convention
-from ragauge.measures.conventions import convention as find_convention
+from ragauge.knowledge.gain.results import BatchStep, DocumentContribution, Gain, GainTerm
+from ragauge.knowledge.gain.snapshot_systems import SnapshotResults, SnapshotRunner, leave_one_out
+from ragauge.knowledge.gain.snapshots import GainSettings, Snapshot, SnapshotPair, open_snapshots
+from ragauge.knowledge.gain.terms import (
+    CONTEXT_RECALL,
+    NOVELTY,
+    ContextRecallJudge,
+    DocumentRanking,
+    RankingScorer,
+    ranking_measures,
+    read_weights,
+)
+from ragauge.knowledge.novelty import prepare_novelty_data as measure_novelty
+from ragauge.measures.conventions import Convention, find_convention
 from ragauge.measures.names import Measure
-from ragauge.measures.scoring import score
-from ragauge.runs.folder import circumstances, fingerprint, now
+from ragauge.measures.scoring import score_judged_ranks
+from ragauge.runs.folder import dataset_fingerprint, provenance, utc_now
 
-REBUILT_AT_MOST = {"bm25": 1_000_000}
-SELDOM = 200_000
+MAX_REBUILT_DOCUMENTS = {"bm25": 1_000_000}
+DEFAULT_MAX_REBUILT_DOCUMENTS = 200_000
 """Maximum number of documents indexed in total if rebuilding per document was not requested."""
 
 
@@ -67,10 +74,10 @@ def gain(
     searches. Neither corpus is changed. Further settings are the fields of `GainSettings`: weights, k, chat, embedder,
     attribution, batch and others.
     """
-    settings = as_record(Gaining, how)
+    settings = settings_from(GainSettings, how)
     rules = find_convention(settings.convention)
     weights = read_weights(settings.weights, settings.k, rules)
-    sides = snapshots(
+    sides = open_snapshots(
         before,
         after,
         add,
@@ -79,29 +86,29 @@ def gain(
         before_run=settings.before_run,
         after_run=settings.after_run,
     )
-    if settings.chat == LEXICAL or "folder" in settings.judging:
-        return _Inquiry(sides, system, settings, weights, rules).gain()
+    if settings.chat == LEXICAL_JUDGE or "folder" in settings.judging:
+        return GainComputation(sides, system, settings, weights, rules).gain()
     # Claims of a reference are extracted once. Otherwise before and after would be judged by different claims.
     with temporary_folder("gain") as kept:
         settings = replace(settings, judging={**settings.judging, "folder": str(kept)})
-        return _Inquiry(sides, system, settings, weights, rules).gain()
+        return GainComputation(sides, system, settings, weights, rules).gain()
 
 
-class _Inquiry:
+class GainComputation:
     """Computation of one gain, with its intermediate results."""
 
     def __init__(
-        self, sides: Snapshots, system: Any, settings: Gaining, weights: dict[str, float], rules: Convention
+        self, sides: SnapshotPair, system: Any, settings: GainSettings, weights: dict[str, float], rules: Convention
     ) -> None:
         self.sides, self.settings, self.weights, self.rules = sides, settings, weights, rules
-        self.progress = settings.progress or unseen
+        self.progress = settings.progress or no_progress
         self.grades = sides.data.judgments.nested
         asked = [(query, text) for query, text in sides.data.queries.items() if query in self.grades]
         self.queries = dict(asked[: settings.limit])
         if not self.queries:
             raise BadInput(f"the dataset {sides.data.name} has no query with judgments")
         self.built = all(side.live is None and side.rankings is None for side in (sides.before, sides.after))
-        self.shadow = Shadow(
+        self.shadow = SnapshotRunner(
             system, self.queries, sides.data.judgments, settings.workers, settings.timeout, self.progress
         )
         if self.built:
@@ -110,12 +117,12 @@ class _Inquiry:
         self.embedder = ""
         self.why: dict[str, str] = {}
         self.asides: list[str] = []
-        self.hearing = self._hearing()
-        self.values = Values(
+        self.hearing = self._build_recall_judge()
+        self.values = RankingScorer(
             sides.data.judgments,
             weights,
-            measures_of(weights, rules),
-            self._counted,
+            ranking_measures(weights, rules),
+            self._measure_values,
             k=settings.k,
             judge=self.hearing,
         )
@@ -129,18 +136,18 @@ class _Inquiry:
         """Compute all parts of the gain."""
         settings, sides = self.settings, self.sides
         depth = self.values.depth
-        before = self._answers(sides.before, depth, "before")
+        before = self._snapshot_results(sides.before, depth, "before")
         # Deep enough to fill the top after any of the added documents are left out.
-        after = self._answers(sides.after, depth + len(self.added), "after")
+        after = self._snapshot_results(sides.after, depth + len(self.added), "after")
         failed = {**before.failed, **after.failed}
         queries = [query for query in self.queries if query not in failed]
         if not queries:
             raise BadInput("every query failed on a side", hint=next(iter(failed.values())))
         self.progress("counting", 0, 1)
-        changes = self._changes(queries, before, after)
-        self._heard(changes)
-        fading, novelty = self._novelty()
-        terms = self._terms(changes, novelty)
+        changes = self._compute_changes(queries, before, after)
+        self._add_judge_notes(changes)
+        fading, novelty = self._measure_novelty()
+        terms = self._gain_terms(changes, novelty)
         asked = changes.total(changes.mean(changes.gaps))
         low, high = changes.interval(settings.confidence)
         new = next((one for one in terms if one.name == NOVELTY and not math.isnan(one.value)), None)
@@ -150,7 +157,7 @@ class _Inquiry:
             query: frozenset(doc for doc, grade in self.grades[query].items() if grade >= self.rules.rel)
             for query in queries
         }
-        way = self._way()
+        way = self._choose_attribution()
         found = Gain(
             total=shift if math.isnan(asked) and new is not None else asked + shift,
             low=low + shift,
@@ -165,8 +172,10 @@ class _Inquiry:
             queries=len(queries),
             moved=changes.moved(
                 self.queries,
-                entered({query: after.rankings[query] for query in queries}, added, settings.k),
-                pushed_out({query: before.rankings[query] for query in queries}, after.rankings, relevant, settings.k),
+                added_in_top_k({query: after.rankings[query] for query in queries}, added, settings.k),
+                relevant_pushed_out(
+                    {query: before.rankings[query] for query in queries}, after.rankings, relevant, settings.k
+                ),
             ),
             asked=asked,
             asked_low=low,
@@ -175,38 +184,42 @@ class _Inquiry:
             attribution=way,
             exact=self.exact,
             novelty_of=settings.novelty,
-            system=self._system(),
+            system=self._system_name(),
             dataset=sides.data.name,
             judge=self.hearing.judge if self.hearing else "",
             embedder=self.embedder,
             before=sides.before.name,
             after=sides.after.name,
-            circumstances=self._circumstances(before, after),
+            circumstances=self._provenance(before, after),
         )
         if self.added:
-            pool = self._pool(changes, after, novelty)
-            found = replace(found, documents=self._documents(pool, after, way), **self._batch(pool, fading, before))
-        said = notes(found, judged_among(self.added, self.grades), failed, built=self.built)
+            pool = self._build_pool(changes, after, novelty)
+            found = replace(
+                found,
+                documents=self._document_contributions(pool, after, way),
+                **self._best_batch(pool, fading, before),
+            )
+        said = gain_notes(found, count_judged(self.added, self.grades), failed, built=self.built)
         return replace(found, notes=[*said, *self.asides])
 
-    def _answers(self, side: Snapshot, k: int, name: str) -> Answers:
+    def _snapshot_results(self, side: Snapshot, k: int, name: str) -> SnapshotResults:
         documents = side.documents or ()
         if side.rankings is not None:
             absent = {query: f"the run {name} does not have it" for query in self.queries if query not in side.rankings}
-            return Answers({query: side.rankings.get(query, ())[:k] for query in self.queries}, absent)
+            return SnapshotResults({query: side.rankings.get(query, ())[:k] for query in self.queries}, absent)
         if side.live is not None:
             return self.shadow.live(side.live, documents, k, name)
         if side.documents is None:
             raise BadInput(f"nothing says what was {name}", hint=f"--{name} KNOWLEDGE-BASE")
         return self.shadow.answers(documents, k, name)
 
-    def _counted(self, judgments: Judgments, run: Nested, measures: Sequence[Measure]) -> Floats:
+    def _measure_values(self, judgments: Judgments, run: ScoresByQuery, measures: Sequence[Measure]) -> Floats:
         # Every query was run on both sides, regardless of how the convention treats missing queries.
         rules = replace(self.rules, missing="zero")
-        scores = score(count(judgments, run, measures, rules), measures, rules)
+        scores = score_judged_ranks(compute_judged_ranks(judgments, run, measures, rules), measures, rules)
         return np.column_stack([scores.values[str(one)] for one in measures])
 
-    def _hearing(self) -> Hearing | None:
+    def _build_recall_judge(self) -> ContextRecallJudge | None:
         """Return the judge of context recall, or None with the reason in `why`."""
         answers = self.sides.data.answers
         if CONTEXT_RECALL not in self.weights:
@@ -218,20 +231,20 @@ class _Inquiry:
             self.why[CONTEXT_RECALL] = "the texts of the documents are not known"
             return None
 
-        def ask(samples: Sequence[Sample]) -> Judged:
+        def ask(samples: Sequence[Sample]) -> JudgedSamples:
             how = dict(self.settings.judging)
-            if self.settings.chat != LEXICAL or len(samples) > 100:
+            if self.settings.chat != LEXICAL_JUDGE or len(samples) > 100:
                 how["progress"] = lambda done, total: self.progress("judging", done, total)
-            return judge_only(samples, [CONTEXT_RECALL], chat=self.settings.chat, **how)
+            return judge_unsaved(samples, [CONTEXT_RECALL], chat=self.settings.chat, **how)
 
-        return Hearing(ask, self.queries, answers)
+        return ContextRecallJudge(ask, self.queries, answers)
 
-    def _heard(self, changes: Changes) -> None:
+    def _add_judge_notes(self, changes: SnapshotChanges) -> None:
         """Add the judge's notes, and the reason if it scored no query."""
         if self.hearing is None:
             return
         gaps = changes.gaps[:, self.values.names.index(CONTEXT_RECALL)]
-        chat = self.settings.chat != LEXICAL
+        chat = self.settings.chat != LEXICAL_JUDGE
         said, why = self.hearing.verdict(changes.queries, gaps, chat=chat)
         self.asides += said
         if why:
@@ -241,30 +254,32 @@ class _Inquiry:
                 "the judge was asked about before and after only: no document's part has context_recall in it"
             )
 
-    def _changes(self, queries: Sequence[str], before: Answers, after: Answers) -> Changes:
+    def _compute_changes(
+        self, queries: Sequence[str], before: SnapshotResults, after: SnapshotResults
+    ) -> SnapshotChanges:
         sides = [
             self.values.of([(query, side.rankings[query]) for query in queries], snapshot.texts)
             for side, snapshot in ((before, self.sides.before), (after, self.sides.after))
         ]
-        return Changes(queries, self.values.names, self.values.weights, self.values.signs, *sides)
+        return SnapshotChanges(queries, self.values.names, self.values.weights, self.values.signs, *sides)
 
-    def _novelty(self) -> tuple[Fading, dict[str, float]]:
+    def _measure_novelty(self) -> tuple[RemainingNovelty, dict[str, float]]:
         """Measure the novelty of each added document.
 
         Return also how it fades as others are taken.
         """
         settings = self.settings
         if NOVELTY not in self.weights:
-            return Fixed({}), {}
+            return FixedNovelty({}), {}
         if self.sides.before.documents is None:
             self.why[NOVELTY] = "what was known before is not known as documents"
         elif not self.added:
             self.why[NOVELTY] = "nothing was added"
         else:
-            fading: Fading
+            fading: RemainingNovelty
             try:
                 if settings.novelty == "lexical":
-                    fading = ByWords(self.sides.added, self.sides.before.documents)
+                    fading = ShingleNovelty(self.sides.added, self.sides.before.documents)
                 else:
                     found = measure_novelty(
                         list(self.sides.added),
@@ -274,26 +289,28 @@ class _Inquiry:
                         progress=self.progress,
                     )
                     self.embedder = found.embedder.name
-                    fading = ByChunks(found.chunks, found.vectors, found.highest, settings.novelty)
+                    fading = ChunkNovelty(found.chunks, found.vectors, found.highest, settings.novelty)
             except MissingExtra as error:
                 if settings.weights is not None:
                     raise
                 self.why[NOVELTY] = f"{error.message}: {error.hint}"
-                return Fixed({}), {}
+                return FixedNovelty({}), {}
             return fading, dict(fading.now())
-        return Fixed({}), {}
+        return FixedNovelty({}), {}
 
-    def _terms(self, changes: Changes, novelty: Mapping[str, float]) -> list[Term]:
+    def _gain_terms(self, changes: SnapshotChanges, novelty: Mapping[str, float]) -> list[GainTerm]:
         by_name = {one.name: one for one in changes.terms(self.settings.confidence, self.why)}
         known = [one for one in novelty.values() if not math.isnan(one)]
         for name, weight in self.weights.items():
             if name == NOVELTY and known:
-                by_name[name] = Term(name, weight, math.fsum(known) / len(known), n=len(known))
+                by_name[name] = GainTerm(name, weight, math.fsum(known) / len(known), n=len(known))
             elif name == NOVELTY:
-                by_name[name] = Term(name, weight, math.nan, why=self.why.get(name, "no added document has any words"))
+                by_name[name] = GainTerm(
+                    name, weight, math.nan, why=self.why.get(name, "no added document has any words")
+                )
         return [by_name[name] for name in self.weights]
 
-    def _way(self) -> str:
+    def _choose_attribution(self) -> str:
         """Choose how the contribution of each document is found."""
         wanted = self.settings.attribution
         if wanted == "rebuilt" and not self.built:
@@ -303,17 +320,21 @@ class _Inquiry:
         if wanted != "auto":
             return wanted
         spec = self.shadow.spec
-        most = REBUILT_AT_MOST.get(spec.name if spec else "", SELDOM)
+        most = MAX_REBUILT_DOCUMENTS.get(spec.name if spec else "", DEFAULT_MAX_REBUILT_DOCUMENTS)
         much = len(self.sides.after.documents or ()) * len(self.added) > most
         return "dropped" if self.exact or not self.built or much else "rebuilt"
 
-    def _pool(self, changes: Changes, after: Answers, novelty: Mapping[str, float]) -> Pool:
-        free = self.settings.chat == LEXICAL
+    def _build_pool(
+        self, changes: SnapshotChanges, after: SnapshotResults, novelty: Mapping[str, float]
+    ) -> CandidatePool:
+        free = self.settings.chat == LEXICAL_JUDGE
         added = frozenset(self.added)
-        rankings = {query: contenders(after.rankings[query], added, self.values.depth) for query in changes.queries}
+        rankings = {
+            query: trim_to_contenders(after.rankings[query], added, self.values.depth) for query in changes.queries
+        }
         given = self.sides.after.rankings  # searches run here return all there is
-        ends = given is not None and max(map(len, given.values()), default=0) < self._needed
-        return Pool(
+        ends = given is not None and max(map(len, given.values()), default=0) < self._needed_depth
+        return CandidatePool(
             self.added,
             rankings,
             self.values if free else self.values.without_judge(),
@@ -321,31 +342,39 @@ class _Inquiry:
             changes,
             novelty,
             self.weights.get(NOVELTY, 0.0),
-            cut_short(rankings, added, self.values.depth) if ends and self.values.names else frozenset(),
+            find_short_rankings(rankings, added, self.values.depth) if ends and self.values.names else frozenset(),
         )
 
     @property
-    def _needed(self) -> int:
+    def _needed_depth(self) -> int:
         """Ranking depth that suffices after any of the added documents are left out."""
         deep = self.values.depth + len(self.added)
         return deep if self.sides.after.documents is None else min(deep, len(self.sides.after.documents))
 
-    def _documents(self, pool: Pool, after: Answers, way: str) -> list[DocumentWorth]:
-        without = dropped(pool) if way == "dropped" else self._rebuilt(pool, after) if way == "rebuilt" else None
+    def _document_contributions(
+        self, pool: CandidatePool, after: SnapshotResults, way: str
+    ) -> list[DocumentContribution]:
+        without = (
+            drop_each_document(pool)
+            if way == "dropped"
+            else self._rebuilt_rankings(pool, after)
+            if way == "rebuilt"
+            else None
+        )
         if pool.short:
             lacking = 0 if without is None else len(pool.added) - len(without)
-            self.asides.append(too_short(len(pool.short), lacking, self._needed))
-        return worths(pool, without, self.grades, self.rules.rel, self.settings.k)
+            self.asides.append(short_run_note(len(pool.short), lacking, self._needed_depth))
+        return document_contributions(pool, without, self.grades, self.rules.rel, self.settings.k)
 
-    def _rebuilt(self, pool: Pool, after: Answers) -> dict[str, dict[str, Ranking]]:
+    def _rebuilt_rankings(self, pool: CandidatePool, after: SnapshotResults) -> dict[str, dict[str, DocumentRanking]]:
         """Return, by document, the rankings that change if the system is built without it.
 
         A document is left out if a query failed without it, because its effect on that query is unknown.
         """
         depth = self.values.depth
-        found: dict[str, dict[str, Ranking]] = {}
+        found: dict[str, dict[str, DocumentRanking]] = {}
         lost: dict[str, str] = {}
-        for doc, answers in without_each(self.shadow, self.sides.after.documents or (), pool.added, depth):
+        for doc, answers in leave_one_out(self.shadow, self.sides.after.documents or (), pool.added, depth):
             failed = [answers.failed[query] for query in pool.rankings if query in answers.failed]
             if failed:
                 lost[doc] = failed[0]
@@ -356,18 +385,18 @@ class _Inquiry:
                 if answers.rankings[query] != after.rankings[query][:depth]
             }
         if lost:
-            self.asides.append(lost_in_building(lost, len(pool.added)))
+            self.asides.append(failed_rebuilds_note(lost, len(pool.added)))
         return found
 
-    def _batch(self, pool: Pool, fading: Fading, before: Answers) -> dict[str, Any]:
+    def _best_batch(self, pool: CandidatePool, fading: RemainingNovelty, before: SnapshotResults) -> dict[str, Any]:
         """Choose the best batch and measure its gain by retrieval."""
         if not self.settings.batch or pool.short:
             return {}
         self.progress("choosing the best batch", 0, 1)
-        batch = greedy(pool, self.settings.batch, fading)
-        return {"batch": batch, "batch_measured": self._measured(pool, batch, before) if batch else math.nan}
+        batch = choose_batch(pool, self.settings.batch, fading)
+        return {"batch": batch, "batch_measured": self._measure_batch(pool, batch, before) if batch else math.nan}
 
-    def _measured(self, pool: Pool, batch: Sequence[Choice], before: Answers) -> float:
+    def _measure_batch(self, pool: CandidatePool, batch: Sequence[BatchStep], before: SnapshotResults) -> float:
         """Return the gain if only the batch is added; NaN if it cannot be measured."""
         if not self.built or self.sides.removed or self.sides.changed:
             return math.nan
@@ -379,10 +408,10 @@ class _Inquiry:
         try:
             real = self.shadow.answers(documents, self.values.depth, "the best batch")
         except BackendFailed as error:
-            self.asides.append(batch_failed(error.message))
+            self.asides.append(failed_batch_note(error.message))
             return math.nan
         if failed := [real.failed[query] for query in queries if query in real.failed]:
-            self.asides.append(batch_failed(f"{len(failed):,} of its queries failed, the first with: {failed[0]}"))
+            self.asides.append(failed_batch_note(f"{len(failed):,} of its queries failed, the first with: {failed[0]}"))
             return math.nan
         rows = [
             pool.values.of([(query, side.rankings[query]) for query in queries], pool.texts) for side in (real, before)
@@ -393,24 +422,24 @@ class _Inquiry:
             + sum(one.changes.get(NOVELTY, 0.0) for one in batch)
         )
 
-    def _system(self) -> str:
+    def _system_name(self) -> str:
         if not self.built:
             return "what was returned" if self.sides.after.rankings is not None else self.sides.after.name
         system = self.shadow.system
         return system if isinstance(system, str) else getattr(system, "__name__", type(system).__name__)
 
-    def _circumstances(self, before: Answers, after: Answers) -> dict[str, Any]:
+    def _provenance(self, before: SnapshotResults, after: SnapshotResults) -> dict[str, Any]:
         def snapshot(side: Snapshot) -> dict[str, Any] | None:
             if side.documents is None:
                 return None
-            known = fingerprint(Dataset(side.name, side.documents, self.queries, self.sides.data.judgments))
+            known = dataset_fingerprint(Dataset(side.name, side.documents, self.queries, self.sides.data.judgments))
             return {name: known[name] for name in ("name", "documents", "documents_hash")}
 
         return {
-            "made": now(),
+            "made": utc_now(),
             "before": snapshot(self.sides.before),
             "after": snapshot(self.sides.after),
             "convention": self.rules.name,
             "seconds": {"before": round(before.seconds, 3), "after": round(after.seconds, 3)},
-            **circumstances(),
+            **provenance(),
         }

@@ -14,20 +14,26 @@ import numpy as np
 
 from ragauge.core.documents import Document
 from ragauge.core.protocols import Vectors
-from ragauge.core.records import Floats, Nested
+from ragauge.core.records import Floats, ScoresByQuery
 from ragauge.core.text import shingles
-from ragauge.knowledge.gain.changes import NOTHING_LESS, Changes
-from ragauge.knowledge.gain.results import Choice, DocumentWorth
-from ragauge.knowledge.gain.terms import NOVELTY, Ranking, Rankings, Values
-from ragauge.knowledge.novelty.chunks import Chunks, least, means, novelties, raised
+from ragauge.knowledge.gain.changes import ROUNDING_TOLERANCE, SnapshotChanges
+from ragauge.knowledge.gain.results import BatchStep, DocumentContribution
+from ragauge.knowledge.gain.terms import NOVELTY, DocumentRanking, RankingsByQuery, RankingScorer
+from ragauge.knowledge.novelty.chunks import (
+    DocumentChunks,
+    chunk_novelties,
+    document_means,
+    document_minimums,
+    update_similarity,
+)
 
 
-def contenders(ranking: Ranking, added: frozenset[str], depth: int) -> Ranking:
+def trim_to_contenders(ranking: DocumentRanking, added: frozenset[str], depth: int) -> DocumentRanking:
     """Trim a ranking to what matters if any of the added documents are left out.
 
     It ends with the document number `depth` that was not added.
 
-    >>> contenders(("new1", "a", "new2", "b", "new3", "c"), frozenset({"new1", "new2", "new3"}), 2)
+    >>> trim_to_contenders(("new1", "a", "new2", "b", "new3", "c"), frozenset({"new1", "new2", "new3"}), 2)
     ('new1', 'a', 'new2', 'b')
     """
     found: list[str] = []
@@ -40,34 +46,36 @@ def contenders(ranking: Ranking, added: frozenset[str], depth: int) -> Ranking:
     return tuple(found)
 
 
-def with_only(ranking: Ranking, added: frozenset[str], kept: frozenset[str], depth: int) -> Ranking:
+def keep_some_added(
+    ranking: DocumentRanking, added: frozenset[str], kept: frozenset[str], depth: int
+) -> DocumentRanking:
     """Return the top `depth` of a ranking with only some of the added documents.
 
-    >>> with_only(("new1", "a", "new2", "b"), frozenset({"new1", "new2"}), frozenset({"new2"}), 2)
+    >>> keep_some_added(("new1", "a", "new2", "b"), frozenset({"new1", "new2"}), frozenset({"new2"}), 2)
     ('a', 'new2')
     """
     return tuple(doc for doc in ranking if doc not in added or doc in kept)[:depth]
 
 
-def cut_short(rankings: Rankings, added: frozenset[str], depth: int) -> frozenset[str]:
+def find_short_rankings(rankings: RankingsByQuery, added: frozenset[str], depth: int) -> frozenset[str]:
     """Return the queries with fewer than `depth` documents that were not added.
 
-    >>> sorted(cut_short({"p": ("new1", "a"), "q": ("a", "b")}, frozenset({"new1"}), 2))
+    >>> sorted(find_short_rankings({"p": ("new1", "a"), "q": ("a", "b")}, frozenset({"new1"}), 2))
     ['p']
     """
     return frozenset(query for query, ranking in rankings.items() if sum(doc not in added for doc in ranking) < depth)
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class CandidatePool:
     """Added documents and the rankings in which they compete."""
 
     added: Sequence[str]
-    rankings: Rankings
+    rankings: RankingsByQuery
     """Trimmed ranking of each query."""
-    values: Values
+    values: RankingScorer
     texts: Mapping[str, str]
-    changes: Changes
+    changes: SnapshotChanges
     novelty: Mapping[str, float]
     """Novelty by document, if known."""
     weight: float
@@ -85,9 +93,9 @@ class Pool:
         """Indices of the terms that can be computed per document."""
         return [at for at in self.changes.told if at in self.values.told]
 
-    def kept(self, query: str, some: frozenset[str]) -> Ranking:
+    def kept(self, query: str, some: frozenset[str]) -> DocumentRanking:
         """Return the top of a query's ranking with only some of the added documents."""
-        return with_only(self.rankings[query], self.all, some, self.values.depth)
+        return keep_some_added(self.rankings[query], self.all, some, self.values.depth)
 
     def queries_of(self) -> dict[str, list[str]]:
         """Return, by document, the queries in whose trimmed rankings it is."""
@@ -103,12 +111,12 @@ class Pool:
         return np.asarray(self.values.signs * (better - worse))
 
 
-def dropped(pool: Pool) -> dict[str, dict[str, Ranking]]:
+def drop_each_document(pool: CandidatePool) -> dict[str, dict[str, DocumentRanking]]:
     """Return, by document, the rankings that change without it.
 
     Lower documents move up. A document is left out if it is unknown what would move up.
     """
-    found: dict[str, dict[str, Ranking]] = {doc: {} for doc in pool.added}
+    found: dict[str, dict[str, DocumentRanking]] = {doc: {} for doc in pool.added}
     depth = pool.values.depth
     for query, ranking in pool.rankings.items():
         for doc in ranking[:depth]:
@@ -118,17 +126,21 @@ def dropped(pool: Pool) -> dict[str, dict[str, Ranking]]:
     return {doc: mine for doc, mine in found.items() if doc not in unknown}
 
 
-def worths(
-    pool: Pool, without: Mapping[str, Mapping[str, Ranking]] | None, judged: Nested, rel: float, k: int
-) -> list[DocumentWorth]:
+def document_contributions(
+    pool: CandidatePool,
+    without: Mapping[str, Mapping[str, DocumentRanking]] | None,
+    judged: ScoresByQuery,
+    rel: float,
+    k: int,
+) -> list[DocumentContribution]:
     """Return the contributions of the added documents, largest first.
 
     `without` has, by document, the rankings that change without it. The causal contribution of a document that is not
     in `without` is NaN.
     """
-    labels = _labelled(pool.changes, judged, rel, pool.all)
-    alone = _alone(pool)
-    causes = {} if without is None else _causes(pool, without)
+    labels = _label_contributions(pool.changes, judged, rel, pool.all)
+    alone = _solo_gains(pool)
+    causes = {} if without is None else _causal_effects(pool, without)
     entered: dict[str, int] = {}
     for ranking in pool.rankings.values():
         for doc in ranking[:k]:
@@ -138,7 +150,7 @@ def worths(
         causal, changes, helped, harmed = causes.get(doc, (math.nan, {}, (), ()))
         sum_of, relevant = labels.get(doc, (0.0, 0))
         found.append(
-            DocumentWorth(
+            DocumentContribution(
                 doc,
                 causal,
                 sum_of,
@@ -151,19 +163,21 @@ def worths(
                 entered.get(doc, 0),
             )
         )
-    return sorted(found, key=_order)
+    return sorted(found, key=_contribution_sort_key)
 
 
-def _order(one: DocumentWorth) -> tuple[bool, float, float, str]:
+def _contribution_sort_key(one: DocumentContribution) -> tuple[bool, float, float, str]:
     unknown = math.isnan(one.causal)
     first = one.alone if unknown else one.causal
     return (unknown, math.inf if math.isnan(first) else -round(first, 12), -round(one.labelled, 12), one.id)
 
 
-Cause = tuple[float, dict[str, float], list[str], list[str]]
+CausalEffect = tuple[float, dict[str, float], list[str], list[str]]
 
 
-def _causes(pool: Pool, without: Mapping[str, Mapping[str, Ranking]]) -> dict[str, Cause]:
+def _causal_effects(
+    pool: CandidatePool, without: Mapping[str, Mapping[str, DocumentRanking]]
+) -> dict[str, CausalEffect]:
     """Compute the gain of each document, by term, and the queries affected.
 
     The queries are those that the document helped and those that it harmed.
@@ -171,7 +185,7 @@ def _causes(pool: Pool, without: Mapping[str, Mapping[str, Ranking]]) -> dict[st
     variants = [(query, ranking) for mine in without.values() for query, ranking in mine.items()]
     rows = pool.values.of(variants, pool.texts)
     place = {query: at for at, query in enumerate(pool.changes.queries)}
-    found: dict[str, Cause] = {}
+    found: dict[str, CausalEffect] = {}
     start = 0
     for doc, others in without.items():
         queries = list(others)
@@ -186,13 +200,13 @@ def _causes(pool: Pool, without: Mapping[str, Mapping[str, Ranking]]) -> dict[st
         if share is not None:
             changes[NOVELTY] = share
             causal += pool.weight * share
-        helped = [query for query, gain in zip(queries, gains.tolist(), strict=True) if gain > NOTHING_LESS]
-        harmed = [query for query, gain in zip(queries, gains.tolist(), strict=True) if gain < -NOTHING_LESS]
+        helped = [query for query, gain in zip(queries, gains.tolist(), strict=True) if gain > ROUNDING_TOLERANCE]
+        harmed = [query for query, gain in zip(queries, gains.tolist(), strict=True) if gain < -ROUNDING_TOLERANCE]
         found[doc] = (causal if changes else math.nan, changes, helped, harmed)
     return found
 
 
-def novelty_share(pool: Pool, doc: str) -> float | None:
+def novelty_share(pool: CandidatePool, doc: str) -> float | None:
     """Return a document's share of the mean novelty of all added documents.
 
     None if unknown.
@@ -202,7 +216,9 @@ def novelty_share(pool: Pool, doc: str) -> float | None:
     return None if math.isnan(mine) else mine / len(known)
 
 
-def _labelled(changes: Changes, judged: Nested, rel: float, added: frozenset[str]) -> dict[str, tuple[float, int]]:
+def _label_contributions(
+    changes: SnapshotChanges, judged: ScoresByQuery, rel: float, added: frozenset[str]
+) -> dict[str, tuple[float, int]]:
     """Sum, by document, grade times weighted mean change of the query.
 
     Also count the queries. The mean is over absolute weights, so that a negative weight counts against without
@@ -220,7 +236,7 @@ def _labelled(changes: Changes, judged: Nested, rel: float, added: frozenset[str
     return found
 
 
-def _alone(pool: Pool) -> dict[str, float]:
+def _solo_gains(pool: CandidatePool) -> dict[str, float]:
     """Compute, by document, its gain if no other is added.
 
     NaN if a ranking is too short. Its novelty counts in full.
@@ -245,7 +261,7 @@ def _alone(pool: Pool) -> dict[str, float]:
     return found
 
 
-class Fading(Protocol):
+class RemainingNovelty(Protocol):
     """Novelty of documents, which decreases as similar documents are taken."""
 
     def now(self) -> Mapping[str, float]:
@@ -260,7 +276,7 @@ class Fading(Protocol):
         ...
 
 
-class Fixed:
+class FixedNovelty:
     """Novelty that stays constant."""
 
     def __init__(self, novelty: Mapping[str, float]) -> None:
@@ -274,7 +290,7 @@ class Fixed:
         """Do nothing; the novelty stays constant."""
 
 
-def greedy(pool: Pool, size: int, fading: Fading) -> list[Choice]:
+def choose_batch(pool: CandidatePool, size: int, fading: RemainingNovelty) -> list[BatchStep]:
     """Choose the best batch of up to `size` documents greedily.
 
     Stop if none adds anything. Ties are broken by id, so that the order of the added documents does not matter.
@@ -288,7 +304,7 @@ def greedy(pool: Pool, size: int, fading: Fading) -> list[Choice]:
     adds: dict[str, dict[str, Floats]] = {doc: {} for doc in left}
     stale = {doc: list(where[doc]) for doc in left}
     told = sum(not math.isnan(one) for one in pool.novelty.values())
-    chosen: list[Choice] = []
+    chosen: list[BatchStep] = []
     total = 0.0
     while left and len(chosen) < size:
         pairs = [(doc, query) for doc in left for query in stale[doc]]
@@ -297,14 +313,14 @@ def greedy(pool: Pool, size: int, fading: Fading) -> list[Choice]:
             adds[doc][query] = pool.gaps(row, now[place[query]])
         stale = {doc: [] for doc in left}
         novelty = fading.now()
-        options = [_marginal(pool, adds[doc], novelty.get(doc, math.nan), told) for doc in left]
+        options = [_marginal_gain(pool, adds[doc], novelty.get(doc, math.nan), told) for doc in left]
         best = max(range(len(left)), key=lambda at: (round(sum(options[at].values()), 12), -at))
         marginal = sum(options[best].values())
-        if marginal <= NOTHING_LESS:
+        if marginal <= ROUNDING_TOLERANCE:
             break
         doc = left.pop(best)
         total += marginal
-        chosen.append(Choice(doc, marginal, total, options[best]))
+        chosen.append(BatchStep(doc, marginal, total, options[best]))
         taken |= {doc}
         fading.take(doc)
         touched = set(where[doc])
@@ -316,7 +332,7 @@ def greedy(pool: Pool, size: int, fading: Fading) -> list[Choice]:
     return chosen
 
 
-def _marginal(pool: Pool, gaps: Mapping[str, Floats], novelty: float, told: int) -> dict[str, float]:
+def _marginal_gain(pool: CandidatePool, gaps: Mapping[str, Floats], novelty: float, told: int) -> dict[str, float]:
     """Return the weighted gain by term that a document adds to those taken.
 
     Its novelty is divided by the number of documents with a known novelty.
@@ -330,32 +346,32 @@ def _marginal(pool: Pool, gaps: Mapping[str, Floats], novelty: float, told: int)
     return found
 
 
-class ByChunks:
+class ChunkNovelty:
     """Novelty by the similarity of chunks to the nearest known or taken chunk."""
 
-    def __init__(self, chunks: Chunks, vectors: Vectors, highest: Floats, definition: str) -> None:
+    def __init__(self, chunks: DocumentChunks, vectors: Vectors, highest: Floats, definition: str) -> None:
         self._ids = [one.id for one in chunks.documents]
         self._owner = chunks.owner
         self._vectors = vectors
         self._highest = highest
-        self._definition = least if definition == "least" else means
+        self._definition = document_minimums if definition == "least" else document_means
 
     def now(self) -> Mapping[str, float]:
         """Return the current novelty of each document."""
-        found = self._definition(novelties(self._highest), self._owner, len(self._ids))
+        found = self._definition(chunk_novelties(self._highest), self._owner, len(self._ids))
         return dict(zip(self._ids, found.tolist(), strict=True))
 
     def take(self, doc: str) -> None:
         """Add a document to those that are known."""
         mine = self._vectors[self._owner == self._ids.index(doc)]
         if len(mine):
-            self._highest = raised(self._highest, self._vectors, mine)
+            self._highest = update_similarity(self._highest, self._vectors, mine)
 
 
-class ByWords:
+class ShingleNovelty:
     """Novelty by the share of 3-word shingles that are not yet known.
 
-    >>> fading = ByWords([Document("a", "to be or not"), Document("b", "be or not")], [])
+    >>> fading = ShingleNovelty([Document("a", "to be or not"), Document("b", "be or not")], [])
     >>> fading.take("a")
     >>> dict(fading.now())["b"]
     0.0

@@ -9,20 +9,20 @@ from functools import cached_property
 
 import numpy as np
 
-from ragauge.core.records import Floats, Nested
-from ragauge.knowledge.gain.results import Gain, QueryChange, Term
-from ragauge.knowledge.gain.terms import CONTEXT_RECALL, NOVELTY, Ranking, Rankings
+from ragauge.core.records import Floats, ScoresByQuery
+from ragauge.knowledge.gain.results import Gain, GainTerm, QueryChange
+from ragauge.knowledge.gain.terms import CONTEXT_RECALL, NOVELTY, DocumentRanking, RankingsByQuery
 from ragauge.stats.intervals import mean_intervals
 from ragauge.stats.paired_tests import randomisation_test
 
-FEWEST = 5
+MIN_INTERVAL_VALUES = 5
 """Minimum number of values, not all equal, for a confidence interval."""
-NOTHING_LESS = 1e-12
+ROUNDING_TOLERANCE = 1e-12
 """Absolute values up to this count as 0."""
 
 
 @dataclass(frozen=True, eq=False)
-class Changes:
+class SnapshotChanges:
     """Values of every query before and after: one row per query, one column per term."""
 
     queries: Sequence[str]
@@ -80,30 +80,30 @@ class Changes:
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Compute the confidence interval of the total by a paired bootstrap over queries."""
-        return _ends(self.parts[:, None], confidence)[0] if self.told else (math.nan, math.nan)
+        return _mean_intervals(self.parts[:, None], confidence)[0] if self.told else (math.nan, math.nan)
 
     def p(self) -> float:
         """Compute the p-value of the total by Fisher's randomisation test."""
         return float(randomisation_test(self.parts[:, None])[0]) if self.told and len(self.queries) else math.nan
 
-    def terms(self, confidence: float, why: Mapping[str, str]) -> list[Term]:
+    def terms(self, confidence: float, why: Mapping[str, str]) -> list[GainTerm]:
         """Return each term with its interval, or the reason why it has no value."""
-        ends = _ends(self.gaps, confidence)
+        ends = _mean_intervals(self.gaps, confidence)
         found = []
         for at, name in enumerate(self.names):
             both = ~np.isnan(self.gaps[:, at])
             if not both.any():
                 reason = why.get(name, "no query has a value on both sides")
-                found.append(Term(name, float(self.weights[at]), math.nan, why=reason))
+                found.append(GainTerm(name, float(self.weights[at]), math.nan, why=reason))
                 continue
             before, after = (float(side[both, at].mean()) for side in (self.before, self.after))
             mean = float(self.gaps[both, at].mean())
             low, high = ends[at]
-            found.append(Term(name, float(self.weights[at]), mean, low, high, before, after, int(both.sum())))
+            found.append(GainTerm(name, float(self.weights[at]), mean, low, high, before, after, int(both.sum())))
         return found
 
     def moved(
-        self, texts: Mapping[str, str], entered: Mapping[str, Ranking], left: Mapping[str, Ranking]
+        self, texts: Mapping[str, str], entered: Mapping[str, DocumentRanking], left: Mapping[str, DocumentRanking]
     ) -> list[QueryChange]:
         """Return the queries that changed, largest change first.
 
@@ -113,7 +113,8 @@ class Changes:
         rows = [
             row
             for row in range(len(self.queries))
-            if abs(gains[row]) > NOTHING_LESS or np.nanmax(np.abs(self.gaps[row]), initial=0.0) > NOTHING_LESS
+            if abs(gains[row]) > ROUNDING_TOLERANCE
+            or np.nanmax(np.abs(self.gaps[row]), initial=0.0) > ROUNDING_TOLERANCE
         ]
         found = []
         for row in sorted(rows, key=lambda one: (-abs(gains[one]), self.queries[one])):
@@ -123,30 +124,32 @@ class Changes:
                 for term, gap in zip(self.names, self.gaps[row].tolist(), strict=True)
                 if not math.isnan(gap)
             }
-            gain = float(gains[row]) if abs(gains[row]) > NOTHING_LESS else 0.0
+            gain = float(gains[row]) if abs(gains[row]) > ROUNDING_TOLERANCE else 0.0
             found.append(
                 QueryChange(name, texts.get(name, ""), gain, by_term, entered.get(name, ()), left.get(name, ()))
             )
         return found
 
 
-def _ends(columns: Floats, confidence: float) -> list[tuple[float, float]]:
+def _mean_intervals(columns: Floats, confidence: float) -> list[tuple[float, float]]:
     """Compute an interval of the mean of each column; NaN for too few or equal values."""
     lows, highs = mean_intervals(columns, confidence)
     found = []
     for at in range(columns.shape[1]):
         mine = columns[~np.isnan(columns[:, at]), at]
-        told = len(mine) >= FEWEST and float(mine.max() - mine.min()) > NOTHING_LESS
+        told = len(mine) >= MIN_INTERVAL_VALUES and float(mine.max() - mine.min()) > ROUNDING_TOLERANCE
         found.append((float(lows[at]), float(highs[at])) if told else (math.nan, math.nan))
     return found
 
 
-def entered(after: Rankings, added: frozenset[str], k: int) -> dict[str, Ranking]:
+def added_in_top_k(after: RankingsByQuery, added: frozenset[str], k: int) -> dict[str, DocumentRanking]:
     """Return the added documents in the top k of each query."""
     return {query: tuple(doc for doc in ranking[:k] if doc in added) for query, ranking in after.items()}
 
 
-def pushed_out(before: Rankings, after: Rankings, relevant: Mapping[str, frozenset[str]], k: int) -> dict[str, Ranking]:
+def relevant_pushed_out(
+    before: RankingsByQuery, after: RankingsByQuery, relevant: Mapping[str, frozenset[str]], k: int
+) -> dict[str, DocumentRanking]:
     """Return the relevant documents that left the top k of each query."""
     return {
         query: tuple(
@@ -156,16 +159,17 @@ def pushed_out(before: Rankings, after: Rankings, relevant: Mapping[str, frozens
     }
 
 
-FEW = 10
+FEW_MOVED_QUERIES = 10
 """Number of changed queries below which a note warns that they are few."""
 
 
-def sum_of(terms: Sequence[Term]) -> str:
+def missing_terms_note(terms: Sequence[GainTerm]) -> str:
     """Name the terms that make up the total if others are undefined.
 
     Empty if all are defined.
 
-    >>> sum_of([Term("recall@10", 0.5, 0.1), Term("novelty", 0.5, math.nan, why="nothing was added")])
+    >>> missing_terms_note([GainTerm("recall@10", 0.5, 0.1), GainTerm("novelty", 0.5, math.nan,
+    ...     why="nothing was added")])
     'the gain is 0.5 recall@10 alone: novelty cannot be told (nothing was added), and is not counted as 0'
     """
     told = [one for one in terms if not math.isnan(one.value)]
@@ -177,16 +181,16 @@ def sum_of(terms: Sequence[Term]) -> str:
     return f"the gain is {what}{' alone' if len(told) == 1 else ''}: {without}, and is not counted as 0"
 
 
-def judged_among(added: Sequence[str], judged: Nested) -> int:
+def count_judged(added: Sequence[str], judged: ScoresByQuery) -> int:
     """Count the added documents that have a judgment."""
     some = {doc for docs in judged.values() for doc in docs}
     return sum(one in some for one in added)
 
 
-def too_short(queries: int, documents: int, needed: int) -> str:
+def short_run_note(queries: int, documents: int, needed: int) -> str:
     """Describe what cannot be computed because the run after is too short.
 
-    >>> too_short(3, 2, 12)  # doctest: +ELLIPSIS
+    >>> short_run_note(3, 2, 12)  # doctest: +ELLIPSIS
     'the run afterwards ends too soon for 3 queries: ... causal of 2 documents, alone and ... cannot be told ...'
     """
     causal = f"causal of {documents:,} document{'' if documents == 1 else 's'}, " if documents else ""
@@ -197,10 +201,10 @@ def too_short(queries: int, documents: int, needed: int) -> str:
     )
 
 
-def lost_in_building(lost: Mapping[str, str], added: int) -> str:
+def failed_rebuilds_note(lost: Mapping[str, str], added: int) -> str:
     """Describe the documents without which the rebuilt system failed.
 
-    >>> lost_in_building({"d7": "no memory"}, 3)
+    >>> failed_rebuilds_note({"d7": "no memory"}, 3)
     'causal of 1 of 3 documents cannot be told: built without it a query failed, the first (without d7) with: no memory'
     """
     doc, why = next(iter(lost.items()))
@@ -211,14 +215,14 @@ def lost_in_building(lost: Mapping[str, str], added: int) -> str:
     )
 
 
-def batch_failed(why: str) -> str:
+def failed_batch_note(why: str) -> str:
     """Describe why the gain of the best batch could not be measured."""
     return f"what the batch really gains cannot be told: {why}"
 
 
-def notes(gain: Gain, judged: int, failed: Mapping[str, str], *, built: bool) -> Iterator[str]:
+def gain_notes(gain: Gain, judged: int, failed: Mapping[str, str], *, built: bool) -> Iterator[str]:
     """Yield the notes on a gain; `built` says whether the system was built here."""
-    if text := sum_of(gain.terms):
+    if text := missing_terms_note(gain.terms):
         yield text
     ranked = [one.name for one in gain.terms if one.name not in (CONTEXT_RECALL, NOVELTY) and not math.isnan(one.value)]
     if gain.added and not judged and ranked:
@@ -240,7 +244,7 @@ def notes(gain: Gain, judged: int, failed: Mapping[str, str], *, built: bool) ->
         query, why = next(iter(failed.items()))
         yield f"{len(failed):,} queries failed on a side and are left out, the first ({query}) with: {why}"
     moved = len(gain.moved)
-    if 0 < moved < FEW and gain.queries >= FEW:
+    if 0 < moved < FEW_MOVED_QUERIES and gain.queries >= FEW_MOVED_QUERIES:
         yield f"only {moved} of {gain.queries:,} queries moved: a few others could turn the result round"
     zero = not math.isnan(gain.asked_low) and gain.asked_low <= 0 <= gain.asked_high
     if moved and (zero or gain.p > 1 - gain.confidence):

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ragauge.core.documents import NOTHING
+from ragauge.core.documents import EMPTY_MAPPING
 
 
-class Term(NamedTuple):
+class GainTerm(NamedTuple):
     """Term of a gain: a change and its weight."""
 
     name: str
@@ -42,7 +42,7 @@ class QueryChange(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DocumentWorth:
+class DocumentContribution:
     """Contribution of one added document."""
 
     id: str
@@ -64,7 +64,7 @@ class DocumentWorth:
     The reference is the corpus after, minus all added documents. This is the corpus before, unless documents were also
     removed or changed.
     """
-    changes: Mapping[str, float] = field(default_factory=lambda: NOTHING)
+    changes: Mapping[str, float] = field(default_factory=lambda: EMPTY_MAPPING)
     """`causal` by term, unweighted; empty if it is NaN."""
     helped: Sequence[str] = ()
     """Queries that are worse without it."""
@@ -76,13 +76,13 @@ class DocumentWorth:
     """Number of queries with it in the top k."""
 
 
-class Choice(NamedTuple):
+class BatchStep(NamedTuple):
     """Step of the best batch: a document and the gain of the batch up to it."""
 
     id: str
     marginal: float
     total: float
-    changes: Mapping[str, float] = NOTHING
+    changes: Mapping[str, float] = EMPTY_MAPPING
     """`marginal` by term, weighted."""
 
 
@@ -95,7 +95,7 @@ class Gain:
     low: float
     high: float
     confidence: float
-    terms: Sequence[Term]
+    terms: Sequence[GainTerm]
     k: int
     added: int
     removed: int
@@ -105,9 +105,9 @@ class Gain:
     """Number of queries run on both snapshots."""
     moved: Sequence[QueryChange]
     """Queries with a changed term, largest gain or loss first; changes may cancel out."""
-    documents: Sequence[DocumentWorth] = ()
+    documents: Sequence[DocumentContribution] = ()
     """Added documents, largest contribution first."""
-    batch: Sequence[Choice] = ()
+    batch: Sequence[BatchStep] = ()
     """Documents chosen greedily, starting from the reference corpus of `alone`."""
     batch_measured: float = float("nan")
     """Measured gain if only the batch is added to the corpus before.
@@ -139,7 +139,7 @@ class Gain:
     after: str = ""
     """Name of the snapshot after."""
     notes: Sequence[str] = ()
-    circumstances: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    circumstances: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
 
     @property
     def gained(self) -> list[QueryChange]:

@@ -8,29 +8,29 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ragauge.compute.progress import Progress, Unwatched, unseen
+from ragauge.compute.progress import ProgressCallback, SilentRunProgress, no_progress
 from ragauge.core.documents import Document
 from ragauge.core.errors import BackendFailed
 from ragauge.core.protocols import Retriever
 from ragauge.core.records import Dataset, Judgments
-from ragauge.core.specs import Spec, parse
+from ragauge.core.specs import Spec, parse_spec
 from ragauge.files.workspace import cache_folder
-from ragauge.runs.execution import Answer, Job, Plan, ask, perform
-from ragauge.runs.system_run import Work
+from ragauge.runs.execution import QueryResult, QueryTask, RunSettings, run_queries, run_system
+from ragauge.runs.system_run import SystemRun
 from ragauge.systems.adapters import as_retriever
 from ragauge.systems.bm25 import BM25
-from ragauge.systems.builder import Workshop
+from ragauge.systems.builder import SystemBuilder
 
-Ranking = tuple[str, ...]
+SnapshotRanking = tuple[str, ...]
 OTHER_WORD = "\0"
 """Placeholder for all words that are not in a query; it is not a word of any text."""
 
 
 @dataclass(frozen=True)
-class Answers:
+class SnapshotResults:
     """Rankings of all queries on one snapshot."""
 
-    rankings: Mapping[str, Ranking]
+    rankings: Mapping[str, SnapshotRanking]
     failed: Mapping[str, str] = field(default_factory=dict)
     """Errors by query."""
     seconds: float = 0.0
@@ -38,7 +38,7 @@ class Answers:
 
 
 @dataclass(frozen=True, eq=False)
-class Shadow:
+class SnapshotRunner:
     """System description and the queries run on every snapshot."""
 
     system: Any
@@ -47,17 +47,17 @@ class Shadow:
     judgments: Judgments
     workers: int = 1
     timeout: float | None = None
-    progress: Progress = unseen
+    progress: ProgressCallback = no_progress
 
     def check(self) -> None:
         """Raise for unknown names in the description before anything is built."""
         if isinstance(self.system, str):
-            Workshop([]).check(self.system)
+            SystemBuilder([]).check(self.system)
 
     @property
     def spec(self) -> Spec | None:
         """Parsed description; None if the system is a function."""
-        return parse(self.system) if isinstance(self.system, str) else None
+        return parse_spec(self.system) if isinstance(self.system, str) else None
 
     @property
     def exact(self) -> bool:
@@ -78,9 +78,9 @@ class Shadow:
         Each is left out of its own ranking.
         """
         data = Dataset("", documents, self.queries, self.judgments)
-        return Work("", "", data, Plan(), {}, Workshop([]), None, Unwatched()).own
+        return SystemRun("", "", data, RunSettings(), {}, SystemBuilder([]), None, SilentRunProgress()).own
 
-    def answers(self, documents: Sequence[Document], k: int, name: str) -> Answers:
+    def answers(self, documents: Sequence[Document], k: int, name: str) -> SnapshotResults:
         """Run the queries on the system built on these documents."""
 
         @asynccontextmanager
@@ -88,7 +88,7 @@ class Shadow:
             if not isinstance(self.system, str):
                 yield as_retriever(self.system(documents))
                 return
-            workshop = Workshop(
+            workshop = SystemBuilder(
                 documents,
                 cache=cache_folder(),
                 progress=lambda done, total: self.progress(f"{name}: embedding documents", done, total),
@@ -102,42 +102,42 @@ class Shadow:
 
         closing: list[Callable[[], None]] = []
         try:
-            return self._asked(opened, self.own(documents), k, name)
+            return self._run_queries(opened, self.own(documents), k, name)
         finally:
             for one in closing:
                 one()
 
-    def live(self, retriever: Any, documents: Sequence[Document], k: int, name: str) -> Answers:
+    def live(self, retriever: Any, documents: Sequence[Document], k: int, name: str) -> SnapshotResults:
         """Run the queries on a retriever given by the user."""
 
         @asynccontextmanager
         async def opened() -> AsyncIterator[Retriever]:
             yield as_retriever(retriever)
 
-        return self._asked(opened, self.own(documents), k, name)
+        return self._run_queries(opened, self.own(documents), k, name)
 
-    def _asked(
+    def _run_queries(
         self, opened: Callable[[], AbstractAsyncContextManager[Retriever]], own: frozenset[str], k: int, name: str
-    ) -> Answers:
+    ) -> SnapshotResults:
         began = time.perf_counter()
-        answers: list[Answer] = []
+        answers: list[QueryResult] = []
 
-        def keep(answer: Answer) -> None:
+        def keep(answer: QueryResult) -> None:
             answers.append(answer)
             self.progress(f"{name}: asking queries", len(answers), len(jobs))
 
-        plan = Plan(k=k + bool(own), warmup=0, workers=self.workers, timeout=self.timeout)
-        jobs = [Job(query, text, 0) for query, text in self.queries.items()]
+        plan = RunSettings(k=k + bool(own), warmup=0, workers=self.workers, timeout=self.timeout)
+        jobs = [QueryTask(query, text, 0) for query, text in self.queries.items()]
         self.progress(f"{name}: building", 0, 1)
-        perform(opened, jobs, plan, [], keep)
-        found = collected(answers, own, k)
+        run_system(opened, jobs, plan, [], keep)
+        found = collect_rankings(answers, own, k)
         if found.failed and len(found.failed) == len(jobs):
             query, why = next(iter(found.failed.items()))
             raise BackendFailed(f"{name}: every query failed, the first ({query}) with: {why}")
         return replace(found, seconds=time.perf_counter() - began)
 
 
-def collected(answers: Sequence[Answer], own: frozenset[str], k: int) -> Answers:
+def collect_rankings(answers: Sequence[QueryResult], own: frozenset[str], k: int) -> SnapshotResults:
     """Collect rankings without duplicates and without the query itself."""
     rankings, failed = {}, {}
     for one in answers:
@@ -145,21 +145,21 @@ def collected(answers: Sequence[Answer], own: frozenset[str], k: int) -> Answers
         rankings[one.query] = tuple(docs[:k])
         if one.status != "ok":
             failed[one.query] = one.error
-    return Answers(rankings, failed)
+    return SnapshotResults(rankings, failed)
 
 
-class WithoutEach:
+class LeaveOneOutBM25:
     """BM25 over all documents but one, with the scores of a rebuilt index.
 
     It is faster than a rebuild. A score depends only on document lengths and on the query words. Texts are therefore
     tokenized once, and all other words are replaced by one placeholder. This changes neither lengths nor scores.
     """
 
-    def __init__(self, shadow: Shadow, documents: Sequence[Document], k: int) -> None:
+    def __init__(self, shadow: SnapshotRunner, documents: Sequence[Document], k: int) -> None:
         self._documents = documents
         self._own = shadow.own(documents)
-        self._jobs = [Job(query, text, 0) for query, text in shadow.queries.items()]
-        self._plan = Plan(k=k + bool(self._own), warmup=0)
+        self._jobs = [QueryTask(query, text, 0) for query, text in shadow.queries.items()]
+        self._plan = RunSettings(k=k + bool(self._own), warmup=0)
         self._k = k
         options = dict(shadow.spec.options) if shadow.spec else {}
         words = BM25([], **options)._words  # tokenized exactly as by the system itself
@@ -174,23 +174,23 @@ class WithoutEach:
 
         self._build: Callable[[Sequence[Document]], BM25] = lambda some: Cut(some, **options)
 
-    def answers(self, left_out: str) -> Answers:
+    def answers(self, left_out: str) -> SnapshotResults:
         """Run the queries without this document."""
         retriever = self._build([one for one in self._documents if one.id != left_out])
-        answers: list[Answer] = []
-        ask(retriever, self._jobs, self._plan, answers.append)
-        return collected(answers, self._own, self._k)
+        answers: list[QueryResult] = []
+        run_queries(retriever, self._jobs, self._plan, answers.append)
+        return collect_rankings(answers, self._own, self._k)
 
 
-def without_each(
-    shadow: Shadow, documents: Sequence[Document], left_out: Sequence[str], k: int
-) -> Iterator[tuple[str, Answers]]:
+def leave_one_out(
+    shadow: SnapshotRunner, documents: Sequence[Document], left_out: Sequence[str], k: int
+) -> Iterator[tuple[str, SnapshotResults]]:
     """Yield some documents, each with the results of the system built without it.
 
     If the system cannot be built or every query fails, all queries are marked as failed.
     """
-    quick = WithoutEach(shadow, documents, k) if shadow.spec is not None and shadow.spec.name == "bm25" else None
-    quiet = replace(shadow, progress=unseen)
+    quick = LeaveOneOutBM25(shadow, documents, k) if shadow.spec is not None and shadow.spec.name == "bm25" else None
+    quiet = replace(shadow, progress=no_progress)
     for done, name in enumerate(left_out):
         shadow.progress("without each document", done, len(left_out))
         if quick is not None:
@@ -199,5 +199,5 @@ def without_each(
         try:
             found = quiet.answers([one for one in documents if one.id != name], k, f"without {name}")
         except BackendFailed as error:
-            found = Answers({}, dict.fromkeys(shadow.queries, error.message))
+            found = SnapshotResults({}, dict.fromkeys(shadow.queries, error.message))
         yield name, found

@@ -9,17 +9,17 @@ from dataclasses import replace
 import numpy as np
 
 from ragauge.core.errors import BackendFailed, BadInput
-from ragauge.core.records import Floats, Judgments, Nested
+from ragauge.core.records import Floats, Judgments, ScoresByQuery
 from ragauge.core.samples import Sample
-from ragauge.judging.results import Judged
+from ragauge.judging.results import JudgedSamples
 from ragauge.measures.conventions import Convention
-from ragauge.measures.names import Measure, parse
+from ragauge.measures.names import Measure, parse_measure
 from ragauge.measures.registry import mean
 
 CONTEXT_RECALL, NOVELTY = "context_recall", "novelty"
-DEFINITIONS = ("mean", "least", "lexical")
+NOVELTY_DEFINITIONS = ("mean", "least", "lexical")
 """Definitions of the novelty of a document; see DocumentNovelty."""
-HEAVIEST = 1e9
+MAX_WEIGHT = 1e9
 """Largest absolute weight; larger ones would make sums lose precision."""
 
 
@@ -37,31 +37,31 @@ def read_weights(given: Mapping[str, float] | None, k: int, rules: Convention) -
         return dict.fromkeys((f"recall@{k}", CONTEXT_RECALL, NOVELTY), 1 / 3)
     found: dict[str, float] = {}
     for text, weight in given.items():
-        name = _name(text, k, rules)
+        name = _canonical_term(text, k, rules)
         if name in found:
             raise BadInput(f"`{name}` has two weights", hint="one for each term")
         number = isinstance(weight, int | float) and not isinstance(weight, bool)
         if not number or (isinstance(weight, float) and math.isnan(weight)):
             raise BadInput(f"the weight of {name} is {weight!r}, not a number", hint="--weight recall@10=0.5")
-        if abs(weight) > HEAVIEST:
-            raise BadInput(f"the weight of {name} is more than {HEAVIEST:,.0f}", hint="--weight recall@10=0.5")
+        if abs(weight) > MAX_WEIGHT:
+            raise BadInput(f"the weight of {name} is more than {MAX_WEIGHT:,.0f}", hint="--weight recall@10=0.5")
         found[name] = float(weight)
     if not any(found.values()):
         raise BadInput("no term has a weight", hint="--weight recall@10=0.5 --weight novelty=0.5")
     return found
 
 
-def _name(text: str, k: int, rules: Convention) -> str:
+def _canonical_term(text: str, k: int, rules: Convention) -> str:
     plain = text.strip().lower().replace("-", "_")
     if plain in (CONTEXT_RECALL, NOVELTY):
         return plain
     if plain.startswith(f"{CONTEXT_RECALL}@"):
         raise BadInput("context_recall is that of the first k documents", hint="-k says how many")
-    measure = _averaged(parse(text, rules))
+    measure = _check_averaged(parse_measure(text, rules))
     return str(replace(measure, cutoff=k) if measure.cutoff is None and measure.spec.cutoff == "rank?" else measure)
 
 
-def _averaged(measure: Measure) -> Measure:
+def _check_averaged(measure: Measure) -> Measure:
     """Return the measure; raise BadInput unless it is averaged over queries."""
     if measure.spec.aggregate is not mean or dict(measure.options).get("of") == "means":
         raise BadInput(
@@ -70,16 +70,16 @@ def _averaged(measure: Measure) -> Measure:
     return measure
 
 
-def measures_of(weights: Mapping[str, float], rules: Convention) -> list[Measure]:
+def ranking_measures(weights: Mapping[str, float], rules: Convention) -> list[Measure]:
     """Return the terms that are measures of rankings, in order."""
-    return [parse(name, rules) for name in weights if name not in (CONTEXT_RECALL, NOVELTY)]
+    return [parse_measure(name, rules) for name in weights if name not in (CONTEXT_RECALL, NOVELTY)]
 
 
-class Hearing:
+class ContextRecallJudge:
     """Context recall of queries with the texts they retrieved; NaN if unscored."""
 
     def __init__(
-        self, ask: Callable[[Sequence[Sample]], Judged], queries: Mapping[str, str], answers: Mapping[str, str]
+        self, ask: Callable[[Sequence[Sample]], JudgedSamples], queries: Mapping[str, str], answers: Mapping[str, str]
     ) -> None:
         self.judge = ""
         """Name of the judge; empty before the first call."""
@@ -124,19 +124,19 @@ class Hearing:
         return list(self._said), f"the judge scored no query on both sides: {first}"
 
 
-Ranking = tuple[str, ...]
+DocumentRanking = tuple[str, ...]
 """Document ids, best first."""
-Rankings = Mapping[str, Ranking]
+RankingsByQuery = Mapping[str, DocumentRanking]
 """Rankings by query."""
-Variant = tuple[str, Ranking]
+QueryVariant = tuple[str, DocumentRanking]
 """A query and a possible ranking of it."""
-Count = Callable[[Judgments, Nested, Sequence[Measure]], Floats]
+RunMeasureFunction = Callable[[Judgments, ScoresByQuery, Sequence[Measure]], Floats]
 """Function from judgments, a run and measures to values: one row per query, one column per measure."""
-Judge = Callable[[Sequence[tuple[str, tuple[str, ...]]]], Floats]
+RecallFunction = Callable[[Sequence[tuple[str, tuple[str, ...]]]], Floats]
 """Function from queries with their retrieved texts to context recalls; NaN if unscored."""
 
 
-class Values:
+class RankingScorer:
     """Scorer of rankings by the terms of a gain.
 
     Each ranking of a query is scored once and cached.
@@ -147,10 +147,10 @@ class Values:
         judgments: Judgments,
         weights: Mapping[str, float],
         measures: Sequence[Measure],
-        count: Count,
+        count: RunMeasureFunction,
         *,
         k: int,
-        judge: Judge | None = None,
+        judge: RecallFunction | None = None,
     ) -> None:
         self.names = [name for name in weights if name != NOVELTY]
         """Names of the terms that have a value per query."""
@@ -168,10 +168,10 @@ class Values:
         self._count = count
         self._judge = judge
         self._k = k
-        self._counted: dict[Variant, Floats] = {}
+        self._counted: dict[QueryVariant, Floats] = {}
         self._judged: dict[tuple[str, tuple[str, ...]], float] = {}
 
-    def of(self, variants: Sequence[Variant], texts: Mapping[str, str]) -> Floats:
+    def of(self, variants: Sequence[QueryVariant], texts: Mapping[str, str]) -> Floats:
         """Score variants: one row per variant, one column per term.
 
         `texts` are the document texts of that snapshot.
@@ -181,7 +181,7 @@ class Values:
         if not cut:
             return found
         if self._groups:
-            self._count_new([one for one in dict.fromkeys(cut) if one not in self._counted])
+            self._score_variants([one for one in dict.fromkeys(cut) if one not in self._counted])
             columns = [self.names.index(str(one)) for _, some in self._groups for one in some]
             found[:, columns] = [self._counted[one] for one in cut]
         if self._judge is not None and CONTEXT_RECALL in self.names:
@@ -197,13 +197,13 @@ class Values:
         """Indices of the terms that can be computed for a new ranking."""
         return [at for at, name in enumerate(self.names) if name != CONTEXT_RECALL or self._judge is not None]
 
-    def without_judge(self) -> Values:
+    def without_judge(self) -> RankingScorer:
         """Return a copy that no longer calls the judge but keeps its cached scores."""
-        other = object.__new__(Values)
+        other = object.__new__(RankingScorer)
         other.__dict__.update(self.__dict__, _judge=None)
         return other
 
-    def _count_new(self, variants: Sequence[Variant]) -> None:
+    def _score_variants(self, variants: Sequence[QueryVariant]) -> None:
         if not variants:
             return
         mine = self._judgments
@@ -216,11 +216,13 @@ class Values:
             source=mine.source,
         )
         columns = [
-            self._count(judgments, {place: _scored(ranking[:depth]) for place, (_, ranking) in places.items()}, some)
+            self._count(
+                judgments, {place: _to_rank_scores(ranking[:depth]) for place, (_, ranking) in places.items()}, some
+            )
             for depth, some in self._groups
         ]
         self._counted.update(zip(variants, np.hstack(columns), strict=True))
 
 
-def _scored(ranking: Ranking) -> dict[str, float]:
+def _to_rank_scores(ranking: DocumentRanking) -> dict[str, float]:
     return {doc: float(len(ranking) - rank) for rank, doc in enumerate(ranking)}

@@ -9,57 +9,64 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.core.composition import GRAPH, check, made, parts_of
+from ragauge.core.composition import DEFAULT_GRAPH, build_component, check_spec, iterate_plugins
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
-from ragauge.core.findings import Bar
+from ragauge.core.findings import HistogramBin
 from ragauge.core.graphs import Graph
 from ragauge.core.plugins import check_installed
-from ragauge.core.protocols import Embedder, Linker
+from ragauge.core.protocols import Embedder, GraphBuilder
 from ragauge.core.records import Dataset, Ints, Judgments
-from ragauge.core.specs import parse_several
+from ragauge.core.specs import parse_specs
 from ragauge.core.structured_text import parse_json
 from ragauge.datasets import folders, load
-from ragauge.datasets.queries import asked, themselves
+from ragauge.datasets.queries import restrict_queries, self_documents
 from ragauge.files.workspace import cache_folder
-from ragauge.knowledge.graph.distances import Asked, clustering, components, counted, following, reaches
-from ragauge.knowledge.graph.results import Degrees, Hub, Kind, QueryReach, Shared, Web
-from ragauge.measures.conventions import convention
-from ragauge.models.embedders import Cached, InPieces, open_embedder
+from ragauge.knowledge.graph.distances import (
+    RankedQuery,
+    clustering_coefficient,
+    component_labels,
+    count_by_distance,
+    link_relevance,
+    summarise_reach,
+)
+from ragauge.knowledge.graph.results import DegreeSummary, GraphAnalysis, Hub, LinkKind, QueryReach, SharedLinks
+from ragauge.measures.conventions import find_convention
+from ragauge.models.embedders import BatchedEmbedder, CachedEmbedder, open_embedder
 from ragauge.models.embedders.directions import unit
-from ragauge.runs.folder import circumstances, fingerprint, now
-from ragauge.runs.inputs import documents_of
-from ragauge.systems.graph_corpus import Terrain
-from ragauge.systems.graph_links import UNKNOWN, Links, naming
+from ragauge.runs.folder import dataset_fingerprint, provenance, utc_now
+from ragauge.runs.inputs import load_documents
+from ragauge.systems.graph_corpus import LinkedCorpus
+from ragauge.systems.graph_links import UNKNOWN_IDS, MetadataLinks, find_link_field
 
-SEEDS = 10
+DEFAULT_SEEDS = 10
 """Number of seeds, the default of graph retrievers."""
-HUBS = 10
-TITLE = 80
+MAX_HUBS = 10
+MAX_TITLE_CHARS = 80
 """Number of characters of the text shown for a document without a title."""
-LARGEST = 5
+MAX_COMPONENTS_LISTED = 5
 """Number of largest components whose sizes are listed."""
-BARS = 24
+MAX_DEGREE_BARS = 24
 """Maximum number of regular bars in the degree histogram; one more bar holds the rest."""
-USUAL = 0.99
+HISTOGRAM_QUANTILE = 0.99
 """Quantile of the degrees covered by regular bars of the histogram."""
-FIRST = 1000
+MAX_LINES_SCANNED = 1000
 """Number of corpus lines scanned for links outside `metadata`."""
-AT_A_TIME = 256
+QUERY_BATCH_SIZE = 256
 """Number of queries whose similarities to all documents are in memory at once."""
 
 
 def graph(
     dataset: Any,
-    graph: Any = GRAPH,
+    graph: Any = DEFAULT_GRAPH,
     *,
     embedder: str | Embedder = "wordllama",
-    seeds: int = SEEDS,
+    seeds: int = DEFAULT_SEEDS,
     limit: int | None = None,
     split: str | None = None,
     confidence: float = 0.95,
     tell: Callable[[str], None] | None = None,
-) -> Web:
+) -> GraphAnalysis:
     """Analyse a corpus as a graph: links, components, hubs and distances.
 
     `dataset` is the name of a dataset, a BEIR folder, a Dataset, or a corpus without queries: a file, a folder of
@@ -73,62 +80,62 @@ def graph(
     (60, 5, ['knn(neighbours=4)'])
     """
     say = tell or (lambda _: None)
-    _refuse(seeds, limit, confidence)
-    linkers = _linkers(graph)
+    _check_settings(seeds, limit, confidence)
+    linkers = _open_linkers(graph)
     if isinstance(embedder, str):
-        check("embedders", embedder)
-        check_installed(parts_of("embedders", embedder))
+        check_spec("embedders", embedder)
+        check_installed(iterate_plugins("embedders", embedder))
     elif not callable(getattr(embedder, "embed", None)):
         raise BadInput(f"{type(embedder).__name__} is no embedder: it has no `embed`")
     say("reading")
-    data = _read(dataset, split)
+    data = _load_data(dataset, split)
     if not data.documents:
         raise BadInput(f"there are no documents in {data.name}", hint="look whether this is what was meant")
-    terrain = _terrain(data.documents, embedder, say)
+    terrain = _embed_corpus(data.documents, embedder, say)
     say("linking")
     links = {one.name: one.link(data.documents, terrain.vectors) for one in linkers}
     ids = [one.id for one in data.documents]
     whole = Graph.of(ids, links)
     alone = {name: Graph.of(ids, {name: one}) for name, one in links.items()}
     say("counting")
-    sizes = np.sort(np.bincount(components(whole)))[::-1]
-    data, relevant, notes = _judged(data, terrain, limit)
+    sizes = np.sort(np.bincount(component_labels(whole)))[::-1]
+    data, relevant, notes = _find_relevant_rows(data, terrain, limit)
     some = {name: one for name, one in alone.items() if one.links}
     graphs = {"": whole, **(some if len(some) > 1 else {})}
     say("walking")
-    rows = counted(graphs, _asked(data, relevant, terrain, seeds)) if relevant else {}
-    return Web(
+    rows = count_by_distance(graphs, _rank_queries(data, relevant, terrain, seeds)) if relevant else {}
+    return GraphAnalysis(
         corpus=data.name,
         documents=len(whole),
         links=whole.links,
-        kinds=_kinds(alone),
-        degrees=_degrees(whole),
+        kinds=_link_kinds(alone),
+        degrees=_degree_summary(whole),
         components=len(sizes),
-        largest=sizes[:LARGEST].tolist(),
-        clustering=clustering(whole),
-        hubs=_hubs(whole, data.documents),
-        shared=_shared(some),
+        largest=sizes[:MAX_COMPONENTS_LISTED].tolist(),
+        clustering=clustering_coefficient(whole),
+        hubs=_find_hubs(whole, data.documents),
+        shared=_shared_links(some),
         embedder=terrain.embedder.name,
         seeds=seeds,
         queries=len(relevant),
         confidence=confidence,
-        reach=reaches(rows, len(whole), confidence) if rows else [],
-        following=following(graphs, list(relevant.values())) if rows else [],
-        doubts=_doubts(linkers, data.documents, dataset),
-        notes=[*_skipped(whole, linkers), *notes, *_lost(rows.get("", ()))],
+        reach=summarise_reach(rows, len(whole), confidence) if rows else [],
+        following=link_relevance(graphs, list(relevant.values())) if rows else [],
+        doubts=_link_doubts(linkers, data.documents, dataset),
+        notes=[*_skipped_notes(whole, linkers), *notes, *_lost_query_notes(rows.get("", ()))],
         circumstances={
-            "made": now(),
-            "dataset": fingerprint(data),
+            "made": utc_now(),
+            "dataset": dataset_fingerprint(data),
             "graph": whole.about(),
             "embedder": terrain.embedder.name,
             "seeds": seeds,
             "confidence": confidence,
-            **circumstances(),
+            **provenance(),
         },
     )
 
 
-def _refuse(seeds: int, limit: int | None, confidence: float) -> None:
+def _check_settings(seeds: int, limit: int | None, confidence: float) -> None:
     for name, value in (("seeds", seeds), ("the limit", limit)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             verb = "are" if name == "seeds" else "is"
@@ -137,24 +144,24 @@ def _refuse(seeds: int, limit: int | None, confidence: float) -> None:
         raise BadInput(f"the confidence is {confidence!r}", hint="a share, such as 0.95")
 
 
-def _linkers(given: Any) -> list[Linker]:
+def _open_linkers(given: Any) -> list[GraphBuilder]:
     """Return the linkers; a mistake is raised before any data is read."""
     several = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
-    found: list[Linker] = []
+    found: list[GraphBuilder] = []
     for one in several:
         if not isinstance(one, str):
-            if not isinstance(one, Linker):
+            if not isinstance(one, GraphBuilder):
                 raise BadInput(
                     f"{type(one).__name__} is no linker",
                     hint="`link(documents, vectors)` gives Links, and it has a `name`",
                 )
             found.append(one)
             continue
-        for spec in parse_several(one, "graph"):
-            check("graphs", spec)
-            found.append(made("graphs", spec))
+        for spec in parse_specs(one, "graph"):
+            check_spec("graphs", spec)
+            found.append(build_component("graphs", spec))
     if not found:
-        raise BadInput("nothing says what links documents", hint=f"--graph {'+'.join(GRAPH)}")
+        raise BadInput("nothing says what links documents", hint=f"--graph {'+'.join(DEFAULT_GRAPH)}")
     names = [one.name for one in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -162,7 +169,7 @@ def _linkers(given: Any) -> list[Linker]:
     return found
 
 
-def _read(what: Any, split: str | None) -> Dataset:
+def _load_data(what: Any, split: str | None) -> Dataset:
     """Load a dataset, or a corpus as a dataset without queries."""
     if isinstance(what, Dataset):
         return what
@@ -170,7 +177,7 @@ def _read(what: Any, split: str | None) -> Dataset:
     if isinstance(what, str | Path):
         path = Path(what)
         file = path.is_file() or (not path.exists() and bool(path.suffix) and ":" not in str(what))
-        if not file and not (path.is_dir() and _unasked(path)):
+        if not file and not (path.is_dir() and _has_no_queries(path)):
             return load(what, split=split)
         name = path.resolve().name
     elif not isinstance(what, Iterable):
@@ -178,16 +185,16 @@ def _read(what: Any, split: str | None) -> Dataset:
             f"a corpus cannot be read from {type(what).__name__}",
             hint="a file, a folder, the name of a dataset, a Dataset or Documents",
         )
-    return Dataset(name, documents_of(what), {}, Judgments({}))
+    return Dataset(name, load_documents(what), {}, Judgments({}))
 
 
-def _unasked(folder: Path) -> bool:
+def _has_no_queries(folder: Path) -> bool:
     """Return whether a folder has no queries or no judgments."""
-    found = folders.find(folder)
+    found = folders.find_dataset_folder(folder)
     return found is None or not ((found / "qrels.txt").exists() or (found / "qrels").exists())
 
 
-def _terrain(documents: Sequence[Document], described: str | Embedder, say: Callable[[str], None]) -> Terrain:
+def _embed_corpus(documents: Sequence[Document], described: str | Embedder, say: Callable[[str], None]) -> LinkedCorpus:
     """Embed the documents, using the cache for a described embedder.
 
     Links are added later.
@@ -197,11 +204,13 @@ def _terrain(documents: Sequence[Document], described: str | Embedder, say: Call
         say(f"embedding: {done:,} of {total:,}")
 
     embedder = open_embedder(described, [one.whole for one in documents], heard)
-    known = Cached(embedder, cache_folder() / "embeddings") if isinstance(described, str) else embedder
-    return Terrain(documents, embedder, [], document_embedder=InPieces(known, heard))
+    known = CachedEmbedder(embedder, cache_folder() / "embeddings") if isinstance(described, str) else embedder
+    return LinkedCorpus(documents, embedder, [], document_embedder=BatchedEmbedder(known, heard))
 
 
-def _judged(data: Dataset, terrain: Terrain, limit: int | None) -> tuple[Dataset, dict[str, Ints], list[str]]:
+def _find_relevant_rows(
+    data: Dataset, terrain: LinkedCorpus, limit: int | None
+) -> tuple[Dataset, dict[str, Ints], list[str]]:
     """Return the dataset, the relevant rows by query, and notes.
 
     Queries without a relevant document in the corpus are left out.
@@ -209,8 +218,8 @@ def _judged(data: Dataset, terrain: Terrain, limit: int | None) -> tuple[Dataset
     if not data.queries:
         why = "there are no questions, so that nobody can tell how far answers are"
         return data, {}, [why]
-    data, notes = asked(data, limit)
-    least, missing = convention("default").rel, 0
+    data, notes = restrict_queries(data, limit)
+    least, missing = find_convention("default").rel, 0
     found: dict[str, Ints] = {}
     for query in data.queries:
         right = [doc for doc, grade in data.judgments.nested.get(query, {}).items() if grade >= least]
@@ -228,110 +237,114 @@ def _judged(data: Dataset, terrain: Terrain, limit: int | None) -> tuple[Dataset
     return data, found, notes
 
 
-def _asked(data: Dataset, relevant: Mapping[str, Ints], terrain: Terrain, seeds: int) -> Iterator[Asked]:
+def _rank_queries(
+    data: Dataset, relevant: Mapping[str, Ints], terrain: LinkedCorpus, seeds: int
+) -> Iterator[RankedQuery]:
     """Yield each query with all documents by descending similarity.
 
     Ties are in corpus order.
     """
-    own = themselves(data, data.queries)
+    own = self_documents(data, data.queries)
     names = list(relevant)
-    for first in range(0, len(names), AT_A_TIME):
-        some = names[first : first + AT_A_TIME]
+    for first in range(0, len(names), QUERY_BATCH_SIZE):
+        some = names[first : first + QUERY_BATCH_SIZE]
         vectors = unit(terrain.embedder.embed([data.queries[name] for name in some]))
         for name, vector, alike in zip(some, vectors, vectors @ terrain.vectors.T, strict=True):
             order = np.argsort(-alike, kind="stable")
             if name in own:
                 order = order[order != terrain.rows[name]]
-            yield Asked(name, relevant[name], order, seeds if vector.any() else 0)
+            yield RankedQuery(name, relevant[name], order, seeds if vector.any() else 0)
 
 
-def _lost(rows: Sequence[QueryReach]) -> list[str]:
+def _lost_query_notes(rows: Sequence[QueryReach]) -> list[str]:
     lost = sum(not one.relevant[0] + one.others[0] for one in rows)
     return [f"queries without a vector have no seeds, and reach nothing: {lost:,}"] if lost else []
 
 
-def _kinds(alone: Mapping[str, Graph]) -> list[Kind]:
-    keys = {name: _pairs(one) for name, one in alone.items()}
+def _link_kinds(alone: Mapping[str, Graph]) -> list[LinkKind]:
+    keys = {name: _linked_pairs(one) for name, one in alone.items()}
     every, times = np.unique(np.concatenate(list(keys.values())), return_counts=True)
     single = every[times == 1]
     return [
-        Kind(name, one.links, int(np.isin(keys[name], single).sum()), int((one.degrees > 0).sum()))
+        LinkKind(name, one.links, int(np.isin(keys[name], single).sum()), int((one.degrees > 0).sum()))
         for name, one in alone.items()
     ]
 
 
-def _shared(alone: Mapping[str, Graph]) -> list[Shared]:
-    keys = {name: _pairs(one) for name, one in alone.items()}
+def _shared_links(alone: Mapping[str, Graph]) -> list[SharedLinks]:
+    keys = {name: _linked_pairs(one) for name, one in alone.items()}
     return [
-        Shared(one, other, len(np.intersect1d(keys[one], keys[other], assume_unique=True)))
+        SharedLinks(one, other, len(np.intersect1d(keys[one], keys[other], assume_unique=True)))
         for one, other in combinations(keys, 2)
     ]
 
 
-def _pairs(graph: Graph) -> Ints:
+def _linked_pairs(graph: Graph) -> Ints:
     """Return a unique number for each pair of linked nodes."""
     once = graph.sources < graph.ends
     return graph.sources[once] * len(graph) + graph.ends[once]
 
 
-def _degrees(graph: Graph) -> Degrees:
+def _degree_summary(graph: Graph) -> DegreeSummary:
     degrees = graph.degrees
     isolated = int((degrees == 0).sum())
-    return Degrees(float(degrees.mean()), float(np.median(degrees)), int(degrees.max()), isolated, _bars(degrees))
+    return DegreeSummary(
+        float(degrees.mean()), float(np.median(degrees)), int(degrees.max()), isolated, _degree_bars(degrees)
+    )
 
 
-def _bars(degrees: Ints) -> list[Bar]:
+def _degree_bars(degrees: Ints) -> list[HistogramBin]:
     """Count nodes by degree.
 
     The last bar holds the few hubs, so that the others stay distinct.
 
-    >>> _bars(np.array([0, 1, 1, 2]))
-    [Bar(low=0, high=1, n=1), Bar(low=1, high=2, n=2), Bar(low=2, high=3, n=1)]
+    >>> _degree_bars(np.array([0, 1, 1, 2]))
+    [HistogramBin(low=0, high=1, n=1), HistogramBin(low=1, high=2, n=2), HistogramBin(low=2, high=3, n=1)]
     """
     most = int(degrees.max()) + 1
-    width = -(-(int(np.quantile(degrees, USUAL)) + 1) // BARS)
-    edges = [*range(0, most, width)[: BARS + 1], most]
+    width = -(-(int(np.quantile(degrees, HISTOGRAM_QUANTILE)) + 1) // MAX_DEGREE_BARS)
+    edges = [*range(0, most, width)[: MAX_DEGREE_BARS + 1], most]
     counts = np.histogram(degrees, edges)[0].tolist()
-    return [Bar(low, high, n) for low, high, n in zip(edges, edges[1:], counts, strict=False)]
+    return [HistogramBin(low, high, n) for low, high, n in zip(edges, edges[1:], counts, strict=False)]
 
 
-def _hubs(graph: Graph, documents: Sequence[Document]) -> list[Hub]:
-    first = np.argsort(-graph.degrees, kind="stable")[:HUBS]
+def _find_hubs(graph: Graph, documents: Sequence[Document]) -> list[Hub]:
+    first = np.argsort(-graph.degrees, kind="stable")[:MAX_HUBS]
     found = [(documents[row], int(graph.degrees[row])) for row in first.tolist()]
-    return [Hub(one.id, one.title or one.text[:TITLE], links) for one, links in found if links]
+    return [Hub(one.id, one.title or one.text[:MAX_TITLE_CHARS], links) for one, links in found if links]
 
 
-def _doubts(linkers: Sequence[Linker], documents: Sequence[Document], given: Any) -> list[str]:
+def _link_doubts(linkers: Sequence[GraphBuilder], documents: Sequence[Document], given: Any) -> list[str]:
     """Return possible problems with the links stored in documents."""
-    found = [line for one in linkers if isinstance(one, Links) for line in one.doubts(documents)]
-    field = _outside(documents, given) if found else None
+    found = [line for one in linkers if isinstance(one, MetadataLinks) for line in one.doubts(documents)]
+    field = _misplaced_field(documents, given) if found else None
     if field is not None:
         where = "at the top of the lines of the corpus, where it is not read"
         found.append(f"`{field}` names documents, but stands {where}; it belongs in `metadata`.")
     return found
 
 
-def _outside(documents: Sequence[Document], given: Any) -> str | None:
+def _misplaced_field(documents: Sequence[Document], given: Any) -> str | None:
     """Return a field that names documents outside `metadata`, or None.
 
     Only the first lines of a JSONL corpus are scanned.
     """
     path = Path(given) if isinstance(given, str | Path) else Path()
     if path.is_dir():
-        path = (folders.find(path) or path) / "corpus.jsonl"
+        path = (folders.find_dataset_folder(path) or path) / "corpus.jsonl"
     if path.suffix != ".jsonl" or not path.is_file():
         return None
     with path.open(encoding="utf-8-sig", errors="replace") as lines:  # read before, so every line is JSON
-        rows = [parse_json(line) for line in islice(lines, FIRST) if line.strip()]
-    return naming({one.id: None for one in documents}, ({**row, "metadata": None} for row in rows))
+        rows = [parse_json(line) for line in islice(lines, MAX_LINES_SCANNED) if line.strip()]
+    return find_link_field({one.id: None for one in documents}, ({**row, "metadata": None} for row in rows))
 
 
-def _skipped(graph: Graph, linkers: Sequence[Linker]) -> list[str]:
+def _skipped_notes(graph: Graph, linkers: Sequence[GraphBuilder]) -> list[str]:
     """Return notes on links that were skipped, except those reported as doubts."""
-    told = {one.name for one in linkers if isinstance(one, Links)}
+    told = {one.name for one in linkers if isinstance(one, MetadataLinks)}
     return [
         f"{kind}: skipped are {why}: {count:,}"
         for kind, whys in graph.skipped.items()
         for why, count in whys.items()
-        if kind not in told or why != UNKNOWN
+        if kind not in told or why != UNKNOWN_IDS
     ]

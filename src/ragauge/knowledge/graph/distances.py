@@ -11,19 +11,27 @@ import numpy as np
 from ragauge.core.graphs import Graph
 from ragauge.core.records import Floats, Ints
 from ragauge.core.summaries import Mean
-from ragauge.knowledge.graph.results import DISTANCES, NEAR, STEPS, Following, QueryReach, Reach, Within
+from ragauge.knowledge.graph.results import (
+    DISTANCE_LABELS,
+    MAX_STEPS,
+    NEAR_MAX_LINKS,
+    LinkRelevance,
+    QueryReach,
+    Reach,
+    ReachableRecall,
+)
 from ragauge.stats.intervals import mean_intervals
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
-FURTHER, NEVER = STEPS + 1, STEPS + 2
-AT_A_TIME = 1024
+BEYOND_MAX_STEPS, UNREACHABLE = MAX_STEPS + 1, MAX_STEPS + 2
+BLOCK_ROWS = 1024
 """Number of rows per block of a sparse matrix product."""
 
 
-class Asked(NamedTuple):
+class RankedQuery(NamedTuple):
     """Query with its relevant documents and all documents ranked by similarity."""
 
     query: str
@@ -34,61 +42,61 @@ class Asked(NamedTuple):
     """Number of top documents used as seeds."""
 
 
-def matrix(graph: Graph) -> csr_array[np.int64]:
+def adjacency_matrix(graph: Graph) -> csr_array[np.int64]:
     """Build the symmetric adjacency matrix of a graph."""
     from scipy.sparse import csr_array
 
     return csr_array((np.ones(len(graph.ends), np.int64), graph.ends, graph.starts), shape=(len(graph), len(graph)))
 
 
-def components(graph: Graph) -> Ints:
+def component_labels(graph: Graph) -> Ints:
     """Return the component number of each node.
 
     >>> path = Graph(["a", "b", "c"], np.array([0, 1, 2, 2]), np.array([1, 0]), np.ones(2))
-    >>> components(path).tolist()
+    >>> component_labels(path).tolist()
     [0, 0, 1]
     """
     from scipy.sparse.csgraph import connected_components
 
-    return np.asarray(connected_components(matrix(graph), directed=False)[1], np.int64)
+    return np.asarray(connected_components(adjacency_matrix(graph), directed=False)[1], np.int64)
 
 
-def clustering(graph: Graph) -> float:
+def clustering_coefficient(graph: Graph) -> float:
     """Return the mean local clustering coefficient.
 
     0 for nodes with fewer than two neighbours.
     """
-    whole = matrix(graph)
-    closed: list[Ints] = [whole[rows].multiply(whole[rows] @ whole).sum(axis=1) for rows in _blocks(len(graph))]
+    whole = adjacency_matrix(graph)
+    closed: list[Ints] = [whole[rows].multiply(whole[rows] @ whole).sum(axis=1) for rows in _row_blocks(len(graph))]
     pairs = graph.degrees * (graph.degrees - 1)
     return float(np.mean(np.concatenate(closed) / np.maximum(pairs, 1))) if len(graph) else 0.0
 
 
-def distances(graph: Graph, parts: Ints, seeds: Ints) -> Ints:
+def seed_distances(graph: Graph, parts: Ints, seeds: Ints) -> Ints:
     """Return the number of links from each node to the nearest seed.
 
     It is BEYOND_MAX_STEPS for more than MAX_STEPS links, and UNREACHABLE without a path. `parts` are the components of
     the graph.
 
-    >>> from ragauge.core.graphs import Links
+    >>> from ragauge.core.graphs import LinkArrays as Links
     >>> chain = Graph.of(list("abcdefg"), {"next": Links(np.arange(5), np.arange(1, 6), np.ones(5))})
-    >>> distances(chain, components(chain), np.array([0])).tolist()
+    >>> seed_distances(chain, component_labels(chain), np.array([0])).tolist()
     [0, 1, 2, 3, 4, 4, 5]
     """
     joined = np.zeros(len(graph) + 1, bool)
     joined[parts[seeds]] = True
-    found: Ints = np.where(joined[parts], FURTHER, NEVER)
+    found: Ints = np.where(joined[parts], BEYOND_MAX_STEPS, UNREACHABLE)
     found[seeds] = 0
     edge = seeds
-    for step in range(1, STEPS + 1):
+    for step in range(1, MAX_STEPS + 1):
         met = np.zeros(len(graph), bool)
-        met[_neighbours(graph, edge)] = True
-        edge = np.flatnonzero(met & (found == FURTHER))
+        met[_linked_nodes(graph, edge)] = True
+        edge = np.flatnonzero(met & (found == BEYOND_MAX_STEPS))
         found[edge] = step
     return found
 
 
-def _neighbours(graph: Graph, nodes: Ints) -> Ints:
+def _linked_nodes(graph: Graph, nodes: Ints) -> Ints:
     """Return the nodes linked to some nodes, once per link."""
     counts = graph.degrees[nodes]
     firsts = graph.starts[nodes] - np.cumsum(counts) + counts  # start of each node's links, minus the links before it
@@ -96,27 +104,27 @@ def _neighbours(graph: Graph, nodes: Ints) -> Ints:
     return found
 
 
-def counted(graphs: Mapping[str, Graph], asked: Iterable[Asked]) -> dict[str, list[QueryReach]]:
+def count_by_distance(graphs: Mapping[str, Graph], asked: Iterable[RankedQuery]) -> dict[str, list[QueryReach]]:
     """Count the documents of every query by distance, along the links of each graph."""
-    parts = {kind: components(graph) for kind, graph in graphs.items()}
+    parts = {kind: component_labels(graph) for kind, graph in graphs.items()}
     found: dict[str, list[QueryReach]] = {kind: [] for kind in graphs}
     for one in asked:
         place = np.empty(len(one.order) + 1, np.int64)  # one more, for a query that is itself a document
         place[one.order] = np.arange(len(one.order))
         places = np.sort(place[one.relevant])
         for kind, graph in graphs.items():
-            far = distances(graph, parts[kind], one.order[: one.seeds])
-            every = np.bincount(far[one.order], minlength=len(DISTANCES))
-            relevant = np.bincount(far[one.relevant], minlength=len(DISTANCES))
-            plain = np.searchsorted(places, np.cumsum(every)[: STEPS + 1])
+            far = seed_distances(graph, parts[kind], one.order[: one.seeds])
+            every = np.bincount(far[one.order], minlength=len(DISTANCE_LABELS))
+            relevant = np.bincount(far[one.relevant], minlength=len(DISTANCE_LABELS))
+            plain = np.searchsorted(places, np.cumsum(every)[: MAX_STEPS + 1])
             rows = (tuple(row.tolist()) for row in (relevant, every - relevant, plain))
             found[kind].append(QueryReach(one.query, *rows))
     return found
 
 
-def reaches(by_kind: Mapping[str, Sequence[QueryReach]], documents: int, confidence: float) -> list[Reach]:
+def summarise_reach(by_kind: Mapping[str, Sequence[QueryReach]], documents: int, confidence: float) -> list[Reach]:
     """Average over queries, with intervals; all link kinds use the same resamples."""
-    columns = {kind: _columns(rows) for kind, rows in by_kind.items()}
+    columns = {kind: _reach_columns(rows) for kind, rows in by_kind.items()}
     names = [(kind, name) for kind, mine in columns.items() for name in mine]
     table = np.column_stack([columns[kind][name] for kind, name in names])
     ends = mean_intervals(table, confidence)
@@ -129,12 +137,12 @@ def reaches(by_kind: Mapping[str, Sequence[QueryReach]], documents: int, confide
         for j, name in enumerate(names)
     }
     return [
-        _reach(kind, {name: means[kind, name] for name in columns[kind]}, rows, documents)
+        _to_reach(kind, {name: means[kind, name] for name in columns[kind]}, rows, documents)
         for kind, rows in by_kind.items()
     ]
 
 
-def _columns(rows: Sequence[QueryReach]) -> dict[str, Floats]:
+def _reach_columns(rows: Sequence[QueryReach]) -> dict[str, Floats]:
     """Compute every value of each query, by name; NaN if undefined."""
     relevant = np.array([one.relevant for one in rows], np.float64)
     others = np.array([one.others for one in rows], np.float64)
@@ -150,57 +158,57 @@ def _columns(rows: Sequence[QueryReach]) -> dict[str, Floats]:
     rest_less[np.isnan(less)] = np.nan  # compare values of the same queries
     return {
         "nearer": won,
-        "near": less[:, :NEAR].sum(axis=1),
-        "near others": rest_less[:, :NEAR].sum(axis=1),
-        **{f"relevant {far}": parts[:, far] for far in range(len(DISTANCES))},
-        **{f"others {far}": rest[:, far] for far in range(len(DISTANCES))},
-        **{f"documents {far}": within[:, far] for far in range(STEPS + 1)},
-        **{f"recall {far}": recall[:, far] for far in range(STEPS + 1)},
-        **{f"plain {far}": alike[:, far] for far in range(STEPS + 1)},
-        **{f"gap {far}": recall[:, far] - alike[:, far] for far in range(STEPS + 1)},
+        "near": less[:, :NEAR_MAX_LINKS].sum(axis=1),
+        "near others": rest_less[:, :NEAR_MAX_LINKS].sum(axis=1),
+        **{f"relevant {far}": parts[:, far] for far in range(len(DISTANCE_LABELS))},
+        **{f"others {far}": rest[:, far] for far in range(len(DISTANCE_LABELS))},
+        **{f"documents {far}": within[:, far] for far in range(MAX_STEPS + 1)},
+        **{f"recall {far}": recall[:, far] for far in range(MAX_STEPS + 1)},
+        **{f"plain {far}": alike[:, far] for far in range(MAX_STEPS + 1)},
+        **{f"gap {far}": recall[:, far] - alike[:, far] for far in range(MAX_STEPS + 1)},
     }
 
 
-def _reach(kind: str, means: Mapping[str, Mean], rows: Sequence[QueryReach], documents: int) -> Reach:
+def _to_reach(kind: str, means: Mapping[str, Mean], rows: Sequence[QueryReach], documents: int) -> Reach:
     return Reach(
         kind,
         means["nearer"],
         means["near"],
         means["near others"],
-        [means[f"relevant {far}"] for far in range(len(DISTANCES))],
-        [means[f"others {far}"] for far in range(len(DISTANCES))],
+        [means[f"relevant {far}"] for far in range(len(DISTANCE_LABELS))],
+        [means[f"others {far}"] for far in range(len(DISTANCE_LABELS))],
         [
-            Within(
+            ReachableRecall(
                 far,
                 means[f"documents {far}"].value,
                 means[f"documents {far}"].value / documents,
                 *(means[f"{name} {far}"] for name in ("recall", "plain", "gap")),
             )
-            for far in range(STEPS + 1)
+            for far in range(MAX_STEPS + 1)
         ],
         rows,
     )
 
 
-def following(graphs: Mapping[str, Graph], relevant: Sequence[Ints]) -> list[Following]:
+def link_relevance(graphs: Mapping[str, Graph], relevant: Sequence[Ints]) -> list[LinkRelevance]:
     """Measure how often links connect documents relevant to the same query.
 
     There is one result per graph.
     """
-    pairs, linked = _answers(graphs, relevant)
+    pairs, linked = _co_relevant_pairs(graphs, relevant)
     several = [rows for rows in relevant if len(rows) > 1]
     found = []
     for kind, graph in graphs.items():
-        alike = np.array([_alike(graph, rows) for rows in several])
+        alike = np.array([_neighbour_overlap(graph, rows) for rows in several])
         possible = len(graph) * (len(graph) - 1) // 2
         star = float(alike.mean()) if len(alike) else math.nan
         found.append(
-            Following(kind, graph.links, pairs, linked[kind], possible, len(several), star, int((alike == 1).sum()))
+            LinkRelevance(kind, graph.links, pairs, linked[kind], possible, len(several), star, int((alike == 1).sum()))
         )
     return found
 
 
-def _answers(graphs: Mapping[str, Graph], relevant: Sequence[Ints]) -> tuple[int, dict[str, int]]:
+def _co_relevant_pairs(graphs: Mapping[str, Graph], relevant: Sequence[Ints]) -> tuple[int, dict[str, int]]:
     """Count document pairs relevant to a common query, and those linked.
 
     The linked pairs are counted for each graph.
@@ -211,9 +219,9 @@ def _answers(graphs: Mapping[str, Graph], relevant: Sequence[Ints]) -> tuple[int
     sizes = [len(rows) for rows in relevant]
     at = (np.concatenate(relevant), np.repeat(np.arange(len(relevant)), sizes))
     owned = csr_array((np.ones(sum(sizes), np.int64), at), shape=(nodes, len(relevant)))
-    wholes = {kind: matrix(graph) for kind, graph in graphs.items()}
+    wholes = {kind: adjacency_matrix(graph) for kind, graph in graphs.items()}
     pairs, linked = 0, dict.fromkeys(graphs, 0)
-    for rows in _blocks(nodes):
+    for rows in _row_blocks(nodes):
         both = owned[rows] @ owned.T
         pairs += both.nnz - int((both.diagonal(rows.start) > 0).sum())
         for kind, whole in wholes.items():
@@ -221,11 +229,11 @@ def _answers(graphs: Mapping[str, Graph], relevant: Sequence[Ints]) -> tuple[int
     return pairs // 2, {kind: count // 2 for kind, count in linked.items()}
 
 
-def _alike(graph: Graph, relevant: Ints) -> float:
+def _neighbour_overlap(graph: Graph, relevant: Ints) -> float:
     """Return the largest Jaccard overlap of documents with a node's neighbours."""
-    shared = np.bincount(_neighbours(graph, relevant), minlength=len(graph))
+    shared = np.bincount(_linked_nodes(graph, relevant), minlength=len(graph))
     return float(np.max(shared / (graph.degrees + len(relevant) - shared)))
 
 
-def _blocks(nodes: int) -> Iterator[slice]:
-    return (slice(first, min(first + AT_A_TIME, nodes)) for first in range(0, nodes, AT_A_TIME))
+def _row_blocks(nodes: int) -> Iterator[slice]:
+    return (slice(first, min(first + BLOCK_ROWS, nodes)) for first in range(0, nodes, BLOCK_ROWS))

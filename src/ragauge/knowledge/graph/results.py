@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ragauge.core.documents import NOTHING
-from ragauge.core.findings import Bar
+from ragauge.core.documents import EMPTY_MAPPING
+from ragauge.core.findings import HistogramBin
 from ragauge.core.summaries import Mean
 
-STEPS = 3
+MAX_STEPS = 3
 """Number of links up to which distances are counted; larger ones are `further`."""
-DISTANCES = ("seeds", "1 link", "2 links", "3 links", "further", "never")
+DISTANCE_LABELS = ("seeds", "1 link", "2 links", "3 links", "further", "never")
 """Distances of a document from the nearest seed; `never` means no path."""
-NEAR = 2
+NEAR_MAX_LINKS = 2
 """Maximum number of links that counts as near."""
 
 
-class Kind(NamedTuple):
+class LinkKind(NamedTuple):
     """Links of one kind."""
 
     name: str
@@ -31,7 +31,7 @@ class Kind(NamedTuple):
     """Number of documents with such a link."""
 
 
-class Shared(NamedTuple):
+class SharedLinks(NamedTuple):
     """Number of document pairs that two kinds both link."""
 
     one: str
@@ -39,7 +39,7 @@ class Shared(NamedTuple):
     pairs: int
 
 
-class Degrees(NamedTuple):
+class DegreeSummary(NamedTuple):
     """Links per document."""
 
     mean: float
@@ -47,7 +47,7 @@ class Degrees(NamedTuple):
     most: int
     isolated: int
     """Number of documents without links."""
-    bars: Sequence[Bar] = ()
+    bars: Sequence[HistogramBin] = ()
     """Histogram of links per document; the last bar holds all larger values."""
 
 
@@ -71,7 +71,7 @@ class QueryReach(NamedTuple):
     """Relevant documents found by plain search at the same depth as 0, 1, 2 and 3 links."""
 
 
-class Within(NamedTuple):
+class ReachableRecall(NamedTuple):
     """Recall if every document within a number of links is returned."""
 
     links: int
@@ -101,11 +101,11 @@ class Reach:
     relevant: Sequence[Mean]
     """Share at each of DISTANCE_LABELS."""
     others: Sequence[Mean]
-    within: Sequence[Within]
+    within: Sequence[ReachableRecall]
     queries: Sequence[QueryReach] = ()
 
 
-class Following(NamedTuple):
+class LinkRelevance(NamedTuple):
     """How often links connect documents that are relevant to the same query."""
 
     kind: str
@@ -141,15 +141,15 @@ class Following(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Web:
+class GraphAnalysis:
     """Corpus as a graph, with the recall that graph retrieval could reach at most."""
 
     corpus: str
     documents: int
     links: int
     """Number of linked document pairs, over all kinds."""
-    kinds: Sequence[Kind]
-    degrees: Degrees
+    kinds: Sequence[LinkKind]
+    degrees: DegreeSummary
     components: int
     """Number of connected components, including isolated documents."""
     largest: Sequence[int]
@@ -157,7 +157,7 @@ class Web:
     clustering: float
     """Mean local clustering coefficient; 0 for documents with fewer than two neighbours."""
     hubs: Sequence[Hub] = ()
-    shared: Sequence[Shared] = ()
+    shared: Sequence[SharedLinks] = ()
     embedder: str = ""
     """Embedder that finds the seeds."""
     seeds: int = 0
@@ -166,9 +166,9 @@ class Web:
     confidence: float = 0.95
     reach: Sequence[Reach] = ()
     """All kinds together first, then each kind if several have links; empty without judgments."""
-    following: Sequence[Following] = ()
+    following: Sequence[LinkRelevance] = ()
     """All kinds together first, then each kind if several have links; empty without judgments."""
     doubts: Sequence[str] = ()
     """Possible problems with the links, one sentence each."""
     notes: Sequence[str] = ()
-    circumstances: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    circumstances: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)

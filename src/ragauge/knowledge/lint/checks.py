@@ -14,7 +14,7 @@ from ragauge.core.findings import Finding
 from ragauge.knowledge.lint import checks_characters, checks_entries, checks_texts
 from ragauge.knowledge.lint.evidence import Evidence
 
-NEEDS: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
+EVIDENCE_REQUIREMENTS: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
     "documents": (lambda found: len(found.reading) > 0, "there is no document"),
     "an embedder": (
         lambda found: found.tokens is not None,
@@ -26,7 +26,7 @@ NEEDS: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
 
 
 @dataclass(frozen=True)
-class Check:
+class LintCheck:
     """Corpus check: its name, description, function and required evidence."""
 
     name: str
@@ -36,44 +36,49 @@ class Check:
     needs: tuple[str, ...] = ("documents",)
 
 
-CHECKS: Mapping[str, Check] = {
+LINT_CHECKS: Mapping[str, LintCheck] = {
     check.name: check
     for check in (
-        Check("readable", "lines that hold no document", checks_entries.readable, ()),
-        Check("encoding", "bytes that are no UTF-8", checks_entries.encoding, ()),
-        Check("ids", "ids that are missing, come twice, or have blanks", checks_entries.ids),
-        Check("empty", "documents without a text", checks_entries.empty),
-        Check("tiny", "texts too short to say anything", checks_texts.tiny),
-        Check("giant", "texts too long for one vector", checks_texts.giant),
-        Check("tokens", "texts longer than the embedder reads", checks_texts.tokens, ("documents", "an embedder")),
-        Check("duplicates", "documents with the same text", checks_texts.duplicates),
-        Check("near-duplicates", "documents with nearly the same text", checks_texts.near_duplicates),
-        Check("characters", "control, invisible, replacement characters", checks_characters.characters),
-        Check("mojibake", "texts decoded with the wrong encoding", checks_characters.mojibake),
-        Check("markup", "remains of HTML", checks_characters.markup),
-        Check("boilerplate", "lines that stand in many documents", checks_characters.boilerplate),
-        Check("language", "documents in another language", checks_texts.language),
-        Check(
-            "orphans", "judgments of documents that are not there", checks_entries.orphans, ("documents", "judgments")
+        LintCheck("readable", "lines that hold no document", checks_entries.check_readable, ()),
+        LintCheck("encoding", "bytes that are no UTF-8", checks_entries.check_encoding, ()),
+        LintCheck("ids", "ids that are missing, come twice, or have blanks", checks_entries.check_ids),
+        LintCheck("empty", "documents without a text", checks_entries.check_empty),
+        LintCheck("tiny", "texts too short to say anything", checks_texts.check_tiny),
+        LintCheck("giant", "texts too long for one vector", checks_texts.check_giant),
+        LintCheck(
+            "tokens", "texts longer than the embedder reads", checks_texts.check_tokens, ("documents", "an embedder")
+        ),
+        LintCheck("duplicates", "documents with the same text", checks_texts.check_duplicates),
+        LintCheck("near-duplicates", "documents with nearly the same text", checks_texts.check_near_duplicates),
+        LintCheck("characters", "control, invisible, replacement characters", checks_characters.check_characters),
+        LintCheck("mojibake", "texts decoded with the wrong encoding", checks_characters.check_mojibake),
+        LintCheck("markup", "remains of HTML", checks_characters.check_markup),
+        LintCheck("boilerplate", "lines that stand in many documents", checks_characters.check_boilerplate),
+        LintCheck("language", "documents in another language", checks_texts.check_language),
+        LintCheck(
+            "orphans",
+            "judgments of documents that are not there",
+            checks_entries.check_orphans,
+            ("documents", "judgments"),
         ),
     )
 }
 
 
-def find(names: Iterable[str] | None) -> list[Check]:
+def find_checks(names: Iterable[str] | None) -> list[LintCheck]:
     """Return the named checks in registry order, or all.
 
     Raise UnknownName for an unknown one.
     """
-    wanted = {name.strip().lower().replace("_", "-") for name in names or CHECKS}
+    wanted = {name.strip().lower().replace("_", "-") for name in names or LINT_CHECKS}
     for name in wanted:
-        if name not in CHECKS:
-            raise UnknownName("check", name, CHECKS, hint=f"there are {', '.join(CHECKS)}")
-    return [check for name, check in CHECKS.items() if name in wanted]
+        if name not in LINT_CHECKS:
+            raise UnknownName("check", name, LINT_CHECKS, hint=f"there are {', '.join(LINT_CHECKS)}")
+    return [check for name, check in LINT_CHECKS.items() if name in wanted]
 
 
 @dataclass(frozen=True)
-class Looked:
+class CheckResults:
     """Findings, skipped checks with reasons, and seconds by check."""
 
     findings: list[Finding]
@@ -81,16 +86,18 @@ class Looked:
     seconds: dict[str, float]
 
 
-def look(evidence: Evidence, checks: Iterable[Check], tell: Callable[[str], None], absent: Mapping[str, str]) -> Looked:
+def run_checks(
+    evidence: Evidence, checks: Iterable[LintCheck], tell: Callable[[str], None], absent: Mapping[str, str]
+) -> CheckResults:
     """Run the checks; those that cannot be run are listed with the reason.
 
     Reasons in `absent` take precedence over the default ones.
     """
-    looked = Looked([], {}, {})
+    looked = CheckResults([], {}, {})
     for check in checks:
-        lacking = [one for one in check.needs if not NEEDS[one][0](evidence)]
+        lacking = [one for one in check.needs if not EVIDENCE_REQUIREMENTS[one][0](evidence)]
         if lacking:
-            looked.skipped[check.name] = "; ".join(absent.get(one) or NEEDS[one][1] for one in lacking)
+            looked.skipped[check.name] = "; ".join(absent.get(one) or EVIDENCE_REQUIREMENTS[one][1] for one in lacking)
             continue
         tell(check.name)
         began = time.perf_counter()

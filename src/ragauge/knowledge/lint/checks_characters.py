@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from ragauge.core.errors import MissingExtra
 from ragauge.core.findings import Finding
-from ragauge.knowledge.lint.evidence import CUT, EXAMPLES, Evidence, part, shown
+from ragauge.knowledge.lint.evidence import MAX_EXAMPLES, MAX_EXCERPT_CHARS, Evidence, format_excerpt, format_share
 from ragauge.output.numbers import pluralise
 
 
-class Kind(NamedTuple):
+class CharacterKind(NamedTuple):
     """Kind of characters that do not belong in a text."""
 
     what: str
@@ -26,29 +26,29 @@ class Kind(NamedTuple):
     """Whether a single document is a problem; otherwise only many are."""
 
 
-KINDS = (
-    Kind(
+CHARACTER_KINDS = (
+    CharacterKind(
         "control characters",
         "control characters",
         re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f]"),
         "a tokenizer makes unknown pieces of them, a zero byte ends the text in some stores, and PostgreSQL refuses it",
         "take them out: all but tab, line feed, form feed and carriage return",
     ),
-    Kind(
+    CharacterKind(
         "replacement characters",
         "U+FFFD, which stands for what was lost in decoding",
         re.compile("\ufffd"),
         "the words they stand in are not found by their right spelling",
         "decode the source again with its right encoding",
     ),
-    Kind(
+    CharacterKind(
         "lone surrogates",
         "halves of a character that cannot be written in UTF-8",
         re.compile("[\ud800-\udfff]"),
         "embedders, stores and files stop with an error at them",
         "write the JSON again from a source that is sound, or replace them",
     ),
-    Kind(
+    CharacterKind(
         "invisible characters",
         "byte order marks, zero-width spaces, joiners between Latin letters, or marks that turn the direction of text",
         re.compile("[\ufeff\u200b\u2060\u180e\u202a-\u202e\u2066-\u2069]|(?<=[A-Za-z])[\u200c\u200d]+(?=[A-Za-z])"),
@@ -56,7 +56,7 @@ KINDS = (
         "take them out",
         always=False,
     ),
-    Kind(
+    CharacterKind(
         "private characters",
         "characters of a private font, as they come from PDF files and icons",
         re.compile("[\ue000-\uf8ff]"),
@@ -65,30 +65,30 @@ KINDS = (
         always=False,
     ),
 )
-ODD = re.compile("[^\t\n\x0c\r -~\x85\xa0-\u017f\u2010-\u2027\u2030-\u203a]")
+UNUSUAL_PATTERN = re.compile("[^\t\n\x0c\r -~\x85\xa0-\u017f\u2010-\u2027\u2030-\u203a]")
 """Characters outside common Western text; only texts with one are checked further."""
-MARKUP = re.compile(
+MARKUP_PATTERN = re.compile(
     r"</?(?:p|br|div|span|table|t[rdh]|[uo]l|li|h[1-6]|img|script|style|strong|em|sup|sub)\b[^<>]{0,200}>"
     r"|&(?:amp|nbsp|lt|gt|quot|apos|#\d{2,5}|#x[0-9a-f]{2,4});",
     re.I,
 )
-CONTROL = re.compile("[\x80-\x84\x86-\x9f]")
+C1_CONTROL_PATTERN = re.compile("[\x80-\x84\x86-\x9f]")
 """C1 control characters: Windows dashes and quotes that were decoded as Latin-1."""
-LINE = 20
+MIN_BOILERPLATE_CHARS = 20
 """Minimum length of a boilerplate line, in characters."""
-OFTEN = 10
+MIN_BOILERPLATE_DOCUMENTS = 10
 """Minimum number of documents that contain a boilerplate line."""
 
 
-def characters(evidence: Evidence) -> Iterator[Finding]:
+def check_characters(evidence: Evidence) -> Iterator[Finding]:
     """Find invisible, control and replacement characters.
 
     CHARACTER_KINDS says what is always a problem.
     """
     reading = evidence.reading
-    odd = [place for place, text in enumerate(reading.texts) if ODD.search(text)]
+    odd = [place for place, text in enumerate(reading.texts) if UNUSUAL_PATTERN.search(text)]
     clean = True
-    for kind in KINDS:
+    for kind in CHARACTER_KINDS:
         found = [place for place in odd if kind.pattern.search(reading.texts[place])]
         if not found:
             continue
@@ -99,7 +99,7 @@ def characters(evidence: Evidence) -> Iterator[Finding]:
             kind.always or evidence.many(len(found)),
             len(found),
             f"{pluralise(len(found), 'document')} with {kind.about}",
-            tuple(_around(evidence, place, kind.pattern) for place in found[:EXAMPLES]),
+            tuple(_character_excerpt(evidence, place, kind.pattern) for place in found[:MAX_EXAMPLES]),
             kind.effect,
             remedy=kind.remedy,
         )
@@ -107,16 +107,16 @@ def characters(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(reading.name, "characters", False, 0, "no control, invisible or replacement characters")
 
 
-def _around(evidence: Evidence, place: int, pattern: re.Pattern[str]) -> str:
+def _character_excerpt(evidence: Evidence, place: int, pattern: re.Pattern[str]) -> str:
     text = evidence.reading.texts[place]
     match = pattern.search(text)
     start = match.start() if match else 0
     code, name = f"U+{ord(text[start]):04X}", unicodedata.name(text[start], "").lower()
-    around = shown(text[max(0, start - 15) : start + 15])
-    return shown(f"{evidence.reading.called(place)}: {f'{code} {name}'.strip()} in `{around}`")
+    around = format_excerpt(text[max(0, start - 15) : start + 15])
+    return format_excerpt(f"{evidence.reading.called(place)}: {f'{code} {name}'.strip()} in `{around}`")
 
 
-def mojibake(evidence: Evidence) -> Iterator[Finding]:
+def check_mojibake(evidence: Evidence) -> Iterator[Finding]:
     """Find texts that were decoded with the wrong encoding; always a problem.
 
     These are texts that ftfy can fix, and texts with C1 control characters, which stand for Windows dashes and quotes.
@@ -131,7 +131,7 @@ def mojibake(evidence: Evidence) -> Iterator[Finding]:
     for place, text in enumerate(reading.texts):
         if text.isascii():
             continue
-        steps = CONTROL.search(text) is not None
+        steps = C1_CONTROL_PATTERN.search(text) is not None
         if steps or badness(text):
             mended = fix_encoding(text)
             if steps or (mended != text and badness(mended) < badness(text)):
@@ -146,34 +146,36 @@ def mojibake(evidence: Evidence) -> Iterator[Finding]:
         len(found),
         f"{pluralise(len(found), 'document')} decoded with the wrong encoding",
         tuple(
-            shown(f"{reading.called(place)}: {_difference(reading.texts[place], mended)}")
-            for place, mended in found[:EXAMPLES]
+            format_excerpt(f"{reading.called(place)}: {_encoding_difference(reading.texts[place], mended)}")
+            for place, mended in found[:MAX_EXAMPLES]
         ),
         "words with such letters are not found by their right spelling, and break into more tokens",
         remedy="decode the source again with its right encoding, or mend the texts with ftfy.fix_encoding",
     )
 
 
-def _difference(before: str, after: str) -> str:
+def _encoding_difference(before: str, after: str) -> str:
     """Describe the first word in which two texts differ.
 
-    >>> _difference("a very schÃ¶n day", "a very schön day")
+    >>> _encoding_difference("a very schÃ¶n day", "a very schön day")
     '`schÃ¶n` should be `schön`'
     """
     old, new = before.split(), after.split()
     wrong, right = next(((a, b) for a, b in zip(old, new, strict=False) if a != b), (before, after))
     if wrong == right:
-        return f"`{shown(wrong, CUT // 2)}`"
-    return f"`{shown(wrong, CUT // 2)}` should be `{shown(right, CUT // 2)}`"
+        return f"`{format_excerpt(wrong, MAX_EXCERPT_CHARS // 2)}`"
+    return (
+        f"`{format_excerpt(wrong, MAX_EXCERPT_CHARS // 2)}` should be `{format_excerpt(right, MAX_EXCERPT_CHARS // 2)}`"
+    )
 
 
-def markup(evidence: Evidence) -> Iterator[Finding]:
+def check_markup(evidence: Evidence) -> Iterator[Finding]:
     """Find remains of HTML.
 
     A problem if they are in at least `share` of the documents, since a few may be about HTML.
     """
     reading = evidence.reading
-    found = [i for i, text in enumerate(reading.texts) if ("<" in text or "&" in text) and MARKUP.search(text)]
+    found = [i for i, text in enumerate(reading.texts) if ("<" in text or "&" in text) and MARKUP_PATTERN.search(text)]
     if not found:
         yield Finding(reading.name, "markup", False, 0, "no remains of HTML")
         return
@@ -182,31 +184,31 @@ def markup(evidence: Evidence) -> Iterator[Finding]:
         "markup",
         evidence.many(len(found)),
         len(found),
-        f"{pluralise(len(found), 'document')} ({part(len(found), len(reading))}) with tags or entities of HTML",
+        f"{pluralise(len(found), 'document')} ({format_share(len(found), len(reading))}) with tags or entities of HTML",
         tuple(
-            shown(f"{reading.called(i)}: `{shown(match[0], CUT // 2)}`")
-            for i in found[:EXAMPLES]
-            if (match := MARKUP.search(reading.texts[i]))
+            format_excerpt(f"{reading.called(i)}: `{format_excerpt(match[0], MAX_EXCERPT_CHARS // 2)}`")
+            for i in found[:MAX_EXAMPLES]
+            if (match := MARKUP_PATTERN.search(reading.texts[i]))
         ),
         "tags are tokens that say nothing, and entities are words that nobody types",
         remedy="take the tags out and undo entities (html.unescape) where the documents are made",
     )
 
 
-def boilerplate(evidence: Evidence) -> Iterator[Finding]:
+def check_boilerplate(evidence: Evidence) -> Iterator[Finding]:
     """Find lines repeated in many documents; a problem in ten times `share` of them."""
     reading = evidence.reading
     often: Counter[int] = Counter()
     for text in reading.texts:
-        often.update({hash(line) for line in _lines(text)})
-    least = max(OFTEN, 10 * evidence.thresholds.share * len(reading))
-    codes = {code: times for code, times in often.most_common(EXAMPLES) if times >= least}
+        often.update({hash(line) for line in _long_lines(text)})
+    least = max(MIN_BOILERPLATE_DOCUMENTS, 10 * evidence.thresholds.share * len(reading))
+    codes = {code: times for code, times in often.most_common(MAX_EXAMPLES) if times >= least}
     if not codes:
         yield Finding(reading.name, "boilerplate", False, 0, "no line stands in many documents")
         return
     said: dict[int, str] = {}
     for text in reading.texts:
-        for line in _lines(text):
+        for line in _long_lines(text):
             if hash(line) in codes:
                 said.setdefault(hash(line), line)
         if len(said) == len(codes):
@@ -218,13 +220,17 @@ def boilerplate(evidence: Evidence) -> Iterator[Finding]:
         True,
         most,
         f"the same line stands in {most:,} of {pluralise(len(reading), 'document')}",
-        tuple(f"`{shown(said[code], CUT)}` in {times:,}" for code, times in codes.items() if code in said),
+        tuple(
+            f"`{format_excerpt(said[code], MAX_EXCERPT_CHARS)}` in {times:,}"
+            for code, times in codes.items()
+            if code in said
+        ),
         "what all documents have in common tells none from another, and makes their vectors alike",
         remedy="take headers, footers and notices out before texts are embedded",
     )
 
 
-def _lines(text: str) -> set[str]:
+def _long_lines(text: str) -> set[str]:
     if "\n" not in text:
         return set()
-    return {line for one in text.split("\n") if len(line := one.strip()) >= LINE}
+    return {line for one in text.split("\n") if len(line := one.strip()) >= MIN_BOILERPLATE_CHARS}

@@ -9,20 +9,28 @@ from typing import Any
 import numpy as np
 
 from ragauge.core.errors import BadInput, MissingEvidence
-from ragauge.core.findings import Finding, Grid
+from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.protocols import Embedder
 from ragauge.core.records import Ints
 from ragauge.datasets import corpus_checks
-from ragauge.knowledge.lint.evidence import CUT, EXAMPLES, UNKNOWN, Evidence, Tokens, part, shown
+from ragauge.knowledge.lint.evidence import (
+    MAX_EXAMPLES,
+    MAX_EXCERPT_CHARS,
+    UNKNOWN_LANGUAGE,
+    Evidence,
+    TokenCounter,
+    format_excerpt,
+    format_share,
+)
 from ragauge.models.embedders import open_embedder
 from ragauge.models.tokenizers import huggingface
-from ragauge.output.numbers import listed, pluralise
+from ragauge.output.numbers import join_names, pluralise
 
-GROUPS = 4
+MAX_GROUPS_SHOWN = 4
 """Maximum number of duplicate groups shown."""
 
 
-def duplicates(evidence: Evidence) -> Iterator[Finding]:
+def check_duplicates(evidence: Evidence) -> Iterator[Finding]:
     """Find documents with equal text.
 
     Case, compatibility forms and white space are ignored. A problem if the redundant ones are at least `share` of all.
@@ -38,15 +46,15 @@ def duplicates(evidence: Evidence) -> Iterator[Finding]:
         "duplicates",
         evidence.many(more),
         more,
-        f"{more:,} of {pluralise(total, 'document')} ({part(more, total)}) repeat the text of another, "
+        f"{more:,} of {pluralise(total, 'document')} ({format_share(more, total)}) repeat the text of another, "
         f"in {pluralise(len(groups), 'group')}",
-        tuple(_named(evidence, group, "=") for group in groups[:GROUPS]),
+        tuple(_format_group(evidence, group, "=") for group in groups[:MAX_GROUPS_SHOWN]),
         f"{pluralise(more, 'vector')} paid for twice; in a ranking they stand beside each other, and push others out",
         remedy="keep one document of each text",
     )
 
 
-def near_duplicates(evidence: Evidence) -> Iterator[Finding]:
+def check_near_duplicates(evidence: Evidence) -> Iterator[Finding]:
     """Find documents that share at least `near` of their 3-word shingles with another.
 
     Exact duplicates are not reported again. A problem if the redundant ones are at least five times `share` of all,
@@ -56,7 +64,9 @@ def near_duplicates(evidence: Evidence) -> Iterator[Finding]:
     total, near = len(evidence.reading), evidence.thresholds.near
     told = {place for group in groups for place in group[1:]} | set(empty)
     left = [place for place in range(total) if place not in told]
-    found = corpus_checks.alike([evidence.reading.texts[place] for place in left], near, evidence.progress)
+    found = corpus_checks.find_near_duplicates(
+        [evidence.reading.texts[place] for place in left], near, evidence.progress
+    )
     rule = f"Jaccard {near:g} or more of three-word stretches"
     if not found:
         said = f"no two documents are nearly the same ({rule})"
@@ -69,40 +79,45 @@ def near_duplicates(evidence: Evidence) -> Iterator[Finding]:
         "near duplicates",
         more >= 5 * evidence.thresholds.share * total,
         more,
-        f"{more:,} of {pluralise(total, 'document')} ({part(more, total)}) are nearly another ({rule}), "
+        f"{more:,} of {pluralise(total, 'document')} ({format_share(more, total)}) are nearly another ({rule}), "
         f"in {pluralise(len(found), 'group')}",
-        tuple(f"{_named(evidence, [left[i] for i in one.group], '~')} at {one.part:.2f}" for one in found[:GROUPS]),
+        tuple(
+            f"{_format_group(evidence, [left[i] for i in one.group], '~')} at {one.part:.2f}"
+            for one in found[:MAX_GROUPS_SHOWN]
+        ),
         "they crowd each other in rankings; where they contradict, an answer may cite the outdated one",
         remedy="keep the latest of each group, or mark which of them is in force",
     )
 
 
-def _named(evidence: Evidence, group: list[int], sign: str) -> str:
+def _format_group(evidence: Evidence, group: list[int], sign: str) -> str:
     names = [evidence.reading.ids[i] or evidence.reading.places[i] for i in group[:3]]
     more = f" {sign} {len(group) - 3:,} more" if len(group) > 3 else ""
-    return shown(f" {sign} ".join(names)) + more
+    return format_excerpt(f" {sign} ".join(names)) + more
 
 
-LANGUAGES = 8
+MAX_LANGUAGES_SHOWN = 8
 """Maximum number of languages shown."""
 
 
-def language(evidence: Evidence) -> Iterator[Finding]:
+def check_language(evidence: Evidence) -> Iterator[Finding]:
     """Find documents in another language than most, or than the allowed ones.
 
     A problem if they are at least `share` of all, or if there are any and allowed languages are given.
     """
     reading, allowed = evidence.reading, evidence.thresholds.languages
     counts = evidence.by_language
-    told = [one for one in counts if one != UNKNOWN]
+    told = [one for one in counts if one != UNKNOWN_LANGUAGE]
     if not told:
         yield Finding(reading.name, "language", False, 0, "no document is long enough to tell its language")
         return
     wanted = set(allowed) or {told[0]}
-    found = [place for place, one in enumerate(evidence.languages) if one not in wanted and one != UNKNOWN]
-    unknown = f"; {counts[UNKNOWN]:,} are too short or too mixed to tell" if counts.get(UNKNOWN) else ""
+    found = [place for place, one in enumerate(evidence.languages) if one not in wanted and one != UNKNOWN_LANGUAGE]
+    unknown = (
+        f"; {counts[UNKNOWN_LANGUAGE]:,} are too short or too mixed to tell" if counts.get(UNKNOWN_LANGUAGE) else ""
+    )
     if not found:
-        known = listed([f"{counts[one]:,} {one}" for one in told])
+        known = join_names([f"{counts[one]:,} {one}" for one in told])
         yield Finding(
             reading.name,
             "language",
@@ -118,18 +133,22 @@ def language(evidence: Evidence) -> Iterator[Finding]:
         bool(allowed) or evidence.many(len(found)),
         len(found),
         f"{len(found):,} of {pluralise(len(reading), 'document')} are not in {' or '.join(sorted(wanted))} but in "
-        f"{listed([f'{one} ({counts[one]:,})' for one in others])}{unknown}",
+        f"{join_names([f'{one} ({counts[one]:,})' for one in others])}{unknown}",
         tuple(
-            shown(f"{reading.called(i)}, {evidence.languages[i]}: `{shown(reading.texts[i], CUT)}`")
-            for i in found[:EXAMPLES]
+            format_excerpt(
+                f"{reading.called(i)}, {evidence.languages[i]}: `{format_excerpt(reading.texts[i], MAX_EXCERPT_CHARS)}`"
+            )
+            for i in found[:MAX_EXAMPLES]
         ),
         "an embedder of one language reads the others letter by letter, and BM25 matches none of their words",
-        Grid(["language", "documents"], [[one, float(counts[one])] for one in list(counts)[:LANGUAGES]]),
+        FindingTable(
+            ["language", "documents"], [[one, float(counts[one])] for one in list(counts)[:MAX_LANGUAGES_SHOWN]]
+        ),
         "take an embedder of many languages, or leave these documents out; --language says what may be here",
     )
 
 
-def tiny(evidence: Evidence) -> Iterator[Finding]:
+def check_tiny(evidence: Evidence) -> Iterator[Finding]:
     """Find texts with fewer than `tiny` characters.
 
     A problem if they are at least `share` of all.
@@ -145,13 +164,16 @@ def tiny(evidence: Evidence) -> Iterator[Finding]:
         evidence.many(len(found)),
         len(found),
         f"{len(found):,} of {pluralise(len(reading), 'document')} have fewer than {least:,} characters",
-        tuple(shown(f"{reading.called(i)}: `{shown(reading.texts[i], CUT)}`") for i in found[:EXAMPLES]),
+        tuple(
+            format_excerpt(f"{reading.called(i)}: `{format_excerpt(reading.texts[i], MAX_EXCERPT_CHARS)}`")
+            for i in found[:MAX_EXAMPLES]
+        ),
         "they match short queries by accident, and answer none",
         remedy="join them with what stands around them, or leave them out",
     )
 
 
-def giant(evidence: Evidence) -> Iterator[Finding]:
+def check_giant(evidence: Evidence) -> Iterator[Finding]:
     """Find texts with more than `giant` characters.
 
     A problem if they are at least `share` of all.
@@ -169,15 +191,15 @@ def giant(evidence: Evidence) -> Iterator[Finding]:
         len(found),
         f"{len(found):,} of {pluralise(len(reading), 'document')} have more than {most:,} characters",
         tuple(
-            shown(f"{reading.called(i)}: {pluralise(int(evidence.lengths[i]), 'character')}")
-            for i in found[:EXAMPLES].tolist()
+            format_excerpt(f"{reading.called(i)}: {pluralise(int(evidence.lengths[i]), 'character')}")
+            for i in found[:MAX_EXAMPLES].tolist()
         ),
         "one vector for so much text is the mean of many things, and most embedders read only its beginning",
         remedy="cut them into chunks before they are embedded",
     )
 
 
-def tokens(evidence: Evidence) -> Iterator[Finding]:
+def check_tokens(evidence: Evidence) -> Iterator[Finding]:
     """Find texts longer than the embedder's limit.
 
     A problem if they or the lost tokens reach `share`.
@@ -205,42 +227,44 @@ def tokens(evidence: Evidence) -> Iterator[Finding]:
         "tokens",
         evidence.many(len(found)) or lost >= evidence.thresholds.share * total,
         len(found),
-        f"{len(found):,} of {pluralise(len(reading), 'document')} ({part(len(found), len(reading))}) are longer than "
+        f"{len(found):,} of {pluralise(len(reading), 'document')} ({format_share(len(found), len(reading))}) are "
+        f"longer than "
         f"the {limit:,} tokens that {who.name} reads",
-        tuple(shown(f"{reading.called(i)}: {int(counts[i]):,} tokens") for i in found[:EXAMPLES].tolist()),
-        f"{lost:,} of {pluralise(total, 'token')} ({part(lost, total)}) are never seen: what they say cannot be found",
-        _parts(counts, limit),
+        tuple(format_excerpt(f"{reading.called(i)}: {int(counts[i]):,} tokens") for i in found[:MAX_EXAMPLES].tolist()),
+        f"{lost:,} of {pluralise(total, 'token')} ({format_share(lost, total)}) are never seen: what they say cannot "
+        f"be found",
+        _lost_share_grid(counts, limit),
         f"cut texts into chunks of {limit:,} tokens or fewer, or take an embedder that reads more",
     )
 
 
-def _parts(counts: Ints, limit: int) -> Grid:
+def _lost_share_grid(counts: Ints, limit: int) -> FindingTable:
     """Count documents by the share of their tokens that is cut off."""
     gone = np.maximum(counts - limit, 0) / np.maximum(counts, 1)
     steps = [("none", gone == 0), ("up to a quarter", (gone > 0) & (gone <= 0.25))]
     steps += [("a quarter to a half", (gone > 0.25) & (gone <= 0.5)), ("more than a half", gone > 0.5)]
-    return Grid(
+    return FindingTable(
         ["lost", "documents", "share"],
-        [[name, float(w.sum()), part(int(w.sum()), len(counts))] for name, w in steps],
+        [[name, float(w.sum()), format_share(int(w.sum()), len(counts))] for name, w in steps],
     )
 
 
-def from_embedder(described: str | Embedder, limit: int | None) -> Tokens | str:
+def counter_from_embedder(described: str | Embedder, limit: int | None) -> TokenCounter | str:
     """Return the embedder's token counter, or the reason why it has none."""
     embedder: Any = open_embedder(described)
     name = str(described) if isinstance(described, str) else embedder.name
     if not callable(getattr(embedder, "tokens", None)):
         return f"the embedder `{name}` does not tell how many tokens a text has: --tokenizer FILE --limit N"
-    return Tokens(name, getattr(embedder, "limit", None) if limit is None else limit, embedder.tokens)
+    return TokenCounter(name, getattr(embedder, "limit", None) if limit is None else limit, embedder.tokens)
 
 
-def from_file(path: str | Path, limit: int | None) -> Tokens:
+def counter_from_file(path: str | Path, limit: int | None) -> TokenCounter:
     """Read a Hugging Face tokenizer.json, or the folder of a model that has one.
 
     `limit` overrides the file's own limit. BadInput is raised if there is none.
     """
     place = Path(path)
-    tokenizer = huggingface.read(str(path), limit=limit)
+    tokenizer = huggingface.read_tokenizer(str(path), limit=limit)
     if tokenizer.limit is None:
         file = place / "tokenizer.json" if place.is_dir() else place
         raise BadInput("the tokenizer does not say how much its model reads", file=str(file), hint="--limit 512")
@@ -248,4 +272,4 @@ def from_file(path: str | Path, limit: int | None) -> Tokens:
     def count(texts: Sequence[str]) -> list[int]:
         return [len(one) + tokenizer.marks for one in tokenizer.encode(texts)]
 
-    return Tokens(place.resolve().name, tokenizer.limit, count)
+    return TokenCounter(place.resolve().name, tokenizer.limit, count)

@@ -14,82 +14,85 @@ import numpy as np
 
 from ragauge.core.errors import MissingExtra
 from ragauge.core.records import Ints
-from ragauge.datasets.corpus_checks import NEAR, same
-from ragauge.files.documents import Reading
+from ragauge.datasets.corpus_checks import NEAR_DUPLICATE_JACCARD, find_exact_duplicates
+from ragauge.files.documents import LoadedCorpus
 
-FIRST = 160
+FIRST_PASS_CHARS = 160
 """Number of characters used first; enough for most texts."""
-MORE = 1500
+SECOND_PASS_CHARS = 1500
 """Number of characters used if the first pass is uncertain or finds a minority language."""
-LIKELY, SURE = 0.5, 0.9
+MIN_CONFIDENCE_MAIN, MIN_CONFIDENCE_OTHER = 0.5, 0.9
 """Minimum probability of a guess: for the most frequent language of the corpus, and for others."""
-LETTERS = 60
+MIN_LETTERS = 60
 """Minimum number of letters; a name or a formula has no identifiable language."""
-MIXED, MOST = 1 / 3, 2 / 3
+MIXED_SHARE, MAIN_LANGUAGE_SHARE = 1 / 3, 2 / 3
 """Shares of a text in the corpus's main language from which it is mixed, or in that language."""
-ASKED = 12
+MAX_SENTENCES = 12
 """Maximum number of sentences identified one by one, evenly spaced over the text."""
-WORDS = 12
+MIN_SENTENCE_LETTERS = 12
 """Minimum number of letters of a sentence."""
-SENTENCES = re.compile(r"[.!?;:\n\u3002\uff01\uff1f]+\s*")
-STEP = 1024
+SENTENCE_END_PATTERN = re.compile(r"[.!?;:\n\u3002\uff01\uff1f]+\s*")
+PROGRESS_INTERVAL_TEXTS = 1024
 """Number of texts between two progress reports."""
 
-UNKNOWN = "?"
+UNKNOWN_LANGUAGE = "?"
 
 
-def identify(texts: Sequence[str], progress: Callable[[int, int], None] | None = None) -> list[str]:
+def identify_languages(texts: Sequence[str], progress: Callable[[int, int], None] | None = None) -> list[str]:
     """Identify the language of each text as an ISO 639 code.
 
     `?` if too short, mixed or uncertain.
     """
-    model = _model()
+    model = _load_language_model()
     first: list[tuple[str, float]] = []
     for place, text in enumerate(texts):
-        if progress is not None and place % STEP == 0:
+        if progress is not None and place % PROGRESS_INTERVAL_TEXTS == 0:
             progress(place, len(texts))
-        first.append(_guess(model, text, FIRST))
-    usual = next((one for one, _ in Counter(one for one, sure in first if sure >= LIKELY).most_common(1)), UNKNOWN)
+        first.append(_guess_language(model, text, FIRST_PASS_CHARS))
+    usual = next(
+        (one for one, _ in Counter(one for one, sure in first if sure >= MIN_CONFIDENCE_MAIN).most_common(1)),
+        UNKNOWN_LANGUAGE,
+    )
     return [
-        one if one == usual and sure >= LIKELY else _second(model, texts[place], usual)
+        one if one == usual and sure >= MIN_CONFIDENCE_MAIN else _confirm_language(model, texts[place], usual)
         for place, (one, sure) in enumerate(first)
     ]
 
 
-def _second(model: Any, text: str, usual: str) -> str:
-    language, sure = _guess(model, text, MORE)
-    if sure < (LIKELY if language == usual else SURE):
-        return UNKNOWN
-    return language if usual in (language, UNKNOWN) else _whole(model, text, usual, language)
+def _confirm_language(model: Any, text: str, usual: str) -> str:
+    language, sure = _guess_language(model, text, SECOND_PASS_CHARS)
+    if sure < (MIN_CONFIDENCE_MAIN if language == usual else MIN_CONFIDENCE_OTHER):
+        return UNKNOWN_LANGUAGE
+    return language if usual in (language, UNKNOWN_LANGUAGE) else _main_language(model, text, usual, language)
 
 
-def _whole(model: Any, text: str, usual: str, other: str) -> str:
+def _main_language(model: Any, text: str, usual: str, other: str) -> str:
     """Return the language of most sentences; `?` if the text is mixed."""
-    sentences = [one for one in SENTENCES.split(text) if sum(map(str.isalpha, one)) >= WORDS]
-    step = -(-len(sentences) // ASKED) or 1
+    sentences = [one for one in SENTENCE_END_PATTERN.split(text) if sum(map(str.isalpha, one)) >= MIN_SENTENCE_LETTERS]
+    step = -(-len(sentences) // MAX_SENTENCES) or 1
     sizes = {usual: 0, other: 0}
     for one in sentences[::step]:
-        ranks = dict(model.rank(one[:FIRST]))
+        ranks = dict(model.rank(one[:FIRST_PASS_CHARS]))
         sizes[usual if ranks[usual] > ranks[other] else other] += len(one)
     share = sizes[usual] / (sum(sizes.values()) or 1)
-    return usual if share >= MOST else UNKNOWN if share >= MIXED else other
+    return usual if share >= MAIN_LANGUAGE_SHARE else UNKNOWN_LANGUAGE if share >= MIXED_SHARE else other
 
 
-def _guess(model: Any, text: str, most: int) -> tuple[str, float]:
+def _guess_language(model: Any, text: str, most: int) -> tuple[str, float]:
     part = text[:most]
-    if sum(map(str.isalpha, part)) < _least(part):
-        return UNKNOWN, 0.0
+    if sum(map(str.isalpha, part)) < _min_letters(part):
+        return UNKNOWN_LANGUAGE, 0.0
     language, sure = model.classify(part)
     return str(language), float(sure)
 
 
-def _least(text: str) -> int:
+def _min_letters(text: str) -> int:
     """Return the minimum number of letters; a third for Chinese, Japanese and Korean."""
-    return LETTERS // 3 if any("\u3040" <= c <= "\ud7a3" for c in text[:LETTERS]) else LETTERS
+    return MIN_LETTERS // 3 if any("\u3040" <= c <= "\ud7a3" for c in text[:MIN_LETTERS]) else MIN_LETTERS
 
 
 @functools.cache
-def _model() -> Any:
+def _load_language_model() -> Any:
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError:
@@ -99,25 +102,25 @@ def _model() -> Any:
 
 def known_languages() -> list[str]:
     """Return the codes of all languages that can be identified."""
-    return sorted(_model().labels)
+    return sorted(_load_language_model().labels)
 
 
-EXAMPLES = 5
+MAX_EXAMPLES = 5
 """Maximum number of examples per finding."""
-BATCH = 1024
+TOKEN_BATCH_TEXTS = 1024
 """Number of texts whose tokens are counted at a time."""
-CUT = 60
+MAX_EXCERPT_CHARS = 60
 """Maximum number of characters of a text shown."""
 
 
-class Thresholds(NamedTuple):
+class LintThresholds(NamedTuple):
     """Thresholds of the corpus checks."""
 
     tiny: int = 32
     """Texts with fewer characters are tiny."""
     giant: int = 4096
     """Texts with more characters are giant."""
-    near: float = NEAR
+    near: float = NEAR_DUPLICATE_JACCARD
     """Minimum share of 3-word shingles that near-duplicates have in common."""
     share: float = 0.01
     """Share of the documents from which an otherwise tolerated finding is a problem."""
@@ -125,14 +128,14 @@ class Thresholds(NamedTuple):
     """Allowed languages; if empty, the most frequent language of the corpus."""
 
 
-class Judged(NamedTuple):
+class JudgmentRows(NamedTuple):
     """Rows of a judgments file: query, document, grade."""
 
     source: str
     rows: Sequence[tuple[str, str, float]]
 
 
-class Tokens(NamedTuple):
+class TokenCounter(NamedTuple):
     """Token counter with the limit of its model."""
 
     name: str
@@ -145,10 +148,10 @@ class Tokens(NamedTuple):
 class Evidence:
     """All data for the corpus checks; expensive values are computed on first use."""
 
-    reading: Reading
-    thresholds: Thresholds = field(default_factory=Thresholds)
-    judged: Sequence[Judged] = ()
-    tokens: Tokens | None = None
+    reading: LoadedCorpus
+    thresholds: LintThresholds = field(default_factory=LintThresholds)
+    judged: Sequence[JudgmentRows] = ()
+    tokens: TokenCounter | None = None
     progress: Callable[[int, int], None] | None = field(default=None, repr=False)
 
     @cached_property
@@ -159,12 +162,12 @@ class Evidence:
     @cached_property
     def copies(self) -> tuple[list[list[int]], list[int]]:
         """Groups of documents with the same text, and the documents without text."""
-        return same(self.reading.texts)
+        return find_exact_duplicates(self.reading.texts)
 
     @cached_property
     def languages(self) -> list[str]:
         """Language of each document; `?` if unknown."""
-        return identify(self.reading.texts, self.progress)
+        return identify_languages(self.reading.texts, self.progress)
 
     @cached_property
     def by_language(self) -> dict[str, int]:
@@ -178,12 +181,12 @@ class Evidence:
             return np.zeros(0, np.int64)
         found: list[int] = []
         total = len(self.reading)
-        for start in range(0, total, BATCH):
-            part = self.reading.texts[start : start + BATCH]
+        for start in range(0, total, TOKEN_BATCH_TEXTS):
+            part = self.reading.texts[start : start + TOKEN_BATCH_TEXTS]
             # Lone surrogates cannot be encoded as UTF-8, and libraries fail on them.
             found += self.tokens.counts([t if t.isascii() else t.encode("utf-8", "replace").decode() for t in part])
             if self.progress is not None:
-                self.progress(min(start + BATCH, total), total)
+                self.progress(min(start + TOKEN_BATCH_TEXTS, total), total)
         return np.array(found, np.int64)
 
     def many(self, count: int) -> bool:
@@ -192,23 +195,23 @@ class Evidence:
 
     def some(self, places: Sequence[int]) -> tuple[str, ...]:
         """Return the first few documents as text, for messages."""
-        return tuple(shown(self.reading.called(place)) for place in places[:EXAMPLES])
+        return tuple(format_excerpt(self.reading.called(place)) for place in places[:MAX_EXAMPLES])
 
 
-def part(count: int, total: int) -> str:
+def format_share(count: int, total: int) -> str:
     """Format a share as percent; a positive share is never 0%.
 
-    >>> part(1, 3), part(1, 20_000), part(12, 1000)
+    >>> format_share(1, 3), format_share(1, 20_000), format_share(12, 1000)
     ('33%', 'under 0.1%', '1.2%')
     """
     share = count / total
     return "under 0.1%" if 0 < share < 0.0005 else f"{share:.1%}" if 0 < share < 0.1 else f"{share:.0%}"
 
 
-def shown(text: str, most: int | None = None) -> str:
+def format_excerpt(text: str, most: int | None = None) -> str:
     r"""Format a text in one printable line, cut to `most` characters if given.
 
-    >>> shown("one\ntwo"), shown("a\x00b\ud800"), shown("abcdef", 4)
+    >>> format_excerpt("one\ntwo"), shown("a\x00b\ud800"), shown("abcdef", 4)
     ('one two', 'a�b�', 'abc…')
     """
     line = " ".join("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text).split())

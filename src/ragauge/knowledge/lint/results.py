@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragauge.core.findings import Bar, Finding
+from ragauge.core.findings import Finding, HistogramBin
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Lint:
     """`{check: reason}` of checks that were not run."""
     lengths: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """`{"characters": {"n": …, "min": …, "p50": …, …}, "tokens": …}`."""
-    bars: Mapping[str, Sequence[Bar]] = field(default_factory=dict)
+    bars: Mapping[str, Sequence[HistogramBin]] = field(default_factory=dict)
     """Histograms of these lengths; empty texts are in no bin."""
     languages: Mapping[str, int] = field(default_factory=dict)
     """`{"en": 4812, …}`: number of documents by language; `?` if the language is unknown."""

@@ -12,63 +12,63 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.compute.event_loops import in_a_loop
+from ragauge.compute.event_loops import run_coroutine
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.protocols import Chat, Embedder, Vectors
 from ragauge.core.records import Floats, Ints
-from ragauge.core.samples import LEXICAL
-from ragauge.core.text import normalised
-from ragauge.files.serialization import as_record
-from ragauge.files.vectors import is_vectors, read_vectors
-from ragauge.judging.model_judge import Model
-from ragauge.judging.reply_cache import key_of
-from ragauge.judging.results import Estimate
-from ragauge.judging.session import Estimating, Judging, Office
+from ragauge.core.samples import LEXICAL_JUDGE
+from ragauge.core.text import normalise
+from ragauge.files.serialization import settings_from
+from ragauge.files.vectors import is_vector_file, read_vectors
+from ragauge.judging.model_judge import ModelJudge
+from ragauge.judging.reply_cache import compute_cache_key
+from ragauge.judging.results import CostEstimate
+from ragauge.judging.session import DryRunJudge, JudgingSession, JudgingSettings
 from ragauge.judging.tasks import Judge
 from ragauge.knowledge.novelty.chunks import (
-    SIZE,
-    Chunks,
-    Contained,
-    Near,
-    contained,
-    cut,
-    embed,
-    embedded,
-    least,
-    means,
+    DEFAULT_CHUNK_CHARS,
+    DocumentChunks,
+    NearestChunks,
+    ShingleOverlap,
+    chunk_novelties,
+    document_means,
+    document_minimums,
+    embed_chunks,
+    embed_in_batches,
     nearest_known,
     nearest_others,
-    novelties,
-    percentiles,
+    percentile_ranks,
+    shingle_overlap,
+    split_documents,
 )
-from ragauge.knowledge.novelty.claims import claims_of
-from ragauge.knowledge.novelty.results import Claim, DocumentNovelty, Nearest, Novelty
-from ragauge.models.embedders import Cached, open_embedder
-from ragauge.runs.folder import circumstances, now
-from ragauge.runs.inputs import documents_of
+from ragauge.knowledge.novelty.claims import judge_claims
+from ragauge.knowledge.novelty.results import DocumentClaim, DocumentNovelty, NearestChunk, Novelty
+from ragauge.models.embedders import CachedEmbedder, open_embedder
+from ragauge.runs.folder import provenance, utc_now
+from ragauge.runs.inputs import load_documents
 
-EMBEDDER = "wordllama"
-COMPARED = 2000
+DEFAULT_EMBEDDER = "wordllama"
+DEFAULT_COMPARED_CHUNKS = 2000
 """Maximum number of known chunks sampled for the percentiles."""
-BESIDE = 3
+DEFAULT_CHUNKS_PER_CLAIM = 3
 """Number of nearest known chunks per claim."""
-FEW = 30
+MIN_KNOWN_DOCUMENTS = 30
 """Minimum number of known documents for percentiles; with fewer, the fifth percentile is meaningless."""
 
-Heard = Callable[[str, int, int], None]
+NoveltyProgressCallback = Callable[[str, int, int], None]
 """Progress callback: step, number done, total."""
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class NoveltyData:
     """Chunks, vectors and neighbours from which novelty is computed."""
 
-    chunks: Chunks
+    chunks: DocumentChunks
     vectors: Vectors
-    near: Near
+    near: NearestChunks
     """Nearest known chunk of each chunk."""
-    known: Chunks
+    known: DocumentChunks
     known_vectors: Vectors
     embedder: Embedder
     texts: bool = True
@@ -87,38 +87,42 @@ class Measured:
         return np.where(np.any(self.vectors, axis=1), 0.0, np.nan)
 
 
-def measure(
+def prepare_novelty_data(
     added: Any,
     known: Any,
     *,
-    embedder: str | Embedder = EMBEDDER,
-    size: int = SIZE,
+    embedder: str | Embedder = DEFAULT_EMBEDDER,
+    size: int = DEFAULT_CHUNK_CHARS,
     overlap: int = 0,
     cache: Path | None = None,
-    progress: Heard | None = None,
-) -> Measured:
+    progress: NoveltyProgressCallback | None = None,
+) -> NoveltyData:
     """Split, embed and compare documents, as input for novelty and for batches."""
     seconds: dict[str, float] = {}
     model = open_embedder(embedder)
-    kept: Embedder = model if cache is None else Cached(model, cache / "embeddings")
-    documents = _once(documents_of(added), "to be added")
+    kept: Embedder = model if cache is None else CachedEmbedder(model, cache / "embeddings")
+    documents = _check_unique_ids(load_documents(added), "to be added")
     if not documents:
         raise BadInput("there are no documents to be added")
-    vectors_only = isinstance(known, str | Path) and is_vectors(Path(known))
-    with _timed(seconds, "cutting"):
-        chunks = cut(documents, size, overlap)
-        there = _rows(str(known)) if vectors_only else (cut(_once(documents_of(known), "known"), size, overlap), None)
-    with _timed(seconds, "embedding"):
-        vectors = embedded(chunks, kept, _part(progress, "embedding the new chunks"))
+    vectors_only = isinstance(known, str | Path) and is_vector_file(Path(known))
+    with _timed_step(seconds, "cutting"):
+        chunks = split_documents(documents, size, overlap)
+        there = (
+            _read_known_vectors(str(known))
+            if vectors_only
+            else (split_documents(_check_unique_ids(load_documents(known), "known"), size, overlap), None)
+        )
+    with _timed_step(seconds, "embedding"):
+        vectors = embed_chunks(chunks, kept, _step_progress(progress, "embedding the new chunks"))
         known_vectors = there[1]
         if known_vectors is None:
-            known_vectors = embedded(there[0], kept, _part(progress, "embedding the known chunks"))
-    with _timed(seconds, "comparing"):
-        near = nearest_known(vectors, known_vectors, 1, _share(progress, "comparing", len(chunks)))
-    return Measured(chunks, vectors, near, there[0], known_vectors, kept, not vectors_only, seconds)
+            known_vectors = embed_chunks(there[0], kept, _step_progress(progress, "embedding the known chunks"))
+    with _timed_step(seconds, "comparing"):
+        near = nearest_known(vectors, known_vectors, 1, _share_progress(progress, "comparing", len(chunks)))
+    return NoveltyData(chunks, vectors, near, there[0], known_vectors, kept, not vectors_only, seconds)
 
 
-def _once(documents: list[Document], what: str) -> list[Document]:
+def _check_unique_ids(documents: list[Document], what: str) -> list[Document]:
     """Return the documents; raise BadInput for a duplicate id."""
     seen: set[str] = set()
     for one in documents:
@@ -132,16 +136,16 @@ def novelty(  # noqa: PLR0913 - each is a setting
     added: Any,
     known: Any,
     *,
-    embedder: str | Embedder = EMBEDDER,
-    size: int = SIZE,
+    embedder: str | Embedder = DEFAULT_EMBEDDER,
+    size: int = DEFAULT_CHUNK_CHARS,
     overlap: int = 0,
-    compared: int = COMPARED,
+    compared: int = DEFAULT_COMPARED_CHUNKS,
     seed: int = 0,
     chat: str | Chat | Judge | None = None,
-    beside: int = BESIDE,
+    beside: int = DEFAULT_CHUNKS_PER_CLAIM,
     folder: str | Path | None = None,
     cache: Path | None = None,
-    progress: Heard | None = None,
+    progress: NoveltyProgressCallback | None = None,
     **how: Any,
 ) -> Novelty:
     """Measure how new documents are against a corpus.
@@ -155,26 +159,30 @@ def novelty(  # noqa: PLR0913 - each is a setting
     """
     if compared < 0 or beside < 1:
         raise BadInput(f"{compared} known chunks, and {beside} beside a claim", hint="at least 0, and at least 1")
-    found = measure(added, known, embedder=embedder, size=size, overlap=overlap, cache=cache, progress=progress)
-    settings = as_record(Judging, how)
-    twins = _twins(found.known.documents) if found.texts else np.arange(len(found.known.documents))
-    rows = _sample(found.known, compared, seed)
-    with _timed(found.seconds, "percentiles"):
-        own = _own(found, twins, rows)
+    found = prepare_novelty_data(
+        added, known, embedder=embedder, size=size, overlap=overlap, cache=cache, progress=progress
+    )
+    settings = settings_from(JudgingSettings, how)
+    twins = _duplicate_classes(found.known.documents) if found.texts else np.arange(len(found.known.documents))
+    rows = _sample_known_chunks(found.known, compared, seed)
+    with _timed_step(found.seconds, "percentiles"):
+        own = _known_novelties(found, twins, rows)
     sampled = np.unique(found.known.owner[rows])
     words, own["lexical"] = None, np.zeros(0)
     if found.texts:
-        with _timed(found.seconds, "words"):
-            heard = _part(progress, "comparing words")
-            words, own["lexical"] = contained(found.chunks.documents, found.known.documents, sampled, twins, heard)
-    claims: dict[int, list[Claim]] = {}
-    judge, notes = "", _notes(found, own, len(sampled))
+        with _timed_step(found.seconds, "words"):
+            heard = _step_progress(progress, "comparing words")
+            words, own["lexical"] = shingle_overlap(
+                found.chunks.documents, found.known.documents, sampled, twins, heard
+            )
+    claims: dict[int, list[DocumentClaim]] = {}
+    judge, notes = "", _novelty_notes(found, own, len(sampled))
     if chat is not None:
-        with _timed(found.seconds, "claims"):
-            claims, judge, more = in_a_loop(_claims(found, chat, folder, settings, beside, progress))
+        with _timed_step(found.seconds, "claims"):
+            claims, judge, more = run_coroutine(_run_claim_judge(found, chat, folder, settings, beside, progress))
         notes += more
     return Novelty(
-        documents=_documents(found, words, own, claims),
+        documents=_document_novelties(found, words, own, claims),
         known=len(found.known.documents),
         known_chunks=len(found.known_vectors),
         embedder=found.embedder.name,
@@ -185,96 +193,98 @@ def novelty(  # noqa: PLR0913 - each is a setting
         judge=judge,
         seconds={name: round(value, 3) for name, value in found.seconds.items()},
         notes=notes,
-        circumstances={"made": now(), "seed": seed, "beside": beside, **circumstances()},
+        circumstances={"made": utc_now(), "seed": seed, "beside": beside, **provenance()},
     )
 
 
-def novelty_estimate(  # noqa: PLR0913 - each is a setting
+def estimate_novelty_cost(  # noqa: PLR0913 - each is a setting
     added: Any,
     known: Any,
     *,
     chat: str | Chat | Judge,
-    embedder: str | Embedder = EMBEDDER,
-    size: int = SIZE,
+    embedder: str | Embedder = DEFAULT_EMBEDDER,
+    size: int = DEFAULT_CHUNK_CHARS,
     overlap: int = 0,
-    beside: int = BESIDE,
+    beside: int = DEFAULT_CHUNKS_PER_CLAIM,
     folder: str | Path | None = None,
     cache: Path | None = None,
-    progress: Heard | None = None,
+    progress: NoveltyProgressCallback | None = None,
     **how: Any,
-) -> list[Estimate]:
+) -> list[CostEstimate]:
     """Estimate the calls, tokens and cost of judging claims, by step.
 
     No judge call is made.
     """
-    found = measure(added, known, embedder=embedder, size=size, overlap=overlap, cache=cache, progress=progress)
+    found = prepare_novelty_data(
+        added, known, embedder=embedder, size=size, overlap=overlap, cache=cache, progress=progress
+    )
     there = folder if folder is not None and Path(folder).is_dir() else None
 
-    async def work() -> list[Estimate]:
-        async with Office(chat, there, as_record(Judging, how)) as office:
-            if not isinstance(office.judge, Model):
+    async def work() -> list[CostEstimate]:
+        async with JudgingSession(chat, there, settings_from(JudgingSettings, how)) as office:
+            if not isinstance(office.judge, ModelJudge):
                 return []
-            counting = Estimating(office.judge, office.price, local=office.local)
-            await claims_of(found.chunks, found.known, _nearest(found, beside), counting)
+            counting = DryRunJudge(office.judge, office.price, local=office.local)
+            await judge_claims(found.chunks, found.known, _nearest_chunk_search(found, beside), counting)
             return counting.estimates()
 
-    return in_a_loop(work())
+    return run_coroutine(work())
 
 
-async def _claims(
-    found: Measured,
+async def _run_claim_judge(
+    found: NoveltyData,
     chat: str | Chat | Judge,
     folder: str | Path | None,
-    settings: Judging,
+    settings: JudgingSettings,
     beside: int,
-    progress: Heard | None,
-) -> tuple[dict[int, list[Claim]], str, list[str]]:
+    progress: NoveltyProgressCallback | None,
+) -> tuple[dict[int, list[DocumentClaim]], str, list[str]]:
     """Judge the claims; return them by document, with the judge's name and notes."""
     if not found.texts:
         raise MissingEvidence(
             "claims are held against texts, and only vectors are known", hint="--known with the documents themselves"
         )
-    async with Office(chat, folder, settings) as office:
+    async with JudgingSession(chat, folder, settings) as office:
         getattr(office.chat, "ready", lambda: None)()
-        heard = _part(progress, "judging")
+        heard = _step_progress(progress, "judging")
         workers = 2 * settings.concurrency
-        near = _nearest(found, beside)
-        claims = await claims_of(found.chunks, found.known, near, office.judge, workers=workers, progress=heard)
-        name = f"{office.judge.name} [{key_of(dict(office.judge.identity))[:8]}]"
+        near = _nearest_chunk_search(found, beside)
+        claims = await judge_claims(found.chunks, found.known, near, office.judge, workers=workers, progress=heard)
+        name = f"{office.judge.name} [{compute_cache_key(dict(office.judge.identity))[:8]}]"
         notes = [*office.notes]
-        if office.judge.name == LEXICAL:
+        if office.judge.name == LEXICAL_JUDGE:
             notes.append("the lexical judge compares words: it takes false sentences of known words for known ones")
         if stopped := getattr(office.judge, "stopped", ""):
             notes.append(f"the judge was stopped: {stopped}")
         return claims, name, notes
 
 
-def _nearest(found: Measured, beside: int) -> Callable[[Sequence[str]], Ints]:
+def _nearest_chunk_search(found: NoveltyData, beside: int) -> Callable[[Sequence[str]], Ints]:
     def near(texts: Sequence[str]) -> Ints:
-        vectors = embed(lambda i: texts[i], len(texts), found.embedder)
+        vectors = embed_in_batches(lambda i: texts[i], len(texts), found.embedder)
         return nearest_known(vectors, found.known_vectors, beside).places
 
     return near
 
 
-def _rows(path: str) -> tuple[Chunks, Vectors]:
+def _read_known_vectors(path: str) -> tuple[DocumentChunks, Vectors]:
     """Read a file of vectors; each row is a chunk and a document of its own."""
     rows = read_vectors(path)
     names = rows.ids or [f"row {i}" for i in range(len(rows.vectors))]
     zeros = np.zeros(len(names), np.int64)
     documents = [Document(name, "") for name in names]
     vectors = rows.vectors if rows.vectors.dtype == np.float32 else np.asarray(rows.vectors, np.float32)
-    return Chunks(documents, np.arange(len(names)), zeros, zeros, cut([]).chunking), vectors
+    return DocumentChunks(documents, np.arange(len(names)), zeros, zeros, split_documents([]).chunking), vectors
 
 
-def _twins(documents: Sequence[Document]) -> Ints:
+def _duplicate_classes(documents: Sequence[Document]) -> Ints:
     """Number the documents so that those with the same text have the same number."""
     seen: dict[bytes, int] = {}
-    keys = (hashlib.blake2b(normalised(one.whole).encode("utf-8", "replace"), digest_size=16) for one in documents)
+    keys = (hashlib.blake2b(normalise(one.whole).encode("utf-8", "replace"), digest_size=16) for one in documents)
     return np.array([seen.setdefault(key.digest(), len(seen)) for key in keys], np.int64)
 
 
-def _sample(known: Chunks, most: int, seed: int) -> Ints:
+def _sample_known_chunks(known: DocumentChunks, most: int, seed: int) -> Ints:
     """Sample the chunks of whole known documents.
 
     A single document that is too long is cut.
@@ -289,7 +299,7 @@ def _sample(known: Chunks, most: int, seed: int) -> Ints:
     return np.concatenate(rows) if rows else np.zeros(0, np.int64)
 
 
-def _own(found: Measured, twins: Ints, rows: Ints) -> dict[str, Floats]:
+def _known_novelties(found: NoveltyData, twins: Ints, rows: Ints) -> dict[str, Floats]:
     """Compute the novelty of sampled known documents against all others.
 
     Both the mean and the minimum over chunks are returned.
@@ -300,21 +310,24 @@ def _own(found: Measured, twins: Ints, rows: Ints) -> dict[str, Floats]:
     mine = classes[rows]
     firsts, lasts = np.searchsorted(ordered, mine), np.searchsorted(ordered, mine, side="right")
     own = [order[first:last] for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)]
-    values = novelties(nearest_others(found.known_vectors, rows, own)) if len(rows) else np.zeros(0)
+    values = chunk_novelties(nearest_others(found.known_vectors, rows, own)) if len(rows) else np.zeros(0)
     sampled, owner = np.unique(found.known.owner[rows], return_inverse=True)
-    return {"mean": means(values, owner, len(sampled)), "least": least(values, owner, len(sampled))}
+    return {
+        "mean": document_means(values, owner, len(sampled)),
+        "least": document_minimums(values, owner, len(sampled)),
+    }
 
 
-def _documents(
-    found: Measured, words: Contained | None, own: dict[str, Floats], claims: dict[int, list[Claim]]
+def _document_novelties(
+    found: NoveltyData, words: ShingleOverlap | None, own: dict[str, Floats], claims: dict[int, list[DocumentClaim]]
 ) -> list[DocumentNovelty]:
     chunks, n = found.chunks, len(found.chunks.documents)
-    values, counts = novelties(found.highest), found.chunks.counts
+    values, counts = chunk_novelties(found.highest), found.chunks.counts
     nothing = np.full(n, np.nan)
-    mean, low = means(values, chunks.owner, n), least(values, chunks.owner, n)
+    mean, low = document_means(values, chunks.owner, n), document_minimums(values, chunks.owner, n)
     new = nothing if words is None else words.new
     figures = (("mean", mean), ("least", low), ("lexical", new))
-    ranks = {name: nothing if _too_few(own) else percentiles(one, own[name]) for name, one in figures}
+    ranks = {name: nothing if _has_too_few_known(own) else percentile_ranks(one, own[name]) for name, one in figures}
     starts = np.concatenate([[0], np.cumsum(counts)])
     told = []
     for i, document in enumerate(chunks.documents):
@@ -331,42 +344,46 @@ def _documents(
                 lexical_percentile=float(ranks["lexical"][i]),
                 contained=float(nothing[i] if words is None else words.best[i]),
                 container="" if inside < 0 else found.known.documents[inside].id,
-                why=_why(float(mean[i]), int(counts[i])),
-                nearest=[_pair(found, place, place - int(starts[i])) for place in range(starts[i], starts[i + 1])],
+                why=_undefined_reason(float(mean[i]), int(counts[i])),
+                nearest=[
+                    _nearest_chunk(found, place, place - int(starts[i])) for place in range(starts[i], starts[i + 1])
+                ],
                 claims=claims.get(i, ()),
             )
         )
     return told
 
 
-def _too_few(own: dict[str, Floats]) -> bool:
-    return int(np.count_nonzero(~np.isnan(own["mean"]))) < FEW
+def _has_too_few_known(own: dict[str, Floats]) -> bool:
+    return int(np.count_nonzero(~np.isnan(own["mean"]))) < MIN_KNOWN_DOCUMENTS
 
 
-def _why(mean: float, chunks: int) -> str:
+def _undefined_reason(mean: float, chunks: int) -> str:
     if not chunks:
         return "it has no words"
     return "the embedder gives its text a vector of zeros" if np.isnan(mean) else ""
 
 
-def _pair(found: Measured, place: int, chunk: int) -> Nearest:
+def _nearest_chunk(found: NoveltyData, place: int, chunk: int) -> NearestChunk:
     text = found.chunks.text(place)
     if not found.near.places.shape[1] or np.isnan(found.near.similarities[place, 0]):
-        return Nearest(chunk, text, float("nan"))
+        return NearestChunk(chunk, text, float("nan"))
     at = int(found.near.places[place, 0])
     near = found.known.text(at) if found.texts else ""
-    return Nearest(chunk, text, float(found.near.similarities[place, 0]), found.known.name(at), near)
+    return NearestChunk(chunk, text, float(found.near.similarities[place, 0]), found.known.name(at), near)
 
 
-def _notes(found: Measured, own: dict[str, Floats], sampled: int) -> list[str]:
+def _novelty_notes(found: NoveltyData, own: dict[str, Floats], sampled: int) -> list[str]:
     notes = []
     if not len(found.known):
         notes.append("nothing is known: everything is new, by definition, and there are no percentiles")
     elif np.isnan(own["mean"]).all():
         notes.append("there are no percentiles: what is known is a single text, or was not compared")
-    elif _too_few(own):
+    elif _has_too_few_known(own):
         many = "1 was" if sampled == 1 else f"{sampled} were"
-        notes.append(f"too few known documents to tell what is near: {many} compared, and percentiles need {FEW}")
+        notes.append(
+            f"too few known documents to tell what is near: {many} compared, and percentiles need {MIN_KNOWN_DOCUMENTS}"
+        )
     if not found.texts:
         notes.append("only vectors are known: words were not compared, and each row counts as a document")
     there = {one.id for one in found.known.documents}
@@ -378,7 +395,7 @@ def _notes(found: Measured, own: dict[str, Floats], sampled: int) -> list[str]:
 
 
 @contextmanager
-def _timed(seconds: dict[str, float], what: str) -> Iterator[None]:
+def _timed_step(seconds: dict[str, float], what: str) -> Iterator[None]:
     began = time.perf_counter()
     try:
         yield
@@ -386,9 +403,9 @@ def _timed(seconds: dict[str, float], what: str) -> Iterator[None]:
         seconds[what] = time.perf_counter() - began
 
 
-def _part(progress: Heard | None, what: str) -> Callable[[int, int], None] | None:
+def _step_progress(progress: NoveltyProgressCallback | None, what: str) -> Callable[[int, int], None] | None:
     return None if progress is None else lambda done, total: progress(what, done, total)
 
 
-def _share(progress: Heard | None, what: str, total: int) -> Callable[[float], None] | None:
+def _share_progress(progress: NoveltyProgressCallback | None, what: str, total: int) -> Callable[[float], None] | None:
     return None if progress is None else lambda part: progress(what, round(part * total), total)

@@ -19,28 +19,28 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, Incomparable, MissingExtra
 from ragauge.core.protocols import Embedder, Vectors
 from ragauge.core.records import Floats, Ints
-from ragauge.core.text import WORD, shingles, words
-from ragauge.knowledge.novelty.results import Chunking
-from ragauge.stores.nearest_neighbours import nearest
+from ragauge.core.text import WORD_PATTERN, shingles, words
+from ragauge.knowledge.novelty.results import ChunkSettings
+from ragauge.stores.nearest_neighbours import find_nearest
 
-SIZE = 1000
+DEFAULT_CHUNK_CHARS = 1000
 """Maximum length of a chunk in characters; about 250 tokens of English, within every embedder's limit."""
-AT_ONCE = 1024
+CHUNK_BATCH_SIZE = 1024
 """Number of documents split, or chunks embedded, at a time."""
-IN_MEMORY = 512 << 20
+MAX_VECTOR_BYTES_IN_MEMORY = 512 << 20
 """Maximum size of vectors in memory, in bytes; larger arrays are memory-mapped files."""
-WINDOW = 50_000
+MIN_WINDOW_CHARS = 50_000
 """Minimum number of characters of a document that are split at a time."""
-UNSURE = 2
+UNCERTAIN_CHUNKS = 2
 """Number of chunks at the end of a window that may differ from those of the whole text."""
-LONE = re.compile("[\ud800-\udfff]")
+LONE_SURROGATE_PATTERN = re.compile("[\ud800-\udfff]")
 """Lone surrogates: JSON can hold them, but they are not valid text."""
 
-Progress = Callable[[int, int], None]
+CountProgressCallback = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Chunks:
+class DocumentChunks:
     """Chunks of documents, in document order."""
 
     documents: Sequence[Document]
@@ -49,7 +49,7 @@ class Chunks:
     start: Ints
     end: Ints
     """Start and end of each chunk in the document's title and text."""
-    chunking: Chunking
+    chunking: ChunkSettings
 
     def __len__(self) -> int:
         return len(self.owner)
@@ -66,25 +66,26 @@ class Chunks:
         # Slice the text directly: joining title and text for every chunk would be quadratic in long documents.
         lead = len(document.title) + 1 if not document.text.startswith(document.title) else 0
         text = document.text[start - lead : end - lead] if start >= lead else document.whole[start:end]
-        return LONE.sub("\ufffd", text)
+        return LONE_SURROGATE_PATTERN.sub("\ufffd", text)
 
     def name(self, place: int) -> str:
         """Return the id of a chunk's document."""
         return self.documents[int(self.owner[place])].id
 
 
-def whole(document: Document) -> str:
+def document_text(document: Document) -> str:
     """Return title and text, with lone surrogates replaced by U+FFFD."""
-    return LONE.sub("\ufffd", document.whole)
+    return LONE_SURROGATE_PATTERN.sub("\ufffd", document.whole)
 
 
-def cut(documents: Sequence[Document], size: int = SIZE, overlap: int = 0) -> Chunks:
+def split_documents(documents: Sequence[Document], size: int = DEFAULT_CHUNK_CHARS, overlap: int = 0) -> DocumentChunks:
     """Split documents into chunks of at most `size` characters.
 
     Chunks end at paragraphs, sentences or words. White space around chunks and chunks without a word are left out. A
     document without any word has no chunk.
 
-    >>> found = cut([Document("a", "One fish. Two fish."), Document("b", " -"), Document("c", "Red.")], size=10)
+    >>> found = split_documents([Document("a", "One fish. Two fish."), Document("b", " -"), Document("c", "Red.")],
+    ...     size=10)
     >>> [(found.name(i), found.text(i)) for i in range(len(found))]
     [('a', 'One fish.'), ('a', 'Two fish.'), ('c', 'Red.')]
     """
@@ -96,21 +97,21 @@ def cut(documents: Sequence[Document], size: int = SIZE, overlap: int = 0) -> Ch
         raise MissingExtra("cutting documents into chunks", "knowledge") from None
     splitter = TextSplitter(size, overlap=overlap)
     owner, start, end = [], [], []
-    for first in range(0, len(documents), AT_ONCE):
-        texts = [whole(one) for one in documents[first : first + AT_ONCE]]
-        window = max(WINDOW, 10 * size)
+    for first in range(0, len(documents), CHUNK_BATCH_SIZE):
+        texts = [document_text(one) for one in documents[first : first + CHUNK_BATCH_SIZE]]
+        window = max(MIN_WINDOW_CHARS, 10 * size)
         short = iter(splitter.chunk_all_indices([text for text in texts if len(text) <= window]))
         for place, whole_text in enumerate(texts, first):
             found = next(short) if len(whole_text) <= window else _split_long(splitter, whole_text, window)
             for at, text in found:
-                if not (WORD.search(text) or words(text)):  # some symbols are words after normalisation
+                if not (WORD_PATTERN.search(text) or words(text)):  # some symbols are words after normalisation
                     continue
                 owner.append(place)
                 start.append(at)
                 end.append(at + len(text))
-    told = Chunking(size, overlap, by=f"semantic-text-splitter {version('semantic-text-splitter')}")
+    told = ChunkSettings(size, overlap, by=f"semantic-text-splitter {version('semantic-text-splitter')}")
     whose, begins, ends = (np.array(one, np.int64) for one in (owner, start, end))
-    return Chunks(documents, whose, begins, ends, told)
+    return DocumentChunks(documents, whose, begins, ends, told)
 
 
 def _split_long(splitter: Any, text: str, window: int) -> list[tuple[int, str]]:
@@ -125,31 +126,33 @@ def _split_long(splitter: Any, text: str, window: int) -> list[tuple[int, str]]:
         part = [(start + at, chunk) for at, chunk in splitter.chunk_indices(text[start : start + window])]
         if start + window >= len(text):
             return found + part
-        if len(part) <= UNSURE:  # little but white space
+        if len(part) <= UNCERTAIN_CHUNKS:  # little but white space
             found, start = found + part, start + window
         else:
-            found, start = found + part[:-UNSURE], part[-UNSURE][0]
+            found, start = found + part[:-UNCERTAIN_CHUNKS], part[-UNCERTAIN_CHUNKS][0]
 
 
-def embedded(chunks: Chunks, embedder: Embedder, progress: Progress | None = None) -> Vectors:
+def embed_chunks(chunks: DocumentChunks, embedder: Embedder, progress: CountProgressCallback | None = None) -> Vectors:
     """Embed each chunk in batches; large results are memory-mapped."""
-    return embed(chunks.text, len(chunks), embedder, progress)
+    return embed_in_batches(chunks.text, len(chunks), embedder, progress)
 
 
-def embed(text: Callable[[int], str], n: int, embedder: Embedder, progress: Progress | None = None) -> Vectors:
+def embed_in_batches(
+    text: Callable[[int], str], n: int, embedder: Embedder, progress: CountProgressCallback | None = None
+) -> Vectors:
     """Embed `n` texts in batches, given a function from index to text.
 
     BadInput is raised for vectors of a wrong shape or with values that are not finite.
     """
     found: Any = None
-    for first in range(0, n, AT_ONCE):
-        part = np.asarray(embedder.embed([text(i) for i in range(first, min(first + AT_ONCE, n))]), np.float32)
-        if part.ndim != 2 or len(part) != min(AT_ONCE, n - first):
+    for first in range(0, n, CHUNK_BATCH_SIZE):
+        part = np.asarray(embedder.embed([text(i) for i in range(first, min(first + CHUNK_BATCH_SIZE, n))]), np.float32)
+        if part.ndim != 2 or len(part) != min(CHUNK_BATCH_SIZE, n - first):
             raise BadInput(f"the embedder `{embedder.name}` gave an array of {part.shape} for {n - first} texts")
         if not np.isfinite(part).all():
             raise BadInput(f"the embedder `{embedder.name}` gave a vector that is not finite")
         if found is None:
-            found = _room(n, part.shape[1])
+            found = _allocate_vectors(n, part.shape[1])
         if part.shape[1] != found.shape[1]:
             raise BadInput(f"the embedder `{embedder.name}` gives vectors of {found.shape[1]} and {part.shape[1]}")
         found[first : first + len(part)] = part
@@ -158,21 +161,21 @@ def embed(text: Callable[[int], str], n: int, embedder: Embedder, progress: Prog
     return np.zeros((0, 0), np.float32) if found is None else found
 
 
-def _room(rows: int, columns: int) -> Vectors:
-    if rows * columns * 4 <= IN_MEMORY:
+def _allocate_vectors(rows: int, columns: int) -> Vectors:
+    if rows * columns * 4 <= MAX_VECTOR_BYTES_IN_MEMORY:
         return np.empty((rows, columns), np.float32)
     # An unnamed file is deleted with the array, also after a crash.
     with TemporaryFile() as file:
         return np.memmap(file, np.float32, "w+", shape=(rows, columns))
 
 
-MAX_OWN = 64
+MAX_OWN_CHUNKS = 64
 """Maximum number of own chunks up to which more neighbours are searched to skip them."""
-ROUNDING = 1e-15
+COSINE_TOLERANCE = 1e-15
 """Cosine distances below this are rounding errors of equal vectors."""
 
 
-class Near(NamedTuple):
+class NearestChunks(NamedTuple):
     """Nearest known chunks of each chunk, one row per chunk, nearest first."""
 
     places: Ints
@@ -180,7 +183,9 @@ class Near(NamedTuple):
     """Cosines; NaN for a chunk with a zero vector."""
 
 
-def nearest_known(chunks: Vectors, known: Vectors, m: int = 1, progress: Callable[[float], None] | None = None) -> Near:
+def nearest_known(
+    chunks: Vectors, known: Vectors, m: int = 1, progress: Callable[[float], None] | None = None
+) -> NearestChunks:
     """Find the `m` known chunks with the highest cosine, or all if there are fewer.
 
     Candidates are found in single precision and ranked in double precision. Known vectors are read in blocks, so that a
@@ -191,14 +196,14 @@ def nearest_known(chunks: Vectors, known: Vectors, m: int = 1, progress: Callabl
     ([[1], [0]], [[0.6], [nan]])
     """
     if not len(chunks) or not len(known):
-        return Near(np.zeros((len(chunks), 0), np.int64), np.zeros((len(chunks), 0)))
+        return NearestChunks(np.zeros((len(chunks), 0), np.int64), np.zeros((len(chunks), 0)))
     if chunks.shape[1] != known.shape[1]:
         raise Incomparable(
             f"vectors of {chunks.shape[1]} dimensions are held against known ones of {known.shape[1]}",
             hint="embed both with the same model: --embedder NAME",
         )
-    places, distances = nearest(known, chunks, m, "cosine", progress=progress)
-    return Near(places, _similarities(chunks, distances))
+    places, distances = find_nearest(known, chunks, m, "cosine", progress=progress)
+    return NearestChunks(places, _to_similarities(chunks, distances))
 
 
 def nearest_others(known: Vectors, rows: Ints, own: list[Ints]) -> Floats:
@@ -214,49 +219,49 @@ def nearest_others(known: Vectors, rows: Ints, own: list[Ints]) -> Floats:
     counts = np.array([len(one) for one in own], np.int64)
     # All own chunks may be the nearest: if they are few, more neighbours than own chunks are searched.
     wanted = np.array([1 << count.bit_length() for count in counts.tolist()], np.int64)
-    for k in np.unique(wanted[counts <= MAX_OWN]):
-        asked = np.flatnonzero((wanted == k) & (counts <= MAX_OWN))
+    for k in np.unique(wanted[counts <= MAX_OWN_CHUNKS]):
+        asked = np.flatnonzero((wanted == k) & (counts <= MAX_OWN_CHUNKS))
         chunks = np.asarray(known[rows[asked]])
-        places, distances = nearest(known, chunks, int(k), "cosine")
-        near = _similarities(chunks, distances)
+        places, distances = find_nearest(known, chunks, int(k), "cosine")
+        near = _to_similarities(chunks, distances)
         for at, row in enumerate(asked.tolist()):
             others = ~np.isin(places[at], own[row])
             found[row] = near[at][others][0] if others.any() else np.nan
     # That would be quadratic for large documents, so their chunks are compared with other documents only.
     large: dict[bytes, list[int]] = {}
-    for row in np.flatnonzero(counts > MAX_OWN).tolist():
+    for row in np.flatnonzero(counts > MAX_OWN_CHUNKS).tolist():
         large.setdefault(own[row].tobytes(), []).append(row)
     for group in large.values():
         others = np.setdiff1d(np.arange(len(known)), own[group[0]])
         if len(others):
             chunks = np.asarray(known[rows[group]])
-            _, distances = nearest(known, chunks, 1, "cosine", allowed=others)
-            found[group] = _similarities(chunks, distances)[:, 0]
+            _, distances = find_nearest(known, chunks, 1, "cosine", allowed=others)
+            found[group] = _to_similarities(chunks, distances)[:, 0]
     return found
 
 
-def _similarities(chunks: Vectors, distances: NDArray[Any]) -> Floats:
-    near = np.where(distances < ROUNDING, 1.0, 1 - distances)
+def _to_similarities(chunks: Vectors, distances: NDArray[Any]) -> Floats:
+    near = np.where(distances < COSINE_TOLERANCE, 1.0, 1 - distances)
     near[~np.any(chunks, axis=1)] = np.nan
     return near
 
 
-def novelties(highest: Floats) -> Floats:
+def chunk_novelties(highest: Floats) -> Floats:
     """Return 1 minus the highest cosine of each chunk, clipped to 0 to 1.
 
-    >>> novelties(np.array([1.0, 0.25, -0.5, np.nan])).tolist()
+    >>> chunk_novelties(np.array([1.0, 0.25, -0.5, np.nan])).tolist()
     [0.0, 0.75, 1.0, nan]
     """
     found: Floats = np.clip(1 - highest, 0, 1)
     return found
 
 
-def means(values: Floats, owner: Ints, documents: int) -> Floats:
+def document_means(values: Floats, owner: Ints, documents: int) -> Floats:
     """Return the mean over the chunks of each document, ignoring NaN.
 
     NaN if it has none.
 
-    >>> means(np.array([0.25, 0.75, np.nan]), np.array([0, 0, 1]), 3).tolist()
+    >>> document_means(np.array([0.25, 0.75, np.nan]), np.array([0, 0, 1]), 3).tolist()
     [0.5, nan, nan]
     """
     there = ~np.isnan(values)
@@ -267,12 +272,12 @@ def means(values: Floats, owner: Ints, documents: int) -> Floats:
     return found
 
 
-def least(values: Floats, owner: Ints, documents: int) -> Floats:
+def document_minimums(values: Floats, owner: Ints, documents: int) -> Floats:
     """Return the minimum over the chunks of each document, ignoring NaN.
 
     NaN if it has none.
 
-    >>> least(np.array([0.25, 0.75, np.nan]), np.array([0, 0, 1]), 3).tolist()
+    >>> document_minimums(np.array([0.25, 0.75, np.nan]), np.array([0, 0, 1]), 3).tolist()
     [0.25, nan, nan]
     """
     found = np.full(documents, np.inf)
@@ -282,21 +287,22 @@ def least(values: Floats, owner: Ints, documents: int) -> Floats:
     return found
 
 
-def raised(highest: Floats, chunks: Vectors, more: Vectors) -> Floats:
+def update_similarity(highest: Floats, chunks: Vectors, more: Vectors) -> Floats:
     """Update the highest cosines after `more` chunks became known.
 
-    >>> raised(np.array([0.0, 0.9]), np.array([[1, 0], [0, 1]], np.float32), np.array([[3, 4]], np.float32)).round(6)
+    >>> update_similarity(np.array([0.0, 0.9]), np.array([[1, 0], [0, 1]], np.float32), np.array([[3, 4]],
+    ...     np.float32)).round(6)
     array([0.6, 0.9])
     """
     near = nearest_known(chunks, more).similarities
     return np.fmax(highest, near[:, 0]) if near.shape[1] else highest
 
 
-SHINGLES_PER_BATCH = 512
+KNOWN_BATCH_DOCUMENTS = 512
 """Number of known documents compared at a time."""
 
 
-class Contained(NamedTuple):
+class ShingleOverlap(NamedTuple):
     """Share of documents' shingles that are known.
 
     NaN, and no container, for one without words.
@@ -310,13 +316,13 @@ class Contained(NamedTuple):
     """Index of that document; -1 if no known document has any of them."""
 
 
-def contained(
+def shingle_overlap(
     added: Sequence[Document],
     known: Sequence[Document],
     sample: Ints,
     twins: Ints,
-    progress: Progress | None = None,
-) -> tuple[Contained, Floats]:
+    progress: CountProgressCallback | None = None,
+) -> tuple[ShingleOverlap, Floats]:
     """Compute the shingle overlap of added documents with the known ones.
 
     Also returned is, for a `sample` of known documents (indices), the share of shingles that no other known document
@@ -324,7 +330,7 @@ def contained(
     documents do not count as others.
 
     >>> known = [Document("a", "to be or not to be"), Document("b", "not to be sneezed at"), Document("c", "to be or")]
-    >>> found, own = contained([Document("x", "to be or not")], known, np.array([0, 1, 2]), np.array([0, 1, 2]))
+    >>> found, own = shingle_overlap([Document("x", "to be or not")], known, np.array([0, 1, 2]), np.array([0, 1, 2]))
     >>> found.new.tolist(), found.best.tolist(), found.place.tolist(), own.round(3).tolist()
     ([0.0], [1.0], [0], [0.5, 0.667, 0.0])
     """
@@ -333,7 +339,7 @@ def contained(
     ids: dict[tuple[str, ...], int] = {}
 
     def matrix(documents: Iterable[Document], place: Callable[[tuple[str, ...]], int | None], columns: int) -> Any:
-        rows = [[at for one in shingles(whole(each)) if (at := place(one)) is not None] for each in documents]
+        rows = [[at for one in shingles(document_text(each)) if (at := place(one)) is not None] for each in documents]
         starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
         flat = np.fromiter((at for row in rows for at in row), np.int64, int(starts[-1]))
         return csr_matrix((np.ones(len(flat), np.int32), flat, starts), shape=(len(rows), columns or len(ids)))
@@ -347,9 +353,9 @@ def contained(
     first[np.unique(twins, return_index=True)[1]] = True
     often = np.zeros(len(ids), np.int64)
     best, place = np.zeros(len(added), np.int64), np.full(len(added), -1, np.int64)
-    for start in range(0, len(known), SHINGLES_PER_BATCH):
-        block = matrix(known[start : start + SHINGLES_PER_BATCH], ids.get, len(ids))
-        often += np.asarray(block[first[start : start + SHINGLES_PER_BATCH]].sum(axis=0)).ravel()
+    for start in range(0, len(known), KNOWN_BATCH_DOCUMENTS):
+        block = matrix(known[start : start + KNOWN_BATCH_DOCUMENTS], ids.get, len(ids))
+        often += np.asarray(block[first[start : start + KNOWN_BATCH_DOCUMENTS]].sum(axis=0)).ravel()
         shared = (ours @ block.T).tocsr()
         if shared.nnz:
             most = shared.max(axis=1).toarray().ravel()
@@ -357,20 +363,20 @@ def contained(
             place[better] = start + np.asarray(shared[better].argmax(axis=1)).ravel()
             best[better] = most[better]
         if progress is not None:
-            progress(min(start + SHINGLES_PER_BATCH, len(known)), len(known))
+            progress(min(start + KNOWN_BATCH_DOCUMENTS, len(known)), len(known))
     n = len(added)
     with np.errstate(invalid="ignore"):
         new = (ours @ (often == 0).astype(np.int64)) / sizes[:n]
         own = (wanted[n:] @ (often <= 1).astype(np.int64)) / sizes[n:]
-        return Contained(new, best / sizes[:n], place), own
+        return ShingleOverlap(new, best / sizes[:n], place), own
 
 
-def percentiles(values: Floats, among: Floats) -> Floats:
+def percentile_ranks(values: Floats, among: Floats) -> Floats:
     """Return the percentile rank, 0 to 100, of each value.
 
     Ties count half; NaN if `among` is empty.
 
-    >>> percentiles(np.array([0.0, 2.0, 9.0, np.nan]), np.array([1.0, 2.0, 2.0, 3.0])).tolist()
+    >>> percentile_ranks(np.array([0.0, 2.0, 9.0, np.nan]), np.array([1.0, 2.0, 2.0, 3.0])).tolist()
     [0.0, 50.0, 100.0, nan]
     """
     known = np.sort(among[~np.isnan(among)])

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ragauge.core.documents import NOTHING
+from ragauge.core.documents import EMPTY_MAPPING
 
-THERE = 0.95
+SAME_SIMILARITY = 0.95
 """Share of a document's shingles in one known document from which it counts as contained."""
-NEARER = 5.0
+NEAR_PERCENTILE = 5.0
 """Percentile rank of novelty below which a document is near: closer than known documents usually are."""
 
 
-class Chunking(NamedTuple):
+class ChunkSettings(NamedTuple):
     """How texts were split before they were embedded."""
 
     size: int
@@ -26,7 +26,7 @@ class Chunking(NamedTuple):
     """Library that split the texts, with its version."""
 
 
-class Nearest(NamedTuple):
+class NearestChunk(NamedTuple):
     """Chunk of a document and its nearest known chunk."""
 
     chunk: int
@@ -40,7 +40,7 @@ class Nearest(NamedTuple):
     """Text of the nearest chunk."""
 
 
-class Claim(NamedTuple):
+class DocumentClaim(NamedTuple):
     """Claim of a document and its state: `new`, `known`, `conflicting` or `unscored`."""
 
     text: str
@@ -77,19 +77,19 @@ class DocumentNovelty:
     """Id of that document."""
     why: str = ""
     """Reason why a value is undefined."""
-    nearest: Sequence[Nearest] = ()
+    nearest: Sequence[NearestChunk] = ()
     """Nearest known chunk of each chunk."""
-    claims: Sequence[Claim] = ()
+    claims: Sequence[DocumentClaim] = ()
     """Judged claims, if a judge was used."""
 
     @property
     def state(self) -> str:
         """`there` (contained), `near` or `new`; empty if undefined."""
-        if self.contained >= THERE:
+        if self.contained >= SAME_SIMILARITY:
             return "there"
         if math.isnan(self.percentile):
             return ""
-        return "near" if self.percentile < NEARER else "new"
+        return "near" if self.percentile < NEAR_PERCENTILE else "new"
 
 
 @dataclass(frozen=True)
@@ -101,14 +101,14 @@ class Novelty:
     """Number of known documents."""
     known_chunks: int
     embedder: str
-    chunking: Chunking
+    chunking: ChunkSettings
     compared: int = 0
     """Number of known chunks behind the percentiles; a sample if there are too many."""
     compared_documents: int = 0
     """Number of known documents with these chunks; whole documents are drawn."""
-    own: Mapping[str, Sequence[float]] = field(default_factory=lambda: NOTHING)
+    own: Mapping[str, Sequence[float]] = field(default_factory=lambda: EMPTY_MAPPING)
     """`mean`, `least` and `lexical` of these documents, each against all others except exact copies."""
     judge: str = ""
-    seconds: Mapping[str, float] = field(default_factory=lambda: NOTHING)
+    seconds: Mapping[str, float] = field(default_factory=lambda: EMPTY_MAPPING)
     notes: Sequence[str] = ()
-    circumstances: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    circumstances: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)

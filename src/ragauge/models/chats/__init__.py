@@ -11,10 +11,10 @@ from typing import Any
 from ragauge.core import plugins
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.protocols import Chat
-from ragauge.core.secrets import without_credentials
+from ragauge.core.secrets import redact_url
 
-SHAPE = re.compile(r"(?P<kind>[\w-]+)(?::(?P<what>.*))?", re.S)
-EXAMPLES = "openai:MODEL@URL, openai:MODEL, local:FILE.gguf, local:smollm2, replay:FILE"
+CHAT_NAME = re.compile(r"(?P<kind>[\w-]+)(?::(?P<what>.*))?", re.S)
+CHAT_NAME_EXAMPLES = "openai:MODEL@URL, openai:MODEL, local:FILE.gguf, local:smollm2, replay:FILE"
 
 
 def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
@@ -23,21 +23,24 @@ def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
     >>> open_chat("openai:llama3@http://localhost:11434/v1", {"seed": 1}).name
     'openai:llama3@http://localhost:11434/v1'
     """
-    found = SHAPE.fullmatch(text.strip())
+    found = CHAT_NAME.fullmatch(text.strip())
     if found is None:
-        raise BadInput(f"`{shown(text)}` names no chat", hint=f"{_meant(text)}there are lexical, {EXAMPLES}")
+        raise BadInput(
+            f"`{redact_chat_name(text)}` names no chat",
+            hint=f"{_suggest_chat_name(text)}there are lexical, {CHAT_NAME_EXAMPLES}",
+        )
     kind, what = found["kind"], found["what"] or ""
-    if kind not in (named := plugins.names("chats")):
+    if kind not in (named := plugins.plugin_names("chats")):
         named = ["lexical", *named]
-        guess = "" if difflib.get_close_matches(kind, named, cutoff=0.5) else _meant(text)
+        guess = "" if difflib.get_close_matches(kind, named, cutoff=0.5) else _suggest_chat_name(text)
         raise UnknownName("chat", kind, named, hint=f"{guess}there are {', '.join(named)}")
-    factory = plugins.find("chats", kind)
+    factory = plugins.load_plugin("chats", kind)
     given = dict(options or {})
-    model, at, url = _parted(what)
+    model, at, url = _split_at_url(what)
     if kind == "openai" and at:
         what, given["url"] = model, url
     if not what:
-        raise BadInput(f"`{shown(text)}` does not say which", hint=EXAMPLES)
+        raise BadInput(f"`{redact_chat_name(text)}` does not say which", hint=CHAT_NAME_EXAMPLES)
     known = inspect.signature(factory).parameters
     takes_all = any(one.kind is one.VAR_KEYWORD for one in known.values())
     names = [name for name, one in known.items() if one.kind is one.KEYWORD_ONLY]
@@ -50,30 +53,30 @@ def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
     return chat
 
 
-def shown(text: str) -> str:
+def redact_chat_name(text: str) -> str:
     """Remove the credentials from the URL in a chat name.
 
-    >>> shown("openai:m@http://me:secret@host/v1")
+    >>> redact_chat_name("openai:m@http://me:secret@host/v1")
     'openai:m@http://host/v1'
     """
-    before, at, url = _parted(text)
-    return f"{before}{at}{without_credentials(url)}" if at else text
+    before, at, url = _split_at_url(text)
+    return f"{before}{at}{redact_url(url)}" if at else text
 
 
-def _meant(text: str) -> str:
+def _suggest_chat_name(text: str) -> str:
     """Suggest a chat name for a model name or URL, as the start of a hint.
 
-    >>> _meant("gpt-4o-mini"), _meant("http://localhost:8000/v1")
+    >>> _suggest_chat_name("gpt-4o-mini"), _suggest_chat_name("http://localhost:8000/v1")
     ('did you mean `openai:gpt-4o-mini`? ', 'did you mean `openai:MODEL@http://localhost:8000/v1`? ')
     """
     bare = text.strip()
     url = re.match(r"https?://", bare)
     if not bare or (not url and re.search(r"\s", bare)):
         return ""
-    return f"did you mean `openai:{f'MODEL@{without_credentials(bare)}' if url else shown(bare)}`? "
+    return f"did you mean `openai:{f'MODEL@{redact_url(bare)}' if url else redact_chat_name(bare)}`? "
 
 
-def _parted(text: str) -> tuple[str, str, str]:
+def _split_at_url(text: str) -> tuple[str, str, str]:
     """Split a chat name at the `@` before its URL; model names may contain an `@` too."""
     place = re.search(r"@(?=\w+://)", text)
     place = place or (re.search(r"@(?=[^@]*[:/][^@]*$)", text) if text else None)

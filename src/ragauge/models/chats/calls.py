@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from ragauge.compute.event_loops import in_a_thread
+from ragauge.compute.event_loops import run_in_thread
 from ragauge.core.errors import BackendFailed, BadInput, RagaugeError
-from ragauge.core.protocols import Chat, Message, Reply, close
+from ragauge.core.protocols import Chat, Message, Reply, close_if_possible
 from ragauge.core.secrets import redact, redact_data
 
-LONGEST_WORDS = 500
+MAX_CHAT_ERROR_CHARS = 500
 """Maximum number of characters of an error message of a user-supplied chat model."""
 
 
@@ -25,25 +25,25 @@ def is_async(chat: Any) -> bool:
     return bool(getattr(chat, "asynchronous", False)) or inspect.iscoroutinefunction(chat.complete)
 
 
-async def ask(chat: Chat, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> Reply:
+async def send_request(chat: Chat, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> Reply:
     """Send one request and return the reply.
 
     `complete` of some chat models makes several requests, to find the format that an endpoint accepts. They also have
     `request`, which makes one request and raises BackendFailed with `adapted` if another one is needed. It is used if
     available, because limits count requests.
     """
-    return await _call(chat, getattr(chat, "request", chat.complete), messages, schema)
+    return await _call_chat(chat, getattr(chat, "request", chat.complete), messages, schema)
 
 
-async def ask_until_adapted(chat: Chat, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> Reply:
+async def complete_chat(chat: Chat, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> Reply:
     """Return the reply of `complete`, which may make several requests."""
-    return await _call(chat, chat.complete, messages, schema)
+    return await _call_chat(chat, chat.complete, messages, schema)
 
 
-async def _call(
+async def _call_chat(
     chat: Chat, call: Callable[..., Any], messages: Sequence[Message], schema: Mapping[str, Any] | None
 ) -> Reply:
-    found = call(messages, schema) if is_async(chat) else await in_a_thread(call, messages, schema)
+    found = call(messages, schema) if is_async(chat) else await run_in_thread(call, messages, schema)
     reply = await found if inspect.isawaitable(found) else found
     if not isinstance(reply, Reply):
         raise BackendFailed(f"the chat `{chat.name}` gave a {type(reply).__name__}, not a Reply")
@@ -52,7 +52,9 @@ async def _call(
     )
 
 
-async def attempt(chat: Chat, messages: Sequence[Message], schema: Mapping[str, Any] | None, limit: float) -> Reply:
+async def attempt_request(
+    chat: Chat, messages: Sequence[Message], schema: Mapping[str, Any] | None, limit: float
+) -> Reply:
     """Send one request and wait at most `limit` seconds for the reply.
 
     Any error of the chat model is raised as BackendFailed, with the original message.
@@ -60,7 +62,7 @@ async def attempt(chat: Chat, messages: Sequence[Message], schema: Mapping[str, 
     scope = asyncio.timeout(limit)
     try:
         async with scope:
-            return await ask(chat, messages, schema)
+            return await send_request(chat, messages, schema)
     except RagaugeError:
         raise
     except TimeoutError as error:
@@ -68,28 +70,28 @@ async def attempt(chat: Chat, messages: Sequence[Message], schema: Mapping[str, 
         failure = BackendFailed(words, passing=True)
         failure.unanswered = True
     except Exception as error:  # A user-supplied chat model may raise any exception.
-        words = redact(" ".join(f"{type(error).__name__}: {error}".split()))[:LONGEST_WORDS]
+        words = redact(" ".join(f"{type(error).__name__}: {error}".split()))[:MAX_CHAT_ERROR_CHARS]
         failure = BackendFailed(words, passing=isinstance(error, OSError))
     raise failure
 
 
-class Enough(Exception):
+class BudgetReached(Exception):
     """Raised when a budget set by the user is reached.
 
     The remaining requests are not made.
     """
 
 
-LONGEST_PAUSE = 60.0
+MAX_PAUSE_S = 60.0
 """Maximum pause in seconds, if the endpoint does not say how long to wait."""
-Chance = Callable[[], float]
+RandomSource = Callable[[], float]
 """Function that returns a random number between 0 and 1."""
 
 
-class Pace:
+class AdaptiveConcurrency:
     """Slots for concurrent calls in one event loop, in order of arrival; retries go first."""
 
-    def __init__(self, most: int, *, pause: float = 0.5, chance: Chance = random.random) -> None:
+    def __init__(self, most: int, *, pause: float = 0.5, chance: RandomSource = random.random) -> None:
         self.most = most
         self.limit = float(most)
         """Number of calls allowed at a time now; at least 1."""
@@ -109,9 +111,9 @@ class Pace:
     async def enter(self, *, again: bool = False) -> int:
         """Wait for a slot and return the number of slow-downs, for `overloaded`."""
         loop = asyncio.get_running_loop()
-        if (ended := self._ended()) is not None:
+        if (ended := self._closed_error()) is not None:
             raise ended
-        if self._open(loop) and (again or not self._waiting):
+        if self._can_start(loop) and (again or not self._waiting):
             self.busy += 1
             return self._round
         place: asyncio.Future[None] = loop.create_future()
@@ -119,14 +121,14 @@ class Pace:
             self._waiting.appendleft(place)
         else:
             self._waiting.append(place)
-        self._wake()
+        self._start_waiting()
         try:
             await place
         except asyncio.CancelledError:
             if not place.cancelled():  # The slot was assigned before the cancellation.
                 self.leave()
             raise
-        if (ended := self._ended()) is not None:
+        if (ended := self._closed_error()) is not None:
             self.leave()
             raise ended
         return self._round
@@ -134,7 +136,7 @@ class Pace:
     def leave(self) -> None:
         """Release the slot."""
         self.busy -= 1
-        self._wake()
+        self._start_waiting()
 
     def shut(self, why: Callable[[], Exception]) -> None:
         """Refuse all waiting and future calls with the exception that `why` returns."""
@@ -150,7 +152,7 @@ class Pace:
         self._in_a_row = 0
         if self.limit < self.most:
             self.limit = min(float(self.most), self.limit + 1 / self.limit)
-            self._wake()
+            self._start_waiting()
 
     def overloaded(self, entered: int, after: float | None) -> None:
         """Record an overload: halve the limit and pause for `after` or random seconds.
@@ -162,7 +164,7 @@ class Pace:
             self._in_a_row += 1
             self.limit = max(1.0, self.limit / 2)
             if after is None:
-                longest = min(LONGEST_PAUSE, self._pause * 2.0 ** (self._in_a_row - 1))
+                longest = min(MAX_PAUSE_S, self._pause * 2.0 ** (self._in_a_row - 1))
                 self.hold(longest * (0.5 + 0.5 * self._chance()))
         if after is not None:
             # Other clients were probably given the same time: add a random part.
@@ -173,17 +175,17 @@ class Pace:
         if seconds > 0:
             self._until = max(self._until, asyncio.get_running_loop().time() + seconds)
 
-    def _ended(self) -> Exception | None:
+    def _closed_error(self) -> Exception | None:
         return None if self._end is None else self._end()
 
-    def _open(self, loop: asyncio.AbstractEventLoop) -> bool:
+    def _can_start(self, loop: asyncio.AbstractEventLoop) -> bool:
         return self.busy < int(self.limit) and loop.time() >= self._until
 
-    def _wake(self) -> None:
+    def _start_waiting(self) -> None:
         if not self._waiting:
             return
         loop = asyncio.get_running_loop()
-        while self._waiting and self._open(loop):
+        while self._waiting and self._can_start(loop):
             place = self._waiting.popleft()
             if not place.done():  # The waiting call may have been cancelled.
                 self.busy += 1
@@ -191,18 +193,18 @@ class Pace:
         if self._waiting and loop.time() < self._until:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = loop.call_at(self._until, self._again)
+            self._timer = loop.call_at(self._until, self._start_after_pause)
 
-    def _again(self) -> None:
+    def _start_after_pause(self) -> None:
         self._timer = None
-        self._wake()
+        self._start_waiting()
 
 
-MAX_FORMATS = 12
+MAX_REFUSED_FORMATS = 12
 """Maximum number of requests per call in formats that the endpoint does not accept."""
 
 
-class Called(NamedTuple):
+class ChatCallResult(NamedTuple):
     """Reply to a call, with the time and the requests that it took."""
 
     reply: Reply
@@ -216,7 +218,7 @@ class Called(NamedTuple):
     """
 
 
-class Account(Protocol):
+class RequestCounter(Protocol):
     """Counts the requests of one call."""
 
     def begin(self) -> None:
@@ -229,7 +231,7 @@ class Account(Protocol):
         """Record that the request failed."""
 
 
-class Uncounted:
+class UnlimitedRequests:
     """Request counter without a limit."""
 
     def begin(self) -> None:
@@ -239,21 +241,21 @@ class Uncounted:
         """Record nothing."""
 
 
-class _Tried(NamedTuple):
+class _RequestTotals(NamedTuple):
     """Number of requests of a call so far, and the tokens of those that failed."""
 
     attempts: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
-    def and_spent(self, failure: BackendFailed) -> _Tried:
+    def and_spent(self, failure: BackendFailed) -> _RequestTotals:
         return self._replace(
             prompt_tokens=self.prompt_tokens + failure.prompt_tokens,
             completion_tokens=self.completion_tokens + failure.completion_tokens,
         )
 
 
-class Caller:
+class ChatCaller:
     """Sends calls to a chat model, at most `concurrency` at a time, in one event loop.
 
     An attempt may take `timeout` seconds. A call may take `patience` seconds from its first attempt, pauses included.
@@ -271,7 +273,7 @@ class Caller:
         patience: float = 600.0,
         retries: int = 5,
         pause: float = 0.5,
-        chance: Chance = random.random,
+        chance: RandomSource = random.random,
     ) -> None:
         if concurrency < 1:
             raise BadInput(f"concurrency is {concurrency}, not at least 1")
@@ -283,7 +285,7 @@ class Caller:
         if not pause >= 0:
             raise BadInput(f"the pause before a retry is {pause:g} seconds")
         self.chat = chat
-        self.pace = Pace(concurrency, pause=pause, chance=chance)
+        self.pace = AdaptiveConcurrency(concurrency, pause=pause, chance=chance)
         self._timeout = timeout
         self._patience = patience
         self._retries = retries
@@ -291,42 +293,45 @@ class Caller:
         self._chance = chance
 
     async def call(
-        self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None, account: Account | None = None
-    ) -> Called:
+        self,
+        messages: Sequence[Message],
+        schema: Mapping[str, Any] | None = None,
+        account: RequestCounter | None = None,
+    ) -> ChatCallResult:
         """Call the chat model and return the reply with its time and attempts.
 
         BackendFailed is raised if there is none; `final` means that every other call will fail too. Each request is
         counted by `account`: those in formats that the endpoint refuses, and retries. If a limit allows no first
         request, `BudgetReached` is raised; if it allows no retry, the last failure.
         """
-        account = account or Uncounted()
+        account = account or UnlimitedRequests()
         failure: BackendFailed | None = None
         loop = asyncio.get_running_loop()
         entered = await self.pace.enter()
         ends = loop.time() + self._patience
         seconds, counted, formats = 0.0, 0, 0
-        tried = _Tried()
+        tried = _RequestTotals()
         while True:
             began = loop.time()
             try:
                 account.begin()
                 tried = tried._replace(attempts=tried.attempts + 1)
-                reply = await self._attempt(messages, schema, ends - began)
+                reply = await self._attempt_within(messages, schema, ends - began)
                 self.pace.well()
                 # A longer pause would block all calls without a message; the next reply reports the limit again.
                 self.pace.hold(min(reply.hold, self._patience))
-                return Called(reply, seconds + loop.time() - began, *tried)
-            except Enough as limit:
+                return ChatCallResult(reply, seconds + loop.time() - began, *tried)
+            except BudgetReached as limit:
                 if failure is None:
                     raise
-                raise _given_up(failure, tried, str(limit)) from None
+                raise _build_last_failure(failure, tried, str(limit)) from None
             except BackendFailed as error:
                 failure = error
                 account.fail(failure)
                 tried = tried.and_spent(failure)
-                if failure.final or self._too_long(failure, ends - loop.time()):
+                if failure.final or self._is_wait_too_long(failure, ends - loop.time()):
                     # Close before the slot is released: the waiting calls would fail in the same way.
-                    self.pace.shut(partial(_given_up, failure, _Tried(), final=True))
+                    self.pace.shut(partial(_build_last_failure, failure, _RequestTotals(), final=True))
                 elif failure.passing and failure.busy:
                     self.pace.overloaded(entered, failure.after)
             finally:
@@ -335,41 +340,47 @@ class Caller:
             formats += failure.adapted
             counted += not failure.busy and not failure.adapted
             left = ends - loop.time()
-            if self._too_long(failure, left):
-                raise _given_up(failure, tried, f"it asks to wait {failure.after:.0f} s", final=True)
+            if self._is_wait_too_long(failure, left):
+                raise _build_last_failure(failure, tried, f"it asks to wait {failure.after:.0f} s", final=True)
             again = failure.passing or failure.adapted
-            if not again or failure.final or counted > self._retries or formats > MAX_FORMATS or left <= 0:
-                raise _given_up(failure, tried)
+            if not again or failure.final or counted > self._retries or formats > MAX_REFUSED_FORMATS or left <= 0:
+                raise _build_last_failure(failure, tried)
             try:
                 async with asyncio.timeout(left):
                     if not failure.busy and not failure.adapted:
-                        await asyncio.sleep(self._wait(failure, counted))
+                        await asyncio.sleep(self._retry_delay(failure, counted))
                     entered = await self.pace.enter(again=True)
             except TimeoutError:
-                raise _given_up(failure, tried, f"within {self._patience:g} s") from None
+                raise _build_last_failure(failure, tried, f"within {self._patience:g} s") from None
 
-    async def _attempt(self, messages: Sequence[Message], schema: Mapping[str, Any] | None, left: float) -> Reply:
-        return await attempt(self.chat, messages, schema, left if self._timeout is None else min(self._timeout, left))
+    async def _attempt_within(
+        self, messages: Sequence[Message], schema: Mapping[str, Any] | None, left: float
+    ) -> Reply:
+        return await attempt_request(
+            self.chat, messages, schema, left if self._timeout is None else min(self._timeout, left)
+        )
 
-    def _too_long(self, failure: BackendFailed, left: float) -> bool:
+    def _is_wait_too_long(self, failure: BackendFailed, left: float) -> bool:
         return failure.passing and failure.after is not None and failure.after > left
 
-    def _wait(self, failure: BackendFailed, counted: int) -> float:
+    def _retry_delay(self, failure: BackendFailed, counted: int) -> float:
         """Return a random pause in seconds.
 
         Its upper limit doubles with each retry, so that calls that failed together are not repeated together.
         """
         if failure.after is not None:
             return failure.after + self._pause * self._chance()
-        return min(LONGEST_PAUSE, self._pause * 2.0 ** (counted - 1)) * self._chance()
+        return min(MAX_PAUSE_S, self._pause * 2.0 ** (counted - 1)) * self._chance()
 
     async def close(self) -> None:
         """Close the chat model if it has a `close` method."""
-        if inspect.isawaitable(closing := close(self.chat)):
+        if inspect.isawaitable(closing := close_if_possible(self.chat)):
             await closing
 
 
-def _given_up(failure: BackendFailed, tried: _Tried, why: str = "", *, final: bool = False) -> BackendFailed:
+def _build_last_failure(
+    failure: BackendFailed, tried: _RequestTotals, why: str = "", *, final: bool = False
+) -> BackendFailed:
     """Return the last failure with the number of attempts."""
     often = f"{tried.attempts} attempts" if tried.attempts > 1 else ""
     about = ", ".join(filter(None, [often, why]))

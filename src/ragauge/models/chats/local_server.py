@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 
-def serve(order: dict[str, Any]) -> Any:
+def start_server(order: dict[str, Any]) -> Any:
     """Start a server on a free port of the loopback address."""
     import xllamacpp
 
@@ -40,7 +40,7 @@ def main() -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         order = json.loads(sys.stdin.readline())
         try:
-            server = serve(order)
+            server = start_server(order)
         except Exception as error:  # The parent process reports any error.
             out.write(json.dumps({"error": " ".join(f"{type(error).__name__}: {error}".split())}) + "\n")
             return 1

@@ -15,23 +15,35 @@ from urllib.parse import urlsplit
 
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.core.protocols import Message, Reply
-from ragauge.core.secrets import register_fields, register_secrets, register_url, without_credentials
+from ragauge.core.secrets import redact_url, register_fields, register_secrets, register_url
 from ragauge.core.structured_text import parse_json
-from ragauge.models.chats.openai_protocol import RUNGS, Manner, Problem, problem_of, used_up
-from ragauge.models.chats.reply_parsing import chosen, goes_on, probabilities, spoken, words_of
+from ragauge.models.chats.openai_protocol import (
+    RESPONSE_FORMATS,
+    EndpointError,
+    RequestFormat,
+    parse_endpoint_error,
+    wait_for_limit,
+)
+from ragauge.models.chats.reply_parsing import (
+    compute_word_probabilities,
+    enum_words,
+    has_trailing_text,
+    match_word,
+    strip_thoughts,
+)
 from ragauge.models.http_client import find_failure, open_async_client
 
-PUBLIC = "https://api.openai.com/v1"
-EXAMPLE = "openai:MODEL@http://localhost:8000/v1"
-ROUNDS = 12
+OPENAI_URL = "https://api.openai.com/v1"
+CHAT_EXAMPLE = "openai:MODEL@http://localhost:8000/v1"
+MAX_FORMAT_REQUESTS = 12
 """Maximum number of requests per call while the accepted format is determined."""
-LONGEST_WAIT = 3600.0
+MAX_REPLY_WAIT_S = 3600.0
 """Timeout of a reply in seconds; the caller usually sets a shorter one."""
-VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
+VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 """Form of a variable name. Other values of `key` may be the key itself and must not be shown."""
-MOST_TOKENS = 10**12
+MAX_TOKEN_COUNT = 10**12
 """Maximum plausible token count; larger values are ignored."""
-ENDS = {
+FINISH_REASONS = {
     "stop": ("", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"),
     "length": ("length", "max_tokens", "model_length"),
     "content_filter": ("content_filter", "safety"),
@@ -40,7 +52,7 @@ ENDS = {
 """Finish reason, and the names that endpoints use for it."""
 
 
-class OpenAI:
+class OpenAIChat:
     """Chat model at `url`, at OPENAI_BASE_URL, or at OpenAI.
 
     The API key is read from the environment variable named by `key` and is neither shown nor written. An endpoint that
@@ -70,17 +82,17 @@ class OpenAI:
             import openai
         except ImportError:
             raise MissingExtra("the chat `openai`", "openai") from None
-        if structured not in ("auto", *RUNGS):
-            raise BadInput(f"structured is `{structured}`", hint=f"one of auto, {', '.join(RUNGS)}")
+        if structured not in ("auto", *RESPONSE_FORMATS):
+            raise BadInput(f"structured is `{structured}`", hint=f"one of auto, {', '.join(RESPONSE_FORMATS)}")
         given = url or os.environ.get("OPENAI_BASE_URL")
-        self._url = given or PUBLIC
+        self._url = given or OPENAI_URL
         parts = urlsplit(self._url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadInput(f"`{without_credentials(self._url)}` is no address", hint=EXAMPLE)
+            raise BadInput(f"`{redact_url(self._url)}` is no address", hint=CHAT_EXAMPLE)
         if "?" in self._url or "#" in self._url:
-            raise BadInput(f"the address {without_credentials(self._url)} has a query, and none is sent", hint=EXAMPLE)
+            raise BadInput(f"the address {redact_url(self._url)} has a query, and none is sent", hint=CHAT_EXAMPLE)
         secret = os.environ.get(key, "")
-        if key and key not in os.environ and not VARIABLE.fullmatch(key):
+        if key and key not in os.environ and not VARIABLE_NAME.fullmatch(key):
             raise BadInput(
                 "the option `key` does not name a variable", hint="put the key into OPENAI_API_KEY, or name another"
             )
@@ -91,7 +103,7 @@ class OpenAI:
         register_secrets(secret)
         register_url(self._url)
         register_fields(extra or {})
-        self._shown = without_credentials(self._url)
+        self._shown = redact_url(self._url)
         self._local = parts.hostname in ("localhost", "127.0.0.1", "::1")
         self._client: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -99,8 +111,8 @@ class OpenAI:
         more = dict(extra or {})
         settings = {"temperature": temperature, "seed": seed, "reasoning_effort": effort}
         sent = {name: value for name, value in settings.items() if value is not None and name not in more}
-        self._manner = Manner(
-            {**sent, **more}, max_tokens, RUNGS if structured == "auto" else (structured,), grammar=grammar
+        self._manner = RequestFormat(
+            {**sent, **more}, max_tokens, RESPONSE_FORMATS if structured == "auto" else (structured,), grammar=grammar
         )
         self.name = f"openai:{model}" + (f"@{self._shown}" if given else "")
         self.identity: Mapping[str, Any] = {
@@ -111,7 +123,7 @@ class OpenAI:
             "max_tokens": max_tokens,
             "structured": structured,
             **({"grammar": True} if grammar else {}),
-            **({"extra": {name: _hash(name, value) for name, value in more.items()}} if more else {}),
+            **({"extra": {name: _hash_parameter(name, value) for name, value in more.items()}} if more else {}),
         }
 
     @property
@@ -141,7 +153,7 @@ class OpenAI:
         The tokens of requests in formats that the endpoint did not accept are added to it.
         """
         prompt = completion = 0
-        for _ in range(ROUNDS):
+        for _ in range(MAX_FORMAT_REQUESTS):
             try:
                 reply = await self.request(messages, schema)
             except BackendFailed as failure:
@@ -153,7 +165,9 @@ class OpenAI:
             return reply._replace(
                 prompt_tokens=reply.prompt_tokens + prompt, completion_tokens=reply.completion_tokens + completion
             )
-        raise _paid(BackendFailed(f"{self._shown} accepts no request format"), Reply("", prompt, completion))
+        raise _with_token_counts(
+            BackendFailed(f"{self._shown} accepts no request format"), Reply("", prompt, completion)
+        )
 
     async def request(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         """Send one request and return the reply.
@@ -161,17 +175,19 @@ class OpenAI:
         Raise BackendFailed with `adapted` if the next request has another format.
         """
         self.ready()
-        words = words_of(schema)
+        words = enum_words(schema)
         how = self._manner.how(words, schema)
         body = self._manner.body(messages, schema, how)
-        found, headers, problem = await self._send(body)
+        found, headers, problem = await self._send_request(body)
         if problem is not None:
             failure = problem.failure(self._shown)
             failure.adapted = self._manner.stepped_down(problem, body, how)
             raise failure
-        reply = self._read(found, headers, how, words)
+        reply = self._parse_reply(found, headers, how, words)
         if schema is not None and self._manner.ask_again(reply, body, how, schema):
-            failure = _paid(BackendFailed(f"{self._shown}: the reply does not have the requested format"), reply)
+            failure = _with_token_counts(
+                BackendFailed(f"{self._shown}: the reply does not have the requested format"), reply
+            )
             failure.adapted = True
             raise failure
         return reply
@@ -193,8 +209,10 @@ class OpenAI:
         if client is not None and self._loop is asyncio.get_running_loop():
             await client.close()
 
-    async def _send(self, body: dict[str, Any]) -> tuple[dict[str, Any], Mapping[str, str], Problem | None]:
-        client = self._client_here()
+    async def _send_request(
+        self, body: dict[str, Any]
+    ) -> tuple[dict[str, Any], Mapping[str, str], EndpointError | None]:
+        client = self._loop_client()
         try:
             # The SDK's typed methods are slower than the request itself, because they validate all types twice.
             response = await client.post(
@@ -203,12 +221,12 @@ class OpenAI:
         except self._sdk.APIStatusError as error:
             response = error.response
             headers = response.headers
-            return {}, headers, problem_of(error.status_code, error.body, response.text, headers)
+            return {}, headers, parse_endpoint_error(error.status_code, error.body, response.text, headers)
         except self._sdk.OpenAIError as error:
             guard = find_failure(error)
             cause = error.__cause__ or error
             if guard is None:
-                return {}, {}, Problem(None, f"{type(cause).__name__}: {cause}".removesuffix(": "))
+                return {}, {}, EndpointError(None, f"{type(cause).__name__}: {cause}".removesuffix(": "))
         else:
             guard = None
         if guard is not None:  # Raised outside of the handler, so that its context does not show the request headers.
@@ -219,21 +237,21 @@ class OpenAI:
             text = response.text
             page = text.lstrip().startswith("<")
             words = f"{'a page' if page else 'no whole JSON'}: {text[:200]!r}"
-            return {}, response.headers, Problem(200 if page else None, words)
+            return {}, response.headers, EndpointError(200 if page else None, words)
         if not isinstance(found, dict) or not isinstance(found.get("choices"), list) or not found["choices"]:
             body_of = found if isinstance(found, dict) else {}
             inner = body_of.get("error")
             code = inner.get("code") if isinstance(inner, dict) else None
             status = code if isinstance(code, int) and code >= 400 else 200
-            return {}, response.headers, problem_of(status, found, response.text, response.headers)
+            return {}, response.headers, parse_endpoint_error(status, found, response.text, response.headers)
         return found, response.headers, None
 
-    def _client_here(self) -> Any:
+    def _loop_client(self) -> Any:
         """Return the client of the running event loop: connections belong to one loop."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
             limits = self._http.Limits(max_connections=None, max_keepalive_connections=None)
-            wait = self._sdk.Timeout(LONGEST_WAIT, connect=10.0)
+            wait = self._sdk.Timeout(MAX_REPLY_WAIT_S, connect=10.0)
             client = open_async_client(self._http, limits=limits, timeout=wait, trust_env=not self._local)
             self._client = self._sdk.AsyncOpenAI(
                 api_key=self._key,
@@ -245,33 +263,34 @@ class OpenAI:
             self._loop = loop
         return self._client
 
-    def _read(self, found: dict[str, Any], headers: Mapping[str, str], how: str, words: list[str]) -> Reply:
-        choice = _mapping(found["choices"][0])
-        message = _mapping(choice.get("message"))
-        text, finish = _said(message, str(choice.get("finish_reason") or ""))
+    def _parse_reply(self, found: dict[str, Any], headers: Mapping[str, str], how: str, words: list[str]) -> Reply:
+        choice = _as_mapping(found["choices"][0])
+        message = _as_mapping(choice.get("message"))
+        text, finish = _parse_message(message, str(choice.get("finish_reason") or ""))
         chances: dict[str, float] = {}
         if words and finish in ("stop", "length"):
-            chances = probabilities(_mapping(choice.get("logprobs")).get("content"), words, text)
-            word = chosen(text, words, chances)
-            if word in words and goes_on(text, word):
+            chances = compute_word_probabilities(_as_mapping(choice.get("logprobs")).get("content"), words, text)
+            word = match_word(text, words, chances)
+            if word in words and has_trailing_text(text, word):
                 finish = "stop"  # Only text after the word can be cut off.
             text, how = word, "tokens" if chances else "plain"
-        usage = _mapping(found.get("usage"))
-        details = _mapping(usage.get("prompt_tokens_details"))
+        usage = _as_mapping(found.get("usage"))
+        details = _as_mapping(usage.get("prompt_tokens_details"))
         return Reply(
             text,
-            prompt_tokens=_count(usage.get("prompt_tokens")),
-            completion_tokens=_count(usage.get("completion_tokens")),
-            cached_tokens=_count(details.get("cached_tokens")) or _count(usage.get("prompt_cache_hit_tokens")),
+            prompt_tokens=_parse_token_count(usage.get("prompt_tokens")),
+            completion_tokens=_parse_token_count(usage.get("completion_tokens")),
+            cached_tokens=_parse_token_count(details.get("cached_tokens"))
+            or _parse_token_count(usage.get("prompt_cache_hit_tokens")),
             finish=finish,
             model=str(found.get("model") or ""),
             probabilities=chances,
             how=how,
-            hold=used_up(headers),
+            hold=wait_for_limit(headers),
         )
 
 
-def _said(message: Mapping[str, Any], end: str) -> tuple[str, str]:
+def _parse_message(message: Mapping[str, Any], end: str) -> tuple[str, str]:
     """Return text and finish reason of a message, including refusals and tool calls."""
     content = message.get("content")
     text = content if isinstance(content, str) else ""
@@ -279,30 +298,30 @@ def _said(message: Mapping[str, Any], end: str) -> tuple[str, str]:
         return str(message["refusal"]), "refusal"
     if called := message.get("tool_calls") or message.get("function_call"):
         return text or json.dumps(called, ensure_ascii=False), "tool"
-    finish = next((name for name, words in ENDS.items() if end.lower() in words), end)
-    after = spoken(text)
+    finish = next((name for name, words in FINISH_REASONS.items() if end.lower() in words), end)
+    after = strip_thoughts(text)
     return after if after == text else after.strip(), finish
 
 
-def _paid(failure: BackendFailed, spent: Reply) -> BackendFailed:
+def _with_token_counts(failure: BackendFailed, spent: Reply) -> BackendFailed:
     failure.prompt_tokens, failure.completion_tokens = spent.prompt_tokens, spent.completion_tokens
     return failure
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _count(value: Any) -> int:
+def _parse_token_count(value: Any) -> int:
     """Parse a token count of any type; 0 if it is invalid."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         return 0
-    return int(number) if math.isfinite(number) and 0 <= number <= MOST_TOKENS else 0
+    return int(number) if math.isfinite(number) and 0 <= number <= MAX_TOKEN_COUNT else 0
 
 
-def _hash(name: str, value: Any) -> str:
+def _hash_parameter(name: str, value: Any) -> str:
     """Hash a parameter for the identity, because its value may be secret."""
     try:
         text = json.dumps(value, sort_keys=True, allow_nan=False)

@@ -12,20 +12,20 @@ from typing import Any, NamedTuple
 from ragauge.core.errors import BackendFailed
 from ragauge.core.protocols import Message, Reply
 from ragauge.core.structured_text import parse_json
-from ragauge.models.chats.reply_parsing import obeys, unfinished, words_of
+from ragauge.models.chats.reply_parsing import enum_words, has_thought_start, schema_violation
 
-UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-KINDS = ("-requests", "-tokens", "")
+UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+RATE_LIMIT_SUFFIXES = ("-requests", "-tokens", "")
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds to wait before a retry; None if the headers do not say.
 
     Checked in this order: `retry-after-ms`, `Retry-After` (seconds or a date), and the reset time of an exhausted
     limit.
 
-    >>> retry_after({"retry-after": "2.5"}), retry_after({"retry-after-ms": "20"}), retry_after({})
+    >>> parse_retry_after({"retry-after": "2.5"}), parse_retry_after({"retry-after-ms": "20"}), parse_retry_after({})
     (2.5, 0.02, None)
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
@@ -40,36 +40,36 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
         except ValueError:  # Neither a number nor a date.
             continue
-    return used_up(headers) or None
+    return wait_for_limit(headers) or None
 
 
-def used_up(headers: Mapping[str, str]) -> float:
+def wait_for_limit(headers: Mapping[str, str]) -> float:
     """Return the seconds until an exhausted rate limit is reset; 0 if there is none.
 
-    >>> used_up({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"})
+    >>> wait_for_limit({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"})
     360.0
-    >>> used_up({"x-ratelimit-remaining-requests": "7", "x-ratelimit-reset-requests": "6m0s"})
+    >>> wait_for_limit({"x-ratelimit-remaining-requests": "7", "x-ratelimit-reset-requests": "6m0s"})
     0.0
     """
     longest = 0.0
-    for kind in KINDS:
+    for kind in RATE_LIMIT_SUFFIXES:
         if (headers.get(f"x-ratelimit-remaining{kind}") or "").strip() == "0":
-            longest = max(longest, duration(headers.get(f"x-ratelimit-reset{kind}") or "") or 0.0)
+            longest = max(longest, parse_duration(headers.get(f"x-ratelimit-reset{kind}") or "") or 0.0)
     return longest
 
 
-def duration(text: str) -> float | None:
+def parse_duration(text: str) -> float | None:
     """Parse a duration and return it in seconds; None if it is not one.
 
     Accepted are `20ms`, `1s`, `6m0s`, a number of seconds, and a Unix time in seconds or milliseconds.
 
-    >>> duration("1h2m3.5s"), duration("20ms"), duration("7"), duration("soon")
+    >>> parse_duration("1h2m3.5s"), parse_duration("20ms"), parse_duration("7"), parse_duration("soon")
     (3723.5, 0.02, 7.0, None)
     """
     text = text.strip()
-    parts = DURATION.findall(text)
+    parts = DURATION_PART.findall(text)
     if parts and "".join(number + unit for number, unit in parts) == text:
-        return sum(float(number) * UNITS[unit] for number, unit in parts)
+        return sum(float(number) * UNIT_SECONDS[unit] for number, unit in parts)
     try:
         number = float(text)
     except ValueError:
@@ -79,20 +79,20 @@ def duration(text: str) -> float | None:
     return max(0.0, number - time.time()) if number > 1e9 else max(0.0, number)
 
 
-LONGEST = 500
+MAX_MESSAGE_CHARS = 500
 """Maximum number of characters of an endpoint's error message."""
-EMPTY_ACCOUNT = {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "insufficient_balance"}
-MODERATED = ("moderation", "flagged", "content policy")
-NOT_SENT = ("ConnectError", "ConnectTimeout")
+EMPTY_ACCOUNT_CODES = {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "insufficient_balance"}
+MODERATION_TERMS = ("moderation", "flagged", "content policy")
+NOT_SENT_ERRORS = ("ConnectError", "ConnectTimeout")
 """Names of errors that occur before a request is sent."""
-HINTS = {
+STATUS_HINTS = {
     401: "the key comes from OPENAI_API_KEY, or from the variable that the option `key` names",
     402: "the account behind the key is empty",
     404: "the address usually ends in /v1, and the model must be one that is served there",
 }
 
 
-class Problem(NamedTuple):
+class EndpointError(NamedTuple):
     """Error of a request that returned no reply."""
 
     status: int | None
@@ -110,45 +110,49 @@ class Problem(NamedTuple):
     def failure(self, where: str) -> BackendFailed:
         """Return the BackendFailed exception to raise, with a hint for known causes."""
         said = " ".join(self.words.split())
-        said = said if len(said) <= LONGEST else f"{said[:LONGEST]}…"
+        said = said if len(said) <= MAX_MESSAGE_CHARS else f"{said[:MAX_MESSAGE_CHARS]}…"
         if self.status is None:
             failure = BackendFailed(f"{where}: {said}", passing=True)
-            failure.unanswered = not said.startswith(NOT_SENT)
+            failure.unanswered = not said.startswith(NOT_SENT_ERRORS)
             return failure
         message = f"{where} answered {self.status}: {said}"
-        empty = any(word in EMPTY_ACCOUNT for word in self.code.split()) or "insufficient_quota" in self.words
-        moderated = any(word in self.words.lower() for word in MODERATED)
+        empty = any(word in EMPTY_ACCOUNT_CODES for word in self.code.split()) or "insufficient_quota" in self.words
+        moderated = any(word in self.words.lower() for word in MODERATION_TERMS)
         if empty or self.status in (401, 402, 404) or (self.status == 403 and not moderated):
-            return BackendFailed(message, hint=HINTS[402] if empty else HINTS.get(self.status), final=True)
+            return BackendFailed(
+                message, hint=STATUS_HINTS[402] if empty else STATUS_HINTS.get(self.status), final=True
+            )
         if self.status in (408, 409, 425, 429) or self.status >= 500:
             busy = self.status in (429, 503, 529)
             return BackendFailed(message, passing=True, busy=busy, after=self.after)
         return BackendFailed(message)
 
 
-def problem_of(status: int, body: Any, text: str, headers: Mapping[str, str]) -> Problem:
+def parse_endpoint_error(status: int, body: Any, text: str, headers: Mapping[str, str]) -> EndpointError:
     """Parse an error response; the layouts of several servers are supported."""
     inner: Any = body.get("error", body) if isinstance(body, Mapping) else body
     if not isinstance(inner, Mapping):
-        return Problem(status, str(inner or text or "nothing"), after=retry_after(headers))
+        return EndpointError(status, str(inner or text or "nothing"), after=parse_retry_after(headers))
     words = next((str(inner[name]) for name in ("message", "detail", "error") if inner.get(name)), text)
     kinds = [str(inner[name]) for name in ("code", "type") if inner.get(name)]
-    return Problem(status, words or "nothing", " ".join(kinds), str(inner.get("param") or ""), retry_after(headers))
+    return EndpointError(
+        status, words or "nothing", " ".join(kinds), str(inner.get("param") or ""), parse_retry_after(headers)
+    )
 
 
-RUNGS = ("json_schema", "json_object", "plain")
+RESPONSE_FORMATS = ("json_schema", "json_object", "plain")
 """Ways to request structured replies, strictest first."""
-SHAPE_REFUSED = re.compile(r"response_format|json_schema|json_object|json mode|grammar|structured|guided|schema")
-NOT_TAKEN = re.compile(r"support|permitted|allowed|unrecogni|unknown|unexpected|extra|only the default")
+FORMAT_REFUSED = re.compile(r"response_format|json_schema|json_object|json mode|grammar|structured|guided|schema")
+PARAMETER_REFUSED = re.compile(r"support|permitted|allowed|unrecogni|unknown|unexpected|extra|only the default")
 """Wording of a server that does not support a parameter or allows only its default; other errors are the user's."""
-TOP = (20, 5, 0)
+TOP_LOGPROBS = (20, 5, 0)
 """Numbers of token probabilities to request, in order of preference."""
-ONE_WORD = 8
+MAX_WORD_TOKENS = 8
 """Maximum number of tokens of a one-word reply."""
-SHAPE = "Reply with JSON and nothing else. The JSON must obey this schema:\n"
+SCHEMA_INSTRUCTION = "Reply with JSON and nothing else. The JSON must obey this schema:\n"
 
 
-class Manner:
+class RequestFormat:
     """Request bodies for one endpoint, adapted when it refuses or ignores a feature."""
 
     def __init__(
@@ -177,48 +181,48 @@ class Manner:
         body: dict[str, Any] = {"messages": list(messages), **self._settings}
         limit = self._max_tokens
         if how == "tokens":
-            limit = ONE_WORD if self._short else limit
+            limit = MAX_WORD_TOKENS if self._short else limit
             if self._grammar:
                 # Allow a capital letter, so that a model that prefers "No" is not forced to say "yes".
-                forms = [form for word in words_of(schema) for form in dict.fromkeys((word, word.capitalize()))]
+                forms = [form for word in enum_words(schema) for form in dict.fromkeys((word, word.capitalize()))]
                 body["grammar"] = f"root ::= {' | '.join(map(json.dumps, forms))}"
             if self._probable:
                 body["logprobs"] = True
-                if TOP[self._top]:
-                    body["top_logprobs"] = TOP[self._top]
+                if TOP_LOGPROBS[self._top]:
+                    body["top_logprobs"] = TOP_LOGPROBS[self._top]
         elif how == "json_schema":
             body["response_format"] = {"type": how, "json_schema": {"name": "reply", "strict": True, "schema": schema}}
         elif schema is not None:
-            body["messages"] = told(messages, schema)
+            body["messages"] = add_schema_instruction(messages, schema)
             if how == "json_object":
                 body["response_format"] = {"type": how}
         if limit is not None:
             body[self._limit_name] = limit
         return body
 
-    def stepped_down(self, problem: Problem, body: Mapping[str, Any], how: str) -> bool:
+    def stepped_down(self, problem: EndpointError, body: Mapping[str, Any], how: str) -> bool:
         """Return whether a refusal can be avoided by another format, which is then used."""
         about = problem.about
         if problem.status in (500, 501):  # Some servers fail on a grammar instead of refusing it.
-            return "response_format" in body and "grammar" in about and self._next_rung(how, problem.words)
+            return "response_format" in body and "grammar" in about and self._use_next_format(how, problem.words)
         if problem.status not in (400, 422):
             return False
         if "max_tokens" in body and ("max_completion_tokens" in about or problem.parameter == "max_tokens"):
             self._limit_name = "max_completion_tokens"
             return True
         if "top_logprobs" in body and "top_logprobs" in about:
-            self._top = max(self._top, min(TOP.index(body["top_logprobs"]) + 1, len(TOP) - 1))
+            self._top = max(self._top, min(TOP_LOGPROBS.index(body["top_logprobs"]) + 1, len(TOP_LOGPROBS) - 1))
             return True
         if "logprobs" in body and "logprobs" in about:
             self._probable = False
-            self._note("it gives no probabilities")
+            self._add_note("it gives no probabilities")
             return True
-        if "response_format" in body and SHAPE_REFUSED.search(about):
-            return self._next_rung(how, problem.words)
+        if "response_format" in body and FORMAT_REFUSED.search(about):
+            return self._use_next_format(how, problem.words)
         for name in ("temperature", "seed"):
-            if name in body and re.search(rf"\b{name}\b", about) and NOT_TAKEN.search(about):
+            if name in body and re.search(rf"\b{name}\b", about) and PARAMETER_REFUSED.search(about):
                 self._settings.pop(name, None)
-                self._note(f"it takes no {name}, so replies come with its own")
+                self._add_note(f"it takes no {name}, so replies come with its own")
                 return True
         return False
 
@@ -228,49 +232,52 @@ class Manner:
         The next format is then used.
         """
         if how == "tokens":
-            short = body.get(self._limit_name) == ONE_WORD != self._max_tokens
-            if (reply.text and not unfinished(reply.text)) or reply.finish != "length" or not short:
+            short = body.get(self._limit_name) == MAX_WORD_TOKENS != self._max_tokens
+            if (reply.text and not has_thought_start(reply.text)) or reply.finish != "length" or not short:
                 return False
             self._short = False  # The model writes its reasoning first.
             return True
         if how != "json_schema" or self._obeyed or reply.finish != "stop":
             return False
-        violation = ignored(reply.text, schema)
+        violation = find_outer_violation(reply.text, schema)
         if violation is not None:
-            return self._next_rung(how, violation)
+            return self._use_next_format(how, violation)
         self._obeyed = reply.text.rstrip().endswith(("}", "]"))
         return False
 
-    def _next_rung(self, how: str, why: str) -> bool:
+    def _use_next_format(self, how: str, why: str) -> bool:
         place = self._rungs.index(how) + 1
         if place >= len(self._rungs):
             return False
         if place > self._rung:
             self._rung = place
-            self._note(f"shapes are asked for as {self._rungs[place]}, for with {how}: {' '.join(why.split())[:200]}")
+            self._add_note(
+                f"shapes are asked for as {self._rungs[place]}, for with {how}: {' '.join(why.split())[:200]}"
+            )
         return True
 
-    def _note(self, words: str) -> None:
+    def _add_note(self, words: str) -> None:
         if words not in self.notes:
             self.notes.append(words)
 
 
-def told(messages: Sequence[Message], schema: Mapping[str, Any]) -> list[Message]:
+def add_schema_instruction(messages: Sequence[Message], schema: Mapping[str, Any]) -> list[Message]:
     """Append the schema and an instruction to the system message."""
-    shape = SHAPE + json.dumps(schema, ensure_ascii=False)
+    shape = SCHEMA_INSTRUCTION + json.dumps(schema, ensure_ascii=False)
     if messages and messages[0].get("role") == "system":
         first = {**messages[0], "content": f"{messages[0]['content']}\n\n{shape}"}
         return [first, *messages[1:]]
     return [{"role": "system", "content": shape}, *messages]
 
 
-def ignored(text: str, schema: Mapping[str, Any]) -> str | None:
+def find_outer_violation(text: str, schema: Mapping[str, Any]) -> str | None:
     """Describe how a reply violates the outer level of a schema; None if it does not.
 
     >>> schema = {"type": "object", "properties": {"a": {"enum": ["x"]}}, "required": ["a"]}
-    >>> ignored("All is well.", schema), ignored('{"b": 1}', schema), ignored('{"a": "y"}', schema)
+    >>> (find_outer_violation("All is well.", schema), find_outer_violation('{"b": 1}', schema),
+    ...  find_outer_violation('{"a": "y"}', schema))
     ('the reply is no JSON', 'the reply has no `a`', None)
-    >>> ignored('{"a": "x', schema)
+    >>> find_outer_violation('{"a": "x', schema)
     """
     try:
         value = parse_json(text, unique_keys=False)
@@ -279,4 +286,4 @@ def ignored(text: str, schema: Mapping[str, Any]) -> str | None:
         return None if text.lstrip()[:1] in ("", "{", "[") else "the reply is no JSON"
     # Only the outermost level: the code that parses the reply checks the rest.
     outermost = {name: value for name, value in schema.items() if name in ("type", "required")}
-    return obeys(value, outermost)
+    return schema_violation(value, outermost)

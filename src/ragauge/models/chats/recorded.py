@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.core.errors import BackendFailed, BadInput
-from ragauge.core.protocols import Chat, Message, Reply, close
+from ragauge.core.protocols import Chat, Message, Reply, close_if_possible
 from ragauge.core.structured_text import parse_json
-from ragauge.models.chats.calls import ask, ask_until_adapted
+from ragauge.models.chats.calls import complete_chat, send_request
 
-TAG = re.compile(r"data-[0-9a-f]{16}")
+DATA_TAG = re.compile(r"data-[0-9a-f]{16}")
 """Tag around data in a prompt; it is random for each call."""
-SHOWN = 200
+MAX_MESSAGE_CHARS_SHOWN = 200
 
 
-def question_of(messages: Sequence[Message], schema: Mapping[str, Any] | None) -> str:
+def hash_request(messages: Sequence[Message], schema: Mapping[str, Any] | None) -> str:
     """Return the hash of messages and schema, regardless of the random data tags."""
     text = json.dumps([[dict(one) for one in messages], schema], ensure_ascii=False, sort_keys=True)
     names: dict[str, str] = {}
-    plain = TAG.sub(lambda tag: names.setdefault(tag[0], f"data-{len(names)}"), text)
+    plain = DATA_TAG.sub(lambda tag: names.setdefault(tag[0], f"data-{len(names)}"), text)
     return hashlib.sha256(plain.encode()).hexdigest()
 
 
@@ -55,7 +55,7 @@ class Replay:
                     of = row["identity"]
                     continue
                 reply = Reply(**row["reply"])
-                self._replies[question_of(row["messages"], row["schema"])].append(reply)
+                self._replies[hash_request(row["messages"], row["schema"])].append(reply)
             except (ValueError, TypeError, KeyError) as error:
                 words = f"this is no recorded reply ({type(error).__name__}: {error})"
                 raise BadInput(words, file=path, line=number) from None
@@ -69,11 +69,11 @@ class Replay:
 
     def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         """Return the recorded reply; raise BackendFailed if there is none."""
-        question = question_of(messages, schema)
+        question = hash_request(messages, schema)
         replies = self._replies.get(question)
         if not replies:
             asked = " ".join(str(messages[-1].get("content", "")).split()) if messages else ""
-            asked = asked if len(asked) <= SHOWN else f"{asked[:SHOWN]}…"
+            asked = asked if len(asked) <= MAX_MESSAGE_CHARS_SHOWN else f"{asked[:MAX_MESSAGE_CHARS_SHOWN]}…"
             raise BackendFailed(
                 f"{self._file} has no reply to: {asked}", hint="the rubrics or the data changed since it was recorded"
             )
@@ -112,23 +112,23 @@ class Recording:
 
     async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         """Return the chat's reply and write it to the file."""
-        return self._recorded(messages, schema, await ask_until_adapted(self._chat, messages, schema))
+        return self._record_reply(messages, schema, await complete_chat(self._chat, messages, schema))
 
     async def request(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         """Return the reply to one request and write it to the file."""
-        return self._recorded(messages, schema, await ask(self._chat, messages, schema))
+        return self._record_reply(messages, schema, await send_request(self._chat, messages, schema))
 
-    def _recorded(self, messages: Sequence[Message], schema: Mapping[str, Any] | None, reply: Reply) -> Reply:
+    def _record_reply(self, messages: Sequence[Message], schema: Mapping[str, Any] | None, reply: Reply) -> Reply:
         said = {**reply._asdict(), "probabilities": dict(reply.probabilities)}
-        self._write({"messages": [dict(one) for one in messages], "schema": schema, "reply": said})
+        self._append_row({"messages": [dict(one) for one in messages], "schema": schema, "reply": said})
         return reply
 
     async def close(self) -> None:
         """Close the chat model."""
-        if inspect.isawaitable(closing := close(self._chat)):
+        if inspect.isawaitable(closing := close_if_possible(self._chat)):
             await closing
 
-    def _write(self, row: Mapping[str, Any]) -> None:
+    def _append_row(self, row: Mapping[str, Any]) -> None:
         rows = [row]
         if not self._path.exists() or not self._path.stat().st_size:
             rows = [{"chat": self.name, "identity": dict(self.identity)}, row]
@@ -137,17 +137,17 @@ class Recording:
             file.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in rows)
 
 
-Line = str | Reply | Exception
+ScriptedReply = str | Reply | Exception
 """Reply, or exception to raise."""
-Script = Iterable[Line] | Callable[[Sequence[Message], Mapping[str, Any] | None], Line]
+ReplyScript = Iterable[ScriptedReply] | Callable[[Sequence[Message], Mapping[str, Any] | None], ScriptedReply]
 
 
-class Scripted:
+class ScriptedChat:
     """Chat model that replies from a list in order, or by a function of messages and schema.
 
     `asked` lists all calls.
 
-    >>> chat = Scripted(["yes", "no"])
+    >>> chat = ScriptedChat(["yes", "no"])
     >>> chat.complete([{"role": "user", "content": "Is it?"}]).text
     'yes'
     >>> chat.asked[0][0][0]["content"]
@@ -156,7 +156,7 @@ class Scripted:
 
     stays = True
 
-    def __init__(self, script: Script, *, name: str = "scripted") -> None:
+    def __init__(self, script: ReplyScript, *, name: str = "scripted") -> None:
         self.name = name
         self.identity: Mapping[str, Any] = {"chat": "scripted", "name": name}
         self.asked: list[tuple[Sequence[Message], Mapping[str, Any] | None]] = []

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.compute.progress import Heard
-from ragauge.core.composition import made
-from ragauge.core.errors import BadInput, words_of
+from ragauge.compute.progress import StepCallback
+from ragauge.core.composition import build_component
+from ragauge.core.errors import BadInput, error_summary
 from ragauge.core.protocols import Embedder, Vectors
 
 
-class Named:
+class NamedEmbedder:
     """Embedder with a name of its own; all other attributes are those of the wrapped one."""
 
     def __init__(self, embedder: Any, name: str) -> None:
@@ -28,28 +28,28 @@ class Named:
 
     def __getattr__(self, attribute: str) -> Any:
         found = getattr(self._embedder, attribute)
-        return self._learning(found) if attribute == "fitted" and callable(found) else found
+        return self._wrap_fitted(found) if attribute == "fitted" and callable(found) else found
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, one row per text."""
         found: Vectors = self._embedder.embed(texts)
         return found
 
-    def _learning(self, fitted: Callable[..., Any]) -> Callable[..., Embedder]:
-        return lambda *given, **more: named(fitted(*given, **more), self.name)
+    def _wrap_fitted(self, fitted: Callable[..., Any]) -> Callable[..., Embedder]:
+        return lambda *given, **more: ensure_name(fitted(*given, **more), self.name)
 
 
-def named(embedder: Any, name: str) -> Embedder:
+def ensure_name(embedder: Any, name: str) -> Embedder:
     """Return the embedder if it has a name, else wrap it under the given name."""
-    found: Embedder = embedder if getattr(embedder, "name", None) else Named(embedder, name)
+    found: Embedder = embedder if getattr(embedder, "name", None) else NamedEmbedder(embedder, name)
     return found
 
 
-MANY = 500
+MAX_KEYS_PER_QUERY = 500
 """Maximum number of keys per query; SQLite supports 999 parameters everywhere."""
 
 
-class Cached:
+class CachedEmbedder:
     """Embedder with a cache file; equal texts are embedded once, also within one call.
 
     Dense systems use it for documents only: with a cached query, the embedding time would not be measured.
@@ -65,9 +65,9 @@ class Cached:
         self.reused = 0
         """Number of vectors that were in the file before this embedder was opened."""
         self._computed: set[bytes] = set()
-        with self._errors():
+        with self._cache_errors():
             folder.mkdir(parents=True, exist_ok=True)
-            with closing(self._open()) as file, file:
+            with closing(self._open_cache_file()) as file, file:
                 file.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
 
     @property
@@ -79,27 +79,27 @@ class Cached:
         return self.reused > len(self._computed) / 19
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _cache_errors(self) -> Iterator[None]:
         """Name the file in errors of SQLite."""
         try:
             yield
         except (OSError, sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes the bytes of a corrupt schema.
             raise BadInput(
-                f"the cache of vectors cannot be used ({words_of(error)})",
+                f"the cache of vectors cannot be used ({error_summary(error)})",
                 file=str(self._path),
                 hint="delete the file, or set RAGAUGE_CACHE to another folder",
             ) from error
 
-    def _open(self) -> sqlite3.Connection:
+    def _open_cache_file(self) -> sqlite3.Connection:
         file = sqlite3.connect(self._path, timeout=60)
         file.execute("PRAGMA journal_mode=WAL")
         return file
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, one row per text."""
-        keys = [self._key(text) for text in texts]
-        with self._lock, self._errors(), closing(self._open()) as file:
-            found = self._look_up(file, list(dict.fromkeys(keys)))
+        keys = [self._text_key(text) for text in texts]
+        with self._lock, self._cache_errors(), closing(self._open_cache_file()) as file:
+            found = self._find_vectors(file, list(dict.fromkeys(keys)))
             missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
             self.hits += len(texts) - len(missing)
             self.misses += len(missing)
@@ -122,14 +122,14 @@ class Cached:
             )
         return np.frombuffer(b"".join(found[key] for key in keys), np.float32).reshape(len(keys), -1).copy()
 
-    def _key(self, text: str) -> bytes:
+    def _text_key(self, text: str) -> bytes:
         return hashlib.blake2b(f"{self.name}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
     @staticmethod
-    def _look_up(file: sqlite3.Connection, keys: list[bytes]) -> dict[bytes, bytes]:
+    def _find_vectors(file: sqlite3.Connection, keys: list[bytes]) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
-        for start in range(0, len(keys), MANY):
-            part = keys[start : start + MANY]
+        for start in range(0, len(keys), MAX_KEYS_PER_QUERY):
+            part = keys[start : start + MAX_KEYS_PER_QUERY]
             marks = ",".join("?" * len(part))
             # Only question marks are inserted into the statement.
             rows = file.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part)  # noqa: S608
@@ -148,15 +148,15 @@ class VectorCaches:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._own_folder: TemporaryDirectory[str] | None = None
-        self._caches: dict[int, Cached] = {}
+        self._caches: dict[int, CachedEmbedder] = {}
 
-    def of(self, embedder: Embedder, *, is_own: bool) -> Cached:
+    def of(self, embedder: Embedder, *, is_own: bool) -> CachedEmbedder:
         """Return the cached embedder of an embedder."""
         if id(embedder) not in self._caches:
             if is_own and self._own_folder is None:
                 self._own_folder = TemporaryDirectory(prefix="ragauge-")
             folder = Path(self._own_folder.name) if is_own and self._own_folder is not None else self._folder
-            self._caches[id(embedder)] = Cached(embedder, folder)
+            self._caches[id(embedder)] = CachedEmbedder(embedder, folder)
         return self._caches[id(embedder)]
 
     def close(self) -> None:
@@ -167,10 +167,10 @@ class VectorCaches:
             self._own_folder = None
 
 
-PIECE = 256
+EMBEDDING_BATCH_SIZE = 256
 
 
-class InPieces:
+class BatchedEmbedder:
     """Embedder that splits many texts into batches and calls `progress` with done and total."""
 
     def __init__(self, embedder: Embedder, progress: Callable[[int, int], None]) -> None:
@@ -180,14 +180,14 @@ class InPieces:
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, one row per text."""
-        if len(texts) <= PIECE:
+        if len(texts) <= EMBEDDING_BATCH_SIZE:
             return self._embedder.embed(texts)
         parts = []
         # Sorted by length, so that embedders with padding get texts of similar length.
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        for start in range(0, len(order), PIECE):
-            parts.append(self._embedder.embed([texts[i] for i in order[start : start + PIECE]]))
-            self._progress(min(start + PIECE, len(order)), len(order))
+        for start in range(0, len(order), EMBEDDING_BATCH_SIZE):
+            parts.append(self._embedder.embed([texts[i] for i in order[start : start + EMBEDDING_BATCH_SIZE]]))
+            self._progress(min(start + EMBEDDING_BATCH_SIZE, len(order)), len(order))
         vectors = np.concatenate(parts)
         out = np.empty_like(vectors)
         out[order] = vectors
@@ -195,14 +195,14 @@ class InPieces:
 
 
 def open_embedder(
-    described: str | Embedder, texts: Sequence[str] | None = None, progress: Heard | None = None
+    described: str | Embedder, texts: Sequence[str] | None = None, progress: StepCallback | None = None
 ) -> Embedder:
     """Open an embedder from a spec, or return it; fit it to `texts` if needed."""
-    embedder: Embedder = made("embedders", described) if isinstance(described, str) else described
-    return embedder if texts is None else fitted(embedder, texts, progress)
+    embedder: Embedder = build_component("embedders", described) if isinstance(described, str) else described
+    return embedder if texts is None else fit(embedder, texts, progress)
 
 
-def fitted(embedder: Embedder, texts: Sequence[str], progress: Heard | None = None) -> Embedder:
+def fit(embedder: Embedder, texts: Sequence[str], progress: StepCallback | None = None) -> Embedder:
     """Fit an embedder to the corpus if it needs that; else return it unchanged."""
     learn = getattr(embedder, "fitted", None)
     found: Embedder = learn(texts, progress) if callable(learn) else embedder

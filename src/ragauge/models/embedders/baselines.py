@@ -14,7 +14,7 @@ from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Vectors
 
 
-class Chance:
+class RandomEmbedder:
     """Embedder with a random vector of unit length for each text, determined by text and seed.
 
     Equal texts have equal vectors; all other pairs are equally distributed. Each of N documents is among the first k
@@ -42,14 +42,14 @@ class Chance:
         return vectors
 
 
-WORD = re.compile(r"\w+")
+WORD_PATTERN = re.compile(r"\w+")
 
 
-def _place(word: str, places: int) -> int:
+def _word_bucket(word: str, places: int) -> int:
     return zlib.crc32(word.encode("utf-8", "replace")) % places
 
 
-class Checksums:
+class ChecksumTokenizer:
     """Tokenizer of lower-case words by checksum: ids may be shared by words and cannot be decoded."""
 
     unknown = None
@@ -60,7 +60,7 @@ class Checksums:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of the words of each text."""
-        return [[_place(word, self.vocabulary) for word in self.pieces(text)] for text in texts]
+        return [[_word_bucket(word, self.vocabulary) for word in self.pieces(text)] for text in texts]
 
     def decode(self, numbers: Sequence[int]) -> str:  # noqa: ARG002 -- nobody can tell which word it was
         """Return an empty text, because checksums cannot be reversed."""
@@ -68,10 +68,10 @@ class Checksums:
 
     def pieces(self, text: str) -> list[str]:
         """Return the words of a text in lower case."""
-        return WORD.findall(text.lower())
+        return WORD_PATTERN.findall(text.lower())
 
 
-class Words:
+class BagOfWordsEmbedder:
     """Embedder that counts lower-case words in dimensions chosen by checksum; unit length.
 
     Values are square roots of the counts. Two texts are similar only if they share words. A text without words has a
@@ -83,19 +83,19 @@ class Words:
         self.limit = None
         """No token limit: all words of a text count."""
         self.parameters = 0
-        self.tokenizer = Checksums(dimensions)
+        self.tokenizer = ChecksumTokenizer(dimensions)
         self.name = f"words-{dimensions}"
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         """Count the words of each text."""
-        return [len(WORD.findall(text)) for text in texts]
+        return [len(WORD_PATTERN.findall(text)) for text in texts]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, one row per text."""
         vectors = np.zeros((len(texts), self._dimensions), np.float32)
         for row, text in zip(vectors, texts, strict=True):
-            for word, times in Counter(WORD.findall(text.lower())).items():
-                row[_place(word, self._dimensions)] += times
+            for word, times in Counter(WORD_PATTERN.findall(text.lower())).items():
+                row[_word_bucket(word, self._dimensions)] += times
         vectors = np.sqrt(vectors)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         return np.asarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)

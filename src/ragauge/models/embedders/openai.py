@@ -9,11 +9,11 @@ import numpy as np
 
 from ragauge.core.errors import BackendFailed
 from ragauge.core.protocols import Vectors
-from ragauge.core.specs import without_secrets
+from ragauge.core.specs import redact_spec
 from ragauge.models.openai_client import open_openai_client, to_failure
 
 
-class OpenAI:
+class OpenAIEmbedder:
     """Embedder at an endpoint; the API key is read from OPENAI_API_KEY and never shown or written."""
 
     def __init__(
@@ -28,7 +28,7 @@ class OpenAI:
         self._model = model
         self._options = {"dimensions": dimensions} if dimensions else {}
         self._batch = batch
-        self.name = f"{model}{f'-{dimensions}' if dimensions else ''}{f' at {without_secrets(url)}' if url else ''}"
+        self.name = f"{model}{f'-{dimensions}' if dimensions else ''}{f' at {redact_spec(url)}' if url else ''}"
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, one row per text, in the order of the texts."""

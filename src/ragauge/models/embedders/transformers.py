@@ -15,19 +15,32 @@ from numpy.typing import NDArray
 
 from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.core.protocols import Tokenizer, Vectors
-from ragauge.core.text import sound
-from ragauge.models.embedders.transformers_models import Wanted, filling, open_model, positions, shape_of
-from ragauge.models.huggingface import digest, first_line, label, load, parameters, spelled
+from ragauge.core.text import replace_lone_surrogates
+from ragauge.models.embedders.transformers_models import (
+    ModelOptions,
+    config_fingerprint_text,
+    max_positions,
+    open_model,
+    padding_rule,
+)
+from ragauge.models.huggingface import (
+    count_parameters,
+    error_first_line,
+    load_model,
+    model_hash,
+    model_label,
+    tokenizer_fingerprint_text,
+)
 
 Floats = NDArray[np.float64]
 POOLINGS = ("mean", "cls", "last", "max")
-UNBOUNDED = 1024
+DEFAULT_TOKEN_LIMIT = 1024
 """Token limit if neither model nor tokenizer has one: the training length of ByT5 and mT5."""
-TOKENS_AT_ONCE = 16_384
+MAX_BATCH_TOKENS = 16_384
 """Maximum number of tokens per batch, including padding: attention memory grows with the square of the text length."""
 
 
-class Encoder:
+class TransformersEncoder:
     """Embedder that pools the last hidden states of a text's tokens, including special tokens.
 
     `pooling` is `mean`, `cls` (the first token), `last` or `max`. `tokens` is the maximum number of tokens read.
@@ -54,30 +67,36 @@ class Encoder:
             raise BadInput(f"there is no pooling `{pooling}`", hint=f"one of {', '.join(POOLINGS)}")
         if batch < 1:
             raise BadInput(f"a batch of {batch} texts is none")
-        self._model = open_model(Wanted(model, download, revision, untrained, layers, seed))
+        self._model = open_model(ModelOptions(model, download, revision, untrained, layers, seed))
         if pooling == "cls" and self._model.causal:
             raise BadInput(
                 f"the first token of `{model}` sees nothing of the text", hint="pooling=mean or pooling=last"
             )
-        self._device = _device(device)
+        self._device = _choose_device(device)
         self._model.body.to(self._device)
         self._pooling, self._prompt, self._batch = pooling, prompt, batch
         self._lock = threading.Lock()  # The tokenizer stores its truncation settings between calls.
         self._typed = "token_type_ids" in inspect.signature(self._model.body.forward).parameters
-        self.limit = self._limit(tokens)
+        self.limit = self._token_limit(tokens)
         """Maximum number of tokens read per text, including special tokens."""
         self.dimension = int(getattr(self._model.config, "hidden_size", 0))
         if not self.dimension:
             raise BadInput(f"`{model}` is no encoder of texts: it does not say how long its vectors are")
-        self.parameters = parameters(self._model.body)
+        self.parameters = count_parameters(self._model.body)
         """Number of parameters used for vectors; for an encoder-decoder, those of the encoder."""
         self.trained = not untrained
-        said = [shape_of(self._model.config), spelled(self._model.tokenizer), pooling, str(self.limit), prompt]
+        said = [
+            config_fingerprint_text(self._model.config),
+            tokenizer_fingerprint_text(self._model.tokenizer),
+            pooling,
+            str(self.limit),
+            prompt,
+        ]
         of = [self._model.label, *(["untrained"] if untrained else []), *([f"{layers}-layers"] if layers else [])]
-        self.name = "-".join([*of, pooling, str(self.limit), digest(self._model.body, *said)])
+        self.name = "-".join([*of, pooling, str(self.limit), model_hash(self._model.body, *said)])
         if self._model.language is not None and self._model.tokenizer.eos_token_id is not None:
             self._model.language.to(self._device)
-            self.bits = self._bits
+            self.bits = self._compute_bits
 
     bits: Callable[[Sequence[str]], Floats]
     """Number of bits per text, including its end, given a start token; language models only."""
@@ -90,48 +109,50 @@ class Encoder:
     @property
     def tokenizer(self) -> Tokenizer:
         """Tokenizer of the model."""
-        from ragauge.models.tokenizers.huggingface import Pretrained
+        from ragauge.models.tokenizers.huggingface import TransformersTokenizer
 
-        return Pretrained.around(copy.deepcopy(self._model.tokenizer), self._model.label)
+        return TransformersTokenizer.around(copy.deepcopy(self._model.tokenizer), self._model.label)
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of each text, with prompt and special tokens.
 
         Texts are not truncated.
         """
-        return [len(one) for one in self._encoded(texts)["input_ids"]]
+        return [len(one) for one in self._tokenize_texts(texts)["input_ids"]]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, one row per text."""
         out = np.zeros((len(texts), self.dimension), np.float32)
-        encoded = self._encoded(texts, truncation=True, max_length=self.limit)
-        for rows, width in self._batches([len(one) for one in encoded["input_ids"]]):
+        encoded = self._tokenize_texts(texts, truncation=True, max_length=self.limit)
+        for rows, width in self._length_batches([len(one) for one in encoded["input_ids"]]):
             try:
-                out[rows] = self._read({name: [of[i] for i in rows] for name, of in encoded.items()}, width)
+                out[rows] = self._compute_vectors({name: [of[i] for i in rows] for name, of in encoded.items()}, width)
             except (RuntimeError, IndexError, TypeError, ValueError) as error:
-                raise BackendFailed(f"the encoder `{self.name}` failed: {first_line(error)}") from error
+                raise BackendFailed(f"the encoder `{self.name}` failed: {error_first_line(error)}") from error
         lengths = np.linalg.norm(out, axis=1, keepdims=True)
         return np.asarray(out / np.where(lengths > 0, lengths, 1), np.float32)
 
-    def _encoded(self, texts: Sequence[str], prompt: str | None = None, **options: Any) -> dict[str, list[list[int]]]:
+    def _tokenize_texts(
+        self, texts: Sequence[str], prompt: str | None = None, **options: Any
+    ) -> dict[str, list[list[int]]]:
         if not texts:
             return {"input_ids": []}
-        told = [sound(f"{self._prompt if prompt is None else prompt}{text}") for text in texts]
+        told = [replace_lone_surrogates(f"{self._prompt if prompt is None else prompt}{text}") for text in texts]
         with self._lock:
             found = self._model.tokenizer(told, padding=False, verbose=False, **options)
         return {name: found[name] for name in ("input_ids", "token_type_ids") if name in found}
 
-    def _batches(self, lengths: Sequence[int]) -> Iterator[tuple[list[int], int]]:
+    def _length_batches(self, lengths: Sequence[int]) -> Iterator[tuple[list[int], int]]:
         """Yield rows of texts of similar length, and their padded length.
 
         Texts without tokens are skipped.
         """
-        stride, rest = filling(self._model)
+        stride, rest = padding_rule(self._model)
         rows: list[int] = []
         width = 0
         for i in sorted((i for i, length in enumerate(lengths) if length), key=lambda i: lengths[i]):
             wide = math.ceil((lengths[i] + rest) / stride) * stride
-            if rows and (len(rows) == self._batch or wide * (len(rows) + 1) > TOKENS_AT_ONCE):
+            if rows and (len(rows) == self._batch or wide * (len(rows) + 1) > MAX_BATCH_TOKENS):
                 yield rows, width
                 rows = []
             rows.append(i)
@@ -139,7 +160,7 @@ class Encoder:
         if rows:
             yield rows, width
 
-    def _read(self, encoded: dict[str, list[list[int]]], width: int) -> Vectors:
+    def _compute_vectors(self, encoded: dict[str, list[list[int]]], width: int) -> Vectors:
         import torch
 
         pad = self._model.tokenizer.pad_token_id
@@ -157,10 +178,10 @@ class Encoder:
         }
         with torch.inference_mode():
             states = self._model.body(**feed, attention_mask=mask.long()).last_hidden_state
-            pooled = _pooled(states, mask, lengths, self._pooling)
+            pooled = _pool_states(states, mask, lengths, self._pooling)
         return np.asarray(pooled.cpu().numpy(), np.float32)
 
-    def _bits(self, texts: Sequence[str]) -> Floats:
+    def _compute_bits(self, texts: Sequence[str]) -> Floats:
         """Compute the bits of each text.
 
         NaN if a text exceeds the limit, or cannot be restored from its tokens.
@@ -170,7 +191,7 @@ class Encoder:
         tokenizer = self._model.tokenizer
         begin = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
         found = np.full(len(texts), np.nan)
-        for i, numbers in enumerate(self._encoded(texts, prompt="", add_special_tokens=False)["input_ids"]):
+        for i, numbers in enumerate(self._tokenize_texts(texts, prompt="", add_special_tokens=False)["input_ids"]):
             same = tokenizer.decode(numbers, clean_up_tokenization_spaces=False) == texts[i]
             if len(numbers) >= self.limit or not same:
                 continue
@@ -180,8 +201,8 @@ class Encoder:
             found[i] = -float(odds.gather(1, ids[1:, None]).sum()) / math.log(2)
         return found
 
-    def _limit(self, tokens: int | None) -> int:
-        most = positions(self._model)
+    def _token_limit(self, tokens: int | None) -> int:
+        most = max_positions(self._model)
         marks = int(self._model.tokenizer.num_special_tokens_to_add())
         if tokens is not None:
             if not marks < tokens <= (most or math.inf):
@@ -191,10 +212,10 @@ class Encoder:
                 )
             return tokens
         said = [int(one) for one in (self._model.tokenizer.model_max_length, most) if one and one < 1e9]
-        return min(said, default=UNBOUNDED)
+        return min(said, default=DEFAULT_TOKEN_LIMIT)
 
 
-def _pooled(states: Any, mask: Any, lengths: Any, how: str) -> Any:
+def _pool_states(states: Any, mask: Any, lengths: Any, how: str) -> Any:
     """Pool the states of each text into one vector, without padding."""
     import torch
 
@@ -207,7 +228,7 @@ def _pooled(states: Any, mask: Any, lengths: Any, how: str) -> Any:
     return states.masked_fill(~mask[:, :, None], 0).sum(1) / lengths[:, None]
 
 
-def _device(named: str | None) -> str:
+def _choose_device(named: str | None) -> str:
     """Check the given device, or choose the GPU if there is one."""
     import torch
 
@@ -216,13 +237,13 @@ def _device(named: str | None) -> str:
     try:
         torch.empty(0, device=named)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise BadInput(f"there is no device `{named}` here: {first_line(error)}", hint="device=cpu") from None
+        raise BadInput(f"there is no device `{named}` here: {error_first_line(error)}", hint="device=cpu") from None
     return named
 
 
-byt5 = partial(Encoder, model="google/byt5-small")
+byt5 = partial(TransformersEncoder, model="google/byt5-small")
 byt5.__doc__ = "ByT5, which reads bytes; weights from a folder (`model=`), from the hub cache, or with `download=true`."
-canine = partial(Encoder, model="google/canine-s")
+canine = partial(TransformersEncoder, model="google/canine-s")
 canine.__doc__ = "CANINE, which reads characters; weights as for `byt5`: `model=FOLDER`, hub cache, or `download=true`."
 
 
@@ -233,23 +254,23 @@ class SentenceTransformer:
         self, model: str, *, batch: int = 32, device: str | None = None, prompt: str = "", download: bool = False
     ) -> None:
         what = "the embedder `transformers`"
-        self._model: Any = load("SentenceTransformer", model, what=what, device=device, download=download)
+        self._model: Any = load_model("SentenceTransformer", model, what=what, device=device, download=download)
         self._batch = batch
         self._prompt = prompt
         self.limit: int | None = self._model.max_seq_length
         """Maximum number of tokens read per text, including special tokens; None if unknown."""
-        self.parameters = parameters(self._model)
+        self.parameters = count_parameters(self._model)
         self.trained = True
-        said = [repr(self._model), spelled(self._model.tokenizer), str(self.limit), prompt]
-        self._label = label(model)
-        self.name = f"{self._label}-{digest(self._model, *said)}{f' ({prompt!r})' if prompt else ''}"
+        said = [repr(self._model), tokenizer_fingerprint_text(self._model.tokenizer), str(self.limit), prompt]
+        self._label = model_label(model)
+        self.name = f"{self._label}-{model_hash(self._model, *said)}{f' ({prompt!r})' if prompt else ''}"
 
     @property
     def tokenizer(self) -> Tokenizer:
         """Tokenizer of the model."""
-        from ragauge.models.tokenizers.huggingface import Pretrained
+        from ragauge.models.tokenizers.huggingface import TransformersTokenizer
 
-        return Pretrained.around(copy.deepcopy(self._model.tokenizer), self._label)
+        return TransformersTokenizer.around(copy.deepcopy(self._model.tokenizer), self._label)
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of each text, with prompt and special tokens.

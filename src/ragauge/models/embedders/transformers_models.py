@@ -10,18 +10,18 @@ from typing import Any
 
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, RagaugeError
 from ragauge.models.huggingface import (
-    PICKLES,
-    SAFE,
-    UNUSED,
-    WHERE,
-    first_line,
-    label,
-    loading,
-    not_loaded,
-    refuse_pickles,
+    MODEL_HINT,
+    PICKLE_FILES,
+    SAFETENSORS_FILES,
+    UNUSED_HEAD,
+    check_no_pickles,
+    error_first_line,
+    model_label,
+    model_load_error,
+    quiet_loading,
 )
 
-SHAPES: Mapping[str, Mapping[str, Any]] = {
+MODEL_SHAPES: Mapping[str, Mapping[str, Any]] = {
     "byt5-small": {
         "model_type": "t5",
         "vocab_size": 384,
@@ -81,13 +81,13 @@ TOKENIZER_FILES = (
     "vocab.txt",
     "vocab.json",
 )
-CAUSAL = "AutoModelForCausalLM"
-BYTES = 384
+CAUSAL_MODEL_CLASS = "AutoModelForCausalLM"
+BYT5_VOCABULARY_SIZE = 384
 """Vocabulary size of ByT5: 256 bytes, 3 special tokens, 125 sentinels."""
 
 
 @dataclass(frozen=True)
-class Model:
+class EncoderModel:
     """Model that computes a vector for each token of a text."""
 
     label: str
@@ -102,7 +102,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ModelOptions:
     """Model name, and which version and layers of it to load."""
 
     model: str
@@ -113,7 +113,7 @@ class Wanted:
     seed: int = 0
 
 
-def open_model(wanted: Wanted) -> Model:
+def open_model(wanted: ModelOptions) -> EncoderModel:
     """Open a model from a folder, the hub cache or the hub, or with random weights."""
     try:
         import torch  # noqa: F401
@@ -122,9 +122,9 @@ def open_model(wanted: Wanted) -> Model:
         raise MissingExtra("the embedder `encoder`", "transformers") from None
     folder = Path(wanted.model).expanduser()
     shape = wanted.model.removeprefix("google/")
-    made_up = wanted.untrained and shape in SHAPES and not folder.is_dir()
-    if not made_up and not folder.is_dir() and _is_path(wanted.model):
-        raise BadInput(f"there is no folder `{wanted.model}`", hint=_where(wanted))
+    made_up = wanted.untrained and shape in MODEL_SHAPES and not folder.is_dir()
+    if not made_up and not folder.is_dir() and _is_folder_path(wanted.model):
+        raise BadInput(f"there is no folder `{wanted.model}`", hint=_model_hint(wanted))
     where = {
         "local_files_only": folder.is_dir() or not wanted.download,
         "trust_remote_code": False,
@@ -132,27 +132,27 @@ def open_model(wanted: Wanted) -> Model:
     }
     source = str(folder) if folder.is_dir() else wanted.model
     try:
-        with loading(download=wanted.download):
+        with quiet_loading(download=wanted.download):
             if made_up:
-                options = dict(SHAPES[shape])
+                options = dict(MODEL_SHAPES[shape])
                 config = transformers.AutoConfig.for_model(options.pop("model_type"), **options)
             else:
                 config = transformers.AutoConfig.from_pretrained(source, **where)
             if wanted.layers is not None:
-                _make_shallower(config, wanted.layers)
-            tokenizer = _tokenizer(transformers, None if made_up else source, config, where)
-            kind = _kind(transformers, config)
-            body, language = _weights(getattr(transformers, kind), kind, source, config, where, wanted)
+                _limit_layers(config, wanted.layers)
+            tokenizer = _load_tokenizer(transformers, None if made_up else source, config, where)
+            kind = _find_model_class(transformers, config)
+            body, language = _load_weights(getattr(transformers, kind), kind, source, config, where, wanted)
     except RagaugeError:
         raise
     except Exception as error:  # A library may raise any exception for an invalid file.
-        raise _failed(wanted, error) from error
-    named = shape if made_up else label(wanted.model)
-    return Model(named, config, tokenizer, body, kind == CAUSAL, language)
+        raise _load_error(wanted, error) from error
+    named = shape if made_up else model_label(wanted.model)
+    return EncoderModel(named, config, tokenizer, body, kind == CAUSAL_MODEL_CLASS, language)
 
 
-def _weights(
-    factory: Any, kind: str, source: str, config: Any, where: Mapping[str, Any], wanted: Wanted
+def _load_weights(
+    factory: Any, kind: str, source: str, config: Any, where: Mapping[str, Any], wanted: ModelOptions
 ) -> tuple[Any, Any]:
     """Load the part that computes states, and for a language model also the whole."""
     import torch
@@ -165,13 +165,13 @@ def _weights(
             model, lacks = factory.from_config(config, trust_remote_code=False), []
         else:
             if where["local_files_only"]:
-                refuse_pickles(Path(source), kind)
+                check_no_pickles(Path(source), kind)
             model, told = factory.from_pretrained(
                 source, config=config, use_safetensors=True, output_loading_info=True, **where
             )
-            lacks = [name for name in sorted(told["missing_keys"]) if UNUSED not in name]
+            lacks = [name for name in sorted(told["missing_keys"]) if UNUSED_HEAD not in name]
     model = model.float().eval()  # Regardless of the file: half precision gives other vectors on every machine.
-    if kind == CAUSAL:
+    if kind == CAUSAL_MODEL_CLASS:
         body, language = model.base_model, None if lacks else model
         inside = [name for name in lacks if name.startswith(f"{model.base_model_prefix}.")]
     else:
@@ -187,7 +187,7 @@ def _weights(
     return body, language
 
 
-def _kind(transformers: Any, config: Any) -> str:
+def _find_model_class(transformers: Any, config: Any) -> str:
     """Return the name of the library's class that computes the states of a text.
 
     For encoder-decoders it is the encoder only, if possible.
@@ -198,11 +198,11 @@ def _kind(transformers: Any, config: Any) -> str:
         return "AutoModelForTextEncoding"
     told = kind in known.MODEL_FOR_CAUSAL_LM_MAPPING and kind not in known.MODEL_FOR_MASKED_LM_MAPPING
     if told and not getattr(config, "is_encoder_decoder", False):
-        return CAUSAL
+        return CAUSAL_MODEL_CLASS
     return "AutoModel"
 
 
-def _make_shallower(config: Any, layers: int) -> None:
+def _limit_layers(config: Any, layers: int) -> None:
     deep = getattr(config, "num_hidden_layers", None)
     if not isinstance(deep, int) or not 1 <= layers <= deep:
         raise BadInput(f"the model has {deep} layers, and {layers} of them cannot be taken")
@@ -211,7 +211,7 @@ def _make_shallower(config: Any, layers: int) -> None:
     config.num_hidden_layers = layers
 
 
-def _tokenizer(transformers: Any, source: str | None, config: Any, where: Mapping[str, Any]) -> Any:
+def _load_tokenizer(transformers: Any, source: str | None, config: Any, where: Mapping[str, Any]) -> Any:
     """Load the model's tokenizer.
 
     If a folder has none, a tokenizer of bytes or characters is created for such models. The library would create one
@@ -221,7 +221,7 @@ def _tokenizer(transformers: Any, source: str | None, config: Any, where: Mappin
     if folder is None or (folder.is_dir() and not any((folder / name).exists() for name in TOKENIZER_FILES)):
         if config.model_type == "canine":
             return transformers.CanineTokenizer()
-        if config.model_type == "t5" and config.vocab_size == BYTES:
+        if config.model_type == "t5" and config.vocab_size == BYT5_VOCABULARY_SIZE:
             return transformers.ByT5Tokenizer()
         raise BadInput(
             "there is no tokenizer",
@@ -238,7 +238,7 @@ def _tokenizer(transformers: Any, source: str | None, config: Any, where: Mappin
     return tokenizer
 
 
-def positions(model: Model) -> int | None:
+def max_positions(model: EncoderModel) -> int | None:
     """Return the maximum number of tokens that a model can read; None if unlimited."""
     most = getattr(model.config, "max_position_embeddings", None)
     if not isinstance(most, int) or most <= 0:
@@ -247,11 +247,11 @@ def positions(model: Model) -> int | None:
         # RoBERTa and similar models count positions from the padding index.
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
             most = int(module.num_embeddings) - int(module.padding_idx) - 1
-    stride, rest = filling(model)
+    stride, rest = padding_rule(model)
     return most // stride * stride - rest
 
 
-def filling(model: Model) -> tuple[int, int]:
+def padding_rule(model: EncoderModel) -> tuple[int, int]:
     """Return the padding rule of a model: stride and minimum padding.
 
     Lengths are padded to a multiple of the stride. CANINE merges characters by fours, drops the last four, uses
@@ -263,36 +263,36 @@ def filling(model: Model) -> tuple[int, int]:
     return int(model.config.local_transformer_stride), 3 * int(model.config.downsampling_rate)
 
 
-def _is_path(model: str) -> bool:
+def _is_folder_path(model: str) -> bool:
     return model.startswith((".", "~", "/")) or model.count("/") > 1 or "\\" in model or Path(model).exists()
 
 
-def _where(wanted: Wanted) -> str:
+def _model_hint(wanted: ModelOptions) -> str:
     if wanted.untrained:
-        return f"give a folder with config.json, or one of {', '.join(SHAPES)}"
-    random_weights = wanted.model.removeprefix("google/") in SHAPES
-    return WHERE + (", or untrained=true for random weights" if random_weights else "")
+        return f"give a folder with config.json, or one of {', '.join(MODEL_SHAPES)}"
+    random_weights = wanted.model.removeprefix("google/") in MODEL_SHAPES
+    return MODEL_HINT + (", or untrained=true for random weights" if random_weights else "")
 
 
-def _failed(wanted: Wanted, error: Exception) -> RagaugeError:
+def _load_error(wanted: ModelOptions, error: Exception) -> RagaugeError:
     folder = Path(wanted.model).expanduser()
-    line = first_line(error)
+    line = error_first_line(error)
     if "custom code" in str(error) or "remote code" in str(error):
         return BadInput(f"the model `{wanted.model}` brings code of its own, which is not run")
     if folder.is_dir():
-        held = [name for name in (*SAFE, *PICKLES) if (folder / name).exists()]
+        held = [name for name in (*SAFETENSORS_FILES, *PICKLE_FILES) if (folder / name).exists()]
         files = "config.json, model.safetensors and the tokenizer's files"
-        hint = _where(wanted) if wanted.untrained else f"it must hold {files}" if not held else None
+        hint = _model_hint(wanted) if wanted.untrained else f"it must hold {files}" if not held else None
         return BackendFailed(f"the model in `{wanted.model}` cannot be loaded: {line}", hint=hint)
     if "safetensors" in str(error):
         return BackendFailed(
             f"the model `{wanted.model}` has no weights as safetensors: {line}",
             hint="the hub's robot offers them as a proposed change: revision=refs/pr/N, where its page says which N",
         )
-    return not_loaded(wanted.model, error, download=wanted.download, hint=_where(wanted))
+    return model_load_error(wanted.model, error, download=wanted.download, hint=_model_hint(wanted))
 
 
-def shape_of(config: Any) -> str:
+def config_fingerprint_text(config: Any) -> str:
     """Return a configuration as JSON, without its source and library version."""
     said = config.to_diff_dict()
     noise = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")

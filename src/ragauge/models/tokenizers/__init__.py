@@ -18,14 +18,14 @@ def open_tokenizer(described: Any, texts: Sequence[str] | None = None) -> Tokeni
     >>> open_tokenizer("bytes").encode(["ab"])
     [[100, 101]]
     """
-    from ragauge.core.composition import made
-    from ragauge.core.specs import Spec, parse
+    from ragauge.core.composition import build_component
+    from ragauge.core.specs import Spec, parse_spec
 
-    spec = parse(described, "tokenizer") if isinstance(described, str) else described
+    spec = parse_spec(described, "tokenizer") if isinstance(described, str) else described
     if isinstance(spec, Spec):
-        if spec.name not in plugins.names("tokenizers") and spec.name in plugins.names("embedders"):
+        if spec.name not in plugins.plugin_names("tokenizers") and spec.name in plugins.plugin_names("embedders"):
             spec = Spec("embedder", {"of": spec})
-        tokenizer: Any = made("tokenizers", spec)
+        tokenizer: Any = build_component("tokenizers", spec)
     elif callable(getattr(spec, "fitted", None)) or isinstance(spec, Tokenizer):
         tokenizer = spec
     else:
@@ -36,21 +36,21 @@ def open_tokenizer(described: Any, texts: Sequence[str] | None = None) -> Tokeni
     return found
 
 
-def reopened(kept: Mapping[str, Any]) -> Tokenizer:
+def restore_tokenizer(kept: Mapping[str, Any]) -> Tokenizer:
     """Restore a tokenizer from the state that `kept()` returned, without the corpus.
 
     >>> open_tokenizer("words", ["to be or not to be"]).kept()["words"]
     ['be', 'to', 'not', 'or']
-    >>> reopened(open_tokenizer("words", ["to be or not to be"]).kept()).encode(["to be"])
+    >>> restore_tokenizer(open_tokenizer("words", ["to be or not to be"]).kept()).encode(["to be"])
     [[2, 1]]
     """
     from ragauge.models.tokenizers import basic, huggingface
 
     kinds: Mapping[str, Callable[[Mapping[str, Any]], Tokenizer]] = {
-        "bytes": lambda _: basic.Bytes(),
-        "characters": lambda _: basic.Characters(),
-        "words": lambda data: basic.Words(data["words"], lower=data["lower"]),
-        "library": lambda data: huggingface.Library.read_from(data["json"], data["name"], data["limit"]),
+        "bytes": lambda _: basic.ByteTokenizer(),
+        "characters": lambda _: basic.CharacterTokenizer(),
+        "words": lambda data: basic.WordTokenizer(data["words"], lower=data["lower"]),
+        "library": lambda data: huggingface.HuggingFaceTokenizer.read_from(data["json"], data["name"], data["limit"]),
     }
     kind = str(kept.get("kind"))
     if kind not in kinds:
@@ -58,7 +58,7 @@ def reopened(kept: Mapping[str, Any]) -> Tokenizer:
     return kinds[kind](kept)
 
 
-class Learner:
+class UntrainedTokenizer:
     """Tokenizer before training; everything except `fitted` raises BadInput."""
 
     def __init__(self, name: str, learn: Callable[[Sequence[str]], Tokenizer]) -> None:
@@ -74,34 +74,34 @@ class Learner:
     @property
     def vocabulary(self) -> int:
         """Raises BadInput: the vocabulary size is unknown before training."""
-        raise self._refusal()
+        raise self._untrained_error()
 
     @property
     def unknown(self) -> int | None:
         """Raises BadInput: the id of unknown tokens is unavailable before training."""
-        raise self._refusal()
+        raise self._untrained_error()
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:  # noqa: ARG002
         """Raise BadInput."""
-        raise self._refusal()
+        raise self._untrained_error()
 
     def decode(self, numbers: Sequence[int]) -> str:  # noqa: ARG002
         """Raise BadInput."""
-        raise self._refusal()
+        raise self._untrained_error()
 
     def pieces(self, text: str) -> list[str]:  # noqa: ARG002
         """Raise BadInput."""
-        raise self._refusal()
+        raise self._untrained_error()
 
-    def _refusal(self) -> BadInput:
+    def _untrained_error(self) -> BadInput:
         return BadInput(f"`{self.name}` has learned no pieces yet", hint="fitted(texts) gives one that has")
 
 
-class OfEmbedder:
+class EmbedderTokenizer:
     """Tokenizer of an embedder, with its token limit; `of` is a name, a spec or the embedder."""
 
     def __init__(self, of: Any) -> None:
-        embedder, told = _opened(of)
+        embedder, told = _open_embedder(of)
         try:
             inner = getattr(embedder, "tokenizer", None)
         except BadInput:  # An untrained embedder raises.
@@ -110,7 +110,7 @@ class OfEmbedder:
             learns = callable(getattr(embedder, "fitted", None))
             raise BadInput(
                 f"the embedder `{told}` has no tokenizer that could be looked at",
-                hint=f"it is yet to learn: name what cuts its texts, {_cutting(of)}" if learns else None,
+                hint=f"it is yet to learn: name what cuts its texts, {_find_tokenizer_spec(of)}" if learns else None,
             )
         self._tokenizer: Tokenizer = inner
         self.name = inner.name
@@ -137,20 +137,20 @@ class OfEmbedder:
         return self._tokenizer.pieces(text)
 
 
-def _cutting(of: Any) -> str:
+def _find_tokenizer_spec(of: Any) -> str:
     """Return the tokenizer that the spec of an embedder names, or the default."""
-    from ragauge.core.specs import Spec, parse
+    from ragauge.core.specs import Spec, parse_spec
 
-    spec = parse(of, "embedder") if isinstance(of, str) else of
+    spec = parse_spec(of, "embedder") if isinstance(of, str) else of
     named = spec.options.get("tokenizer") if isinstance(spec, Spec) else None
     return str(named or "bpe(vocabulary=4000)")
 
 
-def _opened(of: Any) -> tuple[Any, str]:
-    from ragauge.core.composition import made
-    from ragauge.core.specs import Spec, parse
+def _open_embedder(of: Any) -> tuple[Any, str]:
+    from ragauge.core.composition import build_component
+    from ragauge.core.specs import Spec, parse_spec
 
     if isinstance(of, str | Spec):
-        spec = parse(of, "embedder") if isinstance(of, str) else of
-        return made("embedders", spec), str(spec)
+        spec = parse_spec(of, "embedder") if isinstance(of, str) else of
+        return build_component("embedders", spec), str(spec)
     return of, str(getattr(of, "name", of))

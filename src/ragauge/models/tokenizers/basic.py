@@ -12,50 +12,52 @@ from typing import Any
 import numpy as np
 
 from ragauge.core.errors import BadInput
-from ragauge.core.text import UNKNOWN, sound, visible, visible_bytes
-from ragauge.models.tokenizers import Learner
+from ragauge.core.text import UNKNOWN_PIECE, replace_lone_surrogates, show_invisible, show_invisible_bytes
+from ragauge.models.tokenizers import UntrainedTokenizer
 
-FIRST = 3
+FIRST_BYTE_ID = 3
 """Id of the first byte; ids 0 to 2 of ByT5 are padding, end of text and unknown."""
-SENTINELS = 125
+SENTINEL_COUNT = 125
 """Number of sentinel ids after the bytes, which ByT5 uses in training only."""
 
 
-class Bytes:
+class ByteTokenizer:
     r"""Tokenizer of UTF-8 bytes: the id is the byte plus 3; 384 ids, as in google/byt5 models.
 
-    >>> Bytes().encode(["é"]), Bytes().pieces("é!")
+    >>> ByteTokenizer().encode(["é"]), ByteTokenizer().pieces("é!")
     ([[198, 172]], ['\\xc3', '\\xa9', '!'])
     """
 
     name = "bytes"
-    vocabulary = FIRST + 256 + SENTINELS
+    vocabulary = FIRST_BYTE_ID + 256 + SENTINEL_COUNT
     unknown = None
     marks = 1
     """Number of special tokens: the end of a text."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text."""
-        data = (np.frombuffer(sound(text).encode(), np.uint8) for text in texts)
-        return [(one.astype(np.int64) + FIRST).tolist() for one in data]
+        data = (np.frombuffer(replace_lone_surrogates(text).encode(), np.uint8) for text in texts)
+        return [(one.astype(np.int64) + FIRST_BYTE_ID).tolist() for one in data]
 
     def decode(self, numbers: Sequence[int]) -> str:
         """Return the text of token ids; bytes that form no character are dropped."""
-        return bytes(n - FIRST for n in numbers if FIRST <= n < FIRST + 256).decode("utf-8", "ignore")
+        return bytes(n - FIRST_BYTE_ID for n in numbers if FIRST_BYTE_ID <= n < FIRST_BYTE_ID + 256).decode(
+            "utf-8", "ignore"
+        )
 
     def pieces(self, text: str) -> list[str]:
         """Return a printable piece for each byte."""
-        return [visible_bytes(bytes([byte])) for byte in sound(text).encode()]
+        return [show_invisible_bytes(bytes([byte])) for byte in replace_lone_surrogates(text).encode()]
 
     def kept(self) -> dict[str, Any]:
         """Return the state for `restore_tokenizer`."""
         return {"kind": "bytes"}
 
 
-class Characters:
+class CharacterTokenizer:
     """Tokenizer of characters: the id is the Unicode code point.
 
-    >>> Characters().encode(["é日"]), Characters().decode([233, 26085])
+    >>> CharacterTokenizer().encode(["é日"]), CharacterTokenizer().decode([233, 26085])
     ([[233, 26085]], 'é日')
     """
 
@@ -67,7 +69,7 @@ class Characters:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text."""
-        return [np.frombuffer(sound(text).encode("utf-32-le"), np.uint32).tolist() for text in texts]
+        return [np.frombuffer(replace_lone_surrogates(text).encode("utf-32-le"), np.uint32).tolist() for text in texts]
 
     def decode(self, numbers: Sequence[int]) -> str:
         """Return the text of token ids."""
@@ -75,38 +77,38 @@ class Characters:
 
     def pieces(self, text: str) -> list[str]:
         """Return a printable piece for each character."""
-        return [visible(c) for c in sound(text)]
+        return [show_invisible(c) for c in replace_lone_surrogates(text)]
 
     def kept(self) -> dict[str, Any]:
         """Return the state for `restore_tokenizer`."""
         return {"kind": "characters"}
 
 
-WORD = re.compile(r"\w+|[^\w\s]")
+WORD_PATTERN = re.compile(r"\w+|[^\w\s]")
 """Sequence of letters and digits, or a single other mark; white space is not part of a word."""
 
 
-def words(*, vocabulary: int = 30_000, least: int = 1, lower: bool = False) -> Learner:
+def build_word_tokenizer(*, vocabulary: int = 30_000, least: int = 1, lower: bool = False) -> UntrainedTokenizer:
     """Create an untrained word tokenizer.
 
     It has at most `vocabulary - 1` words; id 0 is unknown. A word must occur at least `least` times.
 
-    >>> known = words(vocabulary=3).fitted(["to be or not to be", "to do"])
+    >>> known = build_word_tokenizer(vocabulary=3).fitted(["to be or not to be", "to do"])
     >>> known.encode(["to be or to do"]), known.pieces("to do")
     ([[1, 2, 0, 1, 0]], ['to', '⟨?⟩'])
     """
     if vocabulary < 2:
         raise BadInput(f"words: a vocabulary of {vocabulary} has no words", hint="at least 2: a word, and the unknown")
 
-    def learn(texts: Sequence[str]) -> Words:
-        found = Counter(chain.from_iterable(WORD.findall(text.lower() if lower else text) for text in texts))
+    def learn(texts: Sequence[str]) -> WordTokenizer:
+        found = Counter(chain.from_iterable(WORD_PATTERN.findall(text.lower() if lower else text) for text in texts))
         order = sorted(found, key=lambda word: (-found[word], word))[: vocabulary - 1]
-        return Words([word for word in order if found[word] >= least], lower=lower)
+        return WordTokenizer([word for word in order if found[word] >= least], lower=lower)
 
-    return Learner(f"words(vocabulary={vocabulary})", learn)
+    return UntrainedTokenizer(f"words(vocabulary={vocabulary})", learn)
 
 
-class Words:
+class WordTokenizer:
     """Tokenizer of known words, with ids from 1."""
 
     unknown = 0
@@ -122,7 +124,7 @@ class Words:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text."""
         find = self._numbers.get
-        return [[find(word, 0) for word in self._cut(text)] for text in texts]
+        return [[find(word, 0) for word in self._split_words(text)] for text in texts]
 
     def decode(self, numbers: Sequence[int]) -> str:
         """Return the words of token ids, separated by spaces, without unknown ones."""
@@ -130,11 +132,11 @@ class Words:
 
     def pieces(self, text: str) -> list[str]:
         """Return a piece for each word and mark."""
-        return [word if word in self._numbers else UNKNOWN for word in self._cut(text)]
+        return [word if word in self._numbers else UNKNOWN_PIECE for word in self._split_words(text)]
 
     def kept(self) -> dict[str, Any]:
         """Return the state for `restore_tokenizer`."""
         return {"kind": "words", "words": self._words[1:], "lower": self._lower}
 
-    def _cut(self, text: str) -> list[str]:
-        return WORD.findall(sound(text.lower() if self._lower else text))
+    def _split_words(self, text: str) -> list[str]:
+        return WORD_PATTERN.findall(replace_lone_surrogates(text.lower() if self._lower else text))

@@ -12,24 +12,24 @@ from typing import Any
 from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.protocols import Tokenizer
 from ragauge.core.structured_text import parse_json
-from ragauge.core.text import UNKNOWN, byte_letters, sound, visible, visible_bytes
-from ragauge.models.huggingface import label, loading, not_loaded, spelled
+from ragauge.core.text import UNKNOWN_PIECE, byte_letters, replace_lone_surrogates, show_invisible, show_invisible_bytes
+from ragauge.models.huggingface import model_label, model_load_error, quiet_loading, tokenizer_fingerprint_text
 
-UNTOLD = 1_000_000
+NO_LIMIT = 1_000_000
 """Values from here on mean no limit in Hugging Face's libraries."""
-BATCH = 512
+ENCODING_BATCH_SIZE = 512
 """Number of texts per batch, because the library's results are large."""
-FALLBACK = re.compile(r"<0x([0-9A-F]{2})>")
+BYTE_TOKEN_PATTERN = re.compile(r"<0x([0-9A-F]{2})>")
 """Form of a byte token in a vocabulary of characters."""
 
 
-def read(path: str, *, limit: int | None = None) -> Library:
+def read_tokenizer(path: str, *, limit: int | None = None) -> HuggingFaceTokenizer:
     """Read a tokenizer from a tokenizer.json or a model folder.
 
     `limit` overrides the token limit in the files. The name of the tokenizer includes a hash of its content, because
     two files with one name may differ.
     """
-    library = library_of()
+    library = import_tokenizers()
     place = Path(path)
     file = place / "tokenizer.json" if place.is_dir() else place
     if not file.is_file():
@@ -39,11 +39,11 @@ def read(path: str, *, limit: int | None = None) -> Library:
     except Exception as error:  # The library raises bare exceptions.
         raise BadInput(f"this is no tokenizer ({error})", file=str(file)) from None
     called = file.resolve().parent.name if place.is_dir() else file.name
-    most = limit if limit is not None else _limit(found, file.parent)
-    return Library.around(found, f"{called}-{fingerprint(found)}", limit=most)
+    most = limit if limit is not None else _find_token_limit(found, file.parent)
+    return HuggingFaceTokenizer.around(found, f"{called}-{tokenizer_fingerprint(found)}", limit=most)
 
 
-def library_of() -> Any:
+def import_tokenizers() -> Any:
     """Import the `tokenizers` library, or raise MissingExtra."""
     try:
         import tokenizers
@@ -52,12 +52,12 @@ def library_of() -> Any:
     return tokenizers
 
 
-def fingerprint(library: Any) -> str:
+def tokenizer_fingerprint(library: Any) -> str:
     """Hash the definition of a tokenizer of the library; eight hexadecimal characters."""
     return hashlib.sha256(library.to_str().encode("utf-8")).hexdigest()[:8]
 
 
-class Library:
+class HuggingFaceTokenizer:
     """Tokenizer of the `tokenizers` library; special tokens are only counted in `marks`."""
 
     def __init__(self, library: Any, name: str, limit: int | None = None) -> None:
@@ -68,7 +68,7 @@ class Library:
         """Maximum number of tokens that its model reads, including special tokens; None if unknown."""
         # Some vocabularies have gaps, so that the highest id exceeds the number of tokens.
         self.vocabulary = 1 + max(library.get_vocab(with_added_tokens=True).values(), default=-1)
-        self.unknown = _unknown(library)
+        self.unknown = _find_unknown_id(library)
         self.marks = int(library.num_special_tokens_to_add(False))
         """Number of special tokens that its model adds to a text."""
         decoder = "" if library.decoder is None else library.decoder.__getstate__().decode("utf-8")
@@ -76,7 +76,7 @@ class Library:
         self._spaced = '"Metaspace"' in decoder or "▁" in decoder
 
     @classmethod
-    def around(cls, library: Any, name: str, *, limit: int | None = None) -> Library:
+    def around(cls, library: Any, name: str, *, limit: int | None = None) -> HuggingFaceTokenizer:
         """Wrap a copy of a tokenizer object of the library."""
         copy = type(library).from_str(library.to_str())
         copy.no_truncation()
@@ -84,9 +84,9 @@ class Library:
         return cls(copy, name, limit)
 
     @classmethod
-    def read_from(cls, text: str, name: str, limit: int | None = None) -> Library:
+    def read_from(cls, text: str, name: str, limit: int | None = None) -> HuggingFaceTokenizer:
         """Create a tokenizer from the JSON that the library wrote."""
-        return cls.around(library_of().Tokenizer.from_str(text), name, limit=limit)
+        return cls.around(import_tokenizers().Tokenizer.from_str(text), name, limit=limit)
 
     def kept(self) -> dict[str, Any]:
         """Return the state for `restore_tokenizer`."""
@@ -95,8 +95,8 @@ class Library:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text, without truncation and special tokens."""
         found: list[list[int]] = []
-        for start in range(0, len(texts), BATCH):
-            batch = [sound(text) for text in texts[start : start + BATCH]]
+        for start in range(0, len(texts), ENCODING_BATCH_SIZE):
+            batch = [replace_lone_surrogates(text) for text in texts[start : start + ENCODING_BATCH_SIZE]]
             found += [one.ids for one in self.library.encode_batch_fast(batch, add_special_tokens=False)]
         return found
 
@@ -110,22 +110,22 @@ class Library:
 
         Spaces are visible; bytes that form no character are shown as numbers.
         """
-        found = self.library.encode(sound(text), add_special_tokens=False)
+        found = self.library.encode(replace_lone_surrogates(text), add_special_tokens=False)
         return [
-            UNKNOWN if number == self.unknown else self._shown(piece)
+            UNKNOWN_PIECE if number == self.unknown else self._show_piece(piece)
             for number, piece in zip(found.ids, found.tokens, strict=True)
         ]
 
-    def _shown(self, piece: str) -> str:
+    def _show_piece(self, piece: str) -> str:
         letters = byte_letters()
         if self._bytewise and all(letter in letters for letter in piece):
-            return visible_bytes(bytes(letters[letter] for letter in piece))
-        if byte := FALLBACK.fullmatch(piece):
-            return visible_bytes(bytes([int(byte[1], 16)]))
-        return visible(piece.replace("▁", " ") if self._spaced else piece)
+            return show_invisible_bytes(bytes(letters[letter] for letter in piece))
+        if byte := BYTE_TOKEN_PATTERN.fullmatch(piece):
+            return show_invisible_bytes(bytes([int(byte[1], 16)]))
+        return show_invisible(piece.replace("▁", " ") if self._spaced else piece)
 
 
-def _unknown(library: Any) -> int | None:
+def _find_unknown_id(library: Any) -> int | None:
     """Return the id of unknown tokens; None if there is none."""
     model = library.model
     if type(model).__name__ == "Unigram":
@@ -136,15 +136,15 @@ def _unknown(library: Any) -> int | None:
     return None if number is None else int(number)
 
 
-def _limit(tokenizer: Any, folder: Path) -> int | None:
+def _find_token_limit(tokenizer: Any, folder: Path) -> int | None:
     """Return the smallest token limit in the files next to a tokenizer; None if none."""
     cut = tokenizer.truncation
-    told = [*_said(folder), *([cut["max_length"]] if cut else [])]
-    known = [int(one) for one in told if isinstance(one, int | float) and 0 < one < UNTOLD]
+    told = [*_read_token_limits(folder), *([cut["max_length"]] if cut else [])]
+    known = [int(one) for one in told if isinstance(one, int | float) and 0 < one < NO_LIMIT]
     return min(known, default=None)
 
 
-def _said(folder: Path) -> Iterator[Any]:
+def _read_token_limits(folder: Path) -> Iterator[Any]:
     for name, key in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
         try:
             found = parse_json((folder / name).read_text(encoding="utf-8"))
@@ -154,9 +154,9 @@ def _said(folder: Path) -> Iterator[Any]:
             yield found.get(key)
 
 
-WITHOUT_FILES = {"byt5": "ByT5Tokenizer", "canine": "CanineTokenizer"}
+TOKENIZERS_WITHOUT_FILES = {"byt5": "ByT5Tokenizer", "canine": "CanineTokenizer"}
 """Classes of tokenizers that need no vocabulary files, by model name."""
-UNICODE = 0x110000
+UNICODE_SIZE = 0x110000
 
 
 def open_pretrained(model: str, *, download: bool = False, revision: str | None = None) -> Tokenizer:
@@ -168,17 +168,19 @@ def open_pretrained(model: str, *, download: bool = False, revision: str | None 
         import transformers
     except ImportError:
         raise MissingExtra("the tokenizer `transformers`", "transformers") from None
-    kind = next((one for name, one in WITHOUT_FILES.items() if model.rpartition("/")[2].startswith(name)), None)
+    kind = next(
+        (one for name, one in TOKENIZERS_WITHOUT_FILES.items() if model.rpartition("/")[2].startswith(name)), None
+    )
     if kind is not None and not Path(model).exists():
-        return Pretrained.around(getattr(transformers, kind)(), model.rpartition("/")[2])
+        return TransformersTokenizer.around(getattr(transformers, kind)(), model.rpartition("/")[2])
     try:
-        with loading(download=download):
+        with quiet_loading(download=download):
             found = transformers.AutoTokenizer.from_pretrained(
                 model, revision=revision, local_files_only=not download, trust_remote_code=False
             )
     except Exception as error:  # Libraries may raise any exception for invalid files.
-        raise not_loaded(model, error, of="tokenizer of", download=download) from error
-    return Pretrained.around(found, label(model))
+        raise model_load_error(model, error, of="tokenizer of", download=download) from error
+    return TransformersTokenizer.around(found, model_label(model))
 
 
 def open_byt5() -> Tokenizer:
@@ -191,7 +193,7 @@ def open_canine() -> Tokenizer:
     return open_pretrained("canine")
 
 
-class Pretrained:
+class TransformersTokenizer:
     """Slow tokenizer of transformers; fast ones are wrapped as `HuggingFaceTokenizer`."""
 
     def __init__(self, tokenizer: Any, name: str, limit: int | None = None) -> None:
@@ -199,12 +201,12 @@ class Pretrained:
         self.name = name
         self.limit = limit
         """Maximum number of tokens that its model reads, including special tokens; None if unknown."""
-        self.vocabulary = _numbers(tokenizer)
+        self.vocabulary = _vocabulary_size(tokenizer)
         # ByT5 has an id for unknown tokens but never uses it.
         self.unknown: int | None = tokenizer.unk_token_id
         self.marks = int(tokenizer.num_special_tokens_to_add(pair=False))
         """Number of special tokens that its model adds to a text."""
-        self._bytewise = type(tokenizer).__name__ == WITHOUT_FILES["byt5"]
+        self._bytewise = type(tokenizer).__name__ == TOKENIZERS_WITHOUT_FILES["byt5"]
 
     @classmethod
     def around(cls, tokenizer: Any, name: str) -> Tokenizer:
@@ -213,18 +215,20 @@ class Pretrained:
         The name ends with a hash of its definition, because two folders with one name may differ.
         """
         most = getattr(tokenizer, "model_max_length", None)
-        limit = int(most) if most is not None and 0 < most < UNTOLD else None
+        limit = int(most) if most is not None and 0 < most < NO_LIMIT else None
         below = getattr(tokenizer, "backend_tokenizer", None)
-        known_by = hashlib.sha256(spelled(tokenizer).encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        known_by = hashlib.sha256(tokenizer_fingerprint_text(tokenizer).encode("utf-8", "surrogatepass")).hexdigest()[
+            :8
+        ]
         if getattr(tokenizer, "is_fast", False) and below is not None:
-            return Library.around(below, f"{name}-{known_by}", limit=limit)
+            return HuggingFaceTokenizer.around(below, f"{name}-{known_by}", limit=limit)
         return cls(tokenizer, f"{name}-{known_by}", limit)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text, without truncation and special tokens."""
         if not texts:
             return []
-        given = [sound(text) for text in texts]
+        given = [replace_lone_surrogates(text) for text in texts]
         found = self._tokenizer(given, add_special_tokens=False, truncation=False, padding=False, verbose=False)
         return [list(map(int, one)) for one in found["input_ids"]]
 
@@ -238,21 +242,21 @@ class Pretrained:
         (numbers,) = self.encode([text])
         pieces = self._tokenizer.convert_ids_to_tokens(numbers)
         return [
-            UNKNOWN if number == self.unknown else self._shown(str(piece))
+            UNKNOWN_PIECE if number == self.unknown else self._show_piece(str(piece))
             for number, piece in zip(numbers, pieces, strict=True)
         ]
 
-    def _shown(self, piece: str) -> str:
+    def _show_piece(self, piece: str) -> str:
         """Return a printable piece; ByT5 writes a byte as the character with its code."""
         if self._bytewise and len(piece) == 1 and ord(piece) < 256:
-            return visible_bytes(bytes([ord(piece)]))
-        return visible(piece)
+            return show_invisible_bytes(bytes([ord(piece)]))
+        return show_invisible(piece)
 
 
-def _numbers(tokenizer: Any) -> int:
+def _vocabulary_size(tokenizer: Any) -> int:
     """Return the vocabulary size, including gaps between ids.
 
     The code points of Unicode are not enumerated.
     """
     size = len(tokenizer)
-    return size if size >= UNICODE else max([size, *(1 + int(n) for n in tokenizer.get_vocab().values())])
+    return size if size >= UNICODE_SIZE else max([size, *(1 + int(n) for n in tokenizer.get_vocab().values())])

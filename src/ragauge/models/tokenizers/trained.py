@@ -13,23 +13,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from ragauge.core.errors import BadInput
-from ragauge.core.text import sound
-from ragauge.models.tokenizers import Learner
-from ragauge.models.tokenizers.huggingface import Library, fingerprint, library_of
+from ragauge.core.text import replace_lone_surrogates
+from ragauge.models.tokenizers import UntrainedTokenizer
+from ragauge.models.tokenizers.huggingface import HuggingFaceTokenizer, import_tokenizers, tokenizer_fingerprint
 
-CUT = r"'(?:s|t|re|ve|m|ll|d)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+GPT2_SPLIT_PATTERN = r"'(?:s|t|re|ve|m|ll|d)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """Pattern by which GPT-2 splits a text before merging; it loses no characters."""
-UNKNOWN = "\uffff"
+UNKNOWN_PIECE = "\uffff"
 """Unknown token. It is a noncharacter, which texts do not contain, unlike `<unk>`."""
-ALPHABET = 1000
+MAX_ALPHABET_SIZE = 1000
 """Maximum number of letters of WordPiece, as in BERT."""
-DIGITS = 9
+SCORE_DECIMALS = 9
 """Decimals of the scores of Unigram; further ones depend on the order in which threads add."""
-STEP = 1e-4
+LETTER_SCORE_STEP = 1e-4
 """Difference between the scores of the letters that the library appends."""
 
 
-def bpe(*, vocabulary: int = 8000, kind: str = "bytes", least: int = 2) -> Learner:
+def bpe(*, vocabulary: int = 8000, kind: str = "bytes", least: int = 2) -> UntrainedTokenizer:
     """Create an untrained byte-pair encoding, which merges the most frequent pairs.
 
     Of equally frequent pairs, the one with older pieces is merged first; a pair must occur `least` times. `kind` is the
@@ -39,9 +39,9 @@ def bpe(*, vocabulary: int = 8000, kind: str = "bytes", least: int = 2) -> Learn
         raise BadInput(f"bpe: kind is `{kind}`", hint="bytes or characters")
     if vocabulary < (fewest := 257 if kind == "bytes" else 3):
         raise BadInput(f"bpe: a vocabulary of {vocabulary} is too small", hint=f"at least {fewest} with kind={kind}")
-    library = library_of()
+    library = import_tokenizers()
 
-    def learn(texts: Sequence[str]) -> Library:
+    def learn(texts: Sequence[str]) -> HuggingFaceTokenizer:
         parts = library.pre_tokenizers
         options: dict[str, Any] = {"vocab_size": vocabulary, "min_frequency": least, "show_progress": False}
         if kind == "bytes":
@@ -50,17 +50,17 @@ def bpe(*, vocabulary: int = 8000, kind: str = "bytes", least: int = 2) -> Learn
             made.decoder = library.decoders.ByteLevel()
             options["initial_alphabet"] = sorted(parts.ByteLevel.alphabet())
         else:
-            made = library.Tokenizer(library.models.BPE(unk_token=UNKNOWN))
-            made.pre_tokenizer = parts.Split(library.Regex(CUT), "isolated")
+            made = library.Tokenizer(library.models.BPE(unk_token=UNKNOWN_PIECE))
+            made.pre_tokenizer = parts.Split(library.Regex(GPT2_SPLIT_PATTERN), "isolated")
             made.decoder = library.decoders.Fuse()
-            options |= {"special_tokens": [UNKNOWN], "limit_alphabet": vocabulary - 2}
-        _train(made, library.trainers.BpeTrainer(**options), texts)
-        return _named("bpe" if kind == "bytes" else "bpe-characters", _plain(made))
+            options |= {"special_tokens": [UNKNOWN_PIECE], "limit_alphabet": vocabulary - 2}
+        _train_tokenizer(made, library.trainers.BpeTrainer(**options), texts)
+        return _wrap_tokenizer("bpe" if kind == "bytes" else "bpe-characters", _without_special_tokens(made))
 
-    return Learner(_told("bpe", vocabulary, kind=kind if kind != "bytes" else None), learn)
+    return UntrainedTokenizer(_tokenizer_spec("bpe", vocabulary, kind=kind if kind != "bytes" else None), learn)
 
 
-def wordpiece(*, vocabulary: int = 8000, least: int = 2, lower: bool = True) -> Learner:
+def wordpiece(*, vocabulary: int = 8000, least: int = 2, lower: bool = True) -> UntrainedTokenizer:
     """Create an untrained WordPiece tokenizer as in BERT, with `##` inside words.
 
     It is trained by merging pairs and applied by longest match. `lower` removes case and accents. A word with an unseen
@@ -68,15 +68,17 @@ def wordpiece(*, vocabulary: int = 8000, least: int = 2, lower: bool = True) -> 
     """
     if vocabulary < 5:
         raise BadInput(f"wordpiece: a vocabulary of {vocabulary} is too small", hint="a few thousand are usual")
-    library = library_of()
+    library = import_tokenizers()
 
-    def learn(texts: Sequence[str]) -> Library:
+    def learn(texts: Sequence[str]) -> HuggingFaceTokenizer:
         made = library.Tokenizer(library.models.WordPiece(unk_token="[UNK]"))  # noqa: S106 - a token of another kind
         made.normalizer = library.normalizers.BertNormalizer(lowercase=lower)
         made.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
         made.decoder = library.decoders.WordPiece(cleanup=False)
-        seen = Counter(c for text in texts for c in made.normalizer.normalize_str(sound(text)) if not c.isspace())
-        room = min(ALPHABET, (vocabulary - 1) // 2)
+        seen = Counter(
+            c for text in texts for c in made.normalizer.normalize_str(replace_lone_surrogates(text)) if not c.isspace()
+        )
+        room = min(MAX_ALPHABET_SIZE, (vocabulary - 1) // 2)
         letters = sorted(sorted(seen, key=lambda c: (-seen[c], c))[:room])
         trainer = library.trainers.WordPieceTrainer(
             vocab_size=vocabulary,
@@ -87,13 +89,13 @@ def wordpiece(*, vocabulary: int = 8000, least: int = 2, lower: bool = True) -> 
             initial_alphabet=letters,
             limit_alphabet=len(letters),
         )
-        _train(made, trainer, texts)
-        return _named("wordpiece", _plain(made))
+        _train_tokenizer(made, trainer, texts)
+        return _wrap_tokenizer("wordpiece", _without_special_tokens(made))
 
-    return Learner(_told("wordpiece", vocabulary), learn)
+    return UntrainedTokenizer(_tokenizer_spec("wordpiece", vocabulary), learn)
 
 
-def unigram(*, vocabulary: int = 8000, characters: int = 2_000_000) -> Learner:
+def unigram(*, vocabulary: int = 8000, characters: int = 2_000_000) -> UntrainedTokenizer:
     """Create an untrained Unigram tokenizer, as in SentencePiece.
 
     It keeps the pieces that contribute most to the likelihood of the texts. Training is slow, so a corpus with more
@@ -101,27 +103,27 @@ def unigram(*, vocabulary: int = 8000, characters: int = 2_000_000) -> Learner:
     """
     if vocabulary < 3 or characters < 1:
         raise BadInput(f"unigram: a vocabulary of {vocabulary} from {characters} characters is too small")
-    library = library_of()
+    library = import_tokenizers()
 
-    def learn(texts: Sequence[str]) -> Library:
+    def learn(texts: Sequence[str]) -> HuggingFaceTokenizer:
         made = library.Tokenizer(library.models.Unigram())
         made.pre_tokenizer = library.pre_tokenizers.Metaspace()
         made.decoder = library.decoders.Metaspace()
         trainer = library.trainers.UnigramTrainer(
-            vocab_size=vocabulary, unk_token=UNKNOWN, special_tokens=[UNKNOWN], show_progress=False
+            vocab_size=vocabulary, unk_token=UNKNOWN_PIECE, special_tokens=[UNKNOWN_PIECE], show_progress=False
         )
-        _train(made, trainer, _some(texts, characters))
-        return _named("unigram", _in_order(made))
+        _train_tokenizer(made, trainer, _sample_texts(texts, characters))
+        return _wrap_tokenizer("unigram", _sort_pieces(made))
 
-    return Learner(_told("unigram", vocabulary), learn)
+    return UntrainedTokenizer(_tokenizer_spec("unigram", vocabulary), learn)
 
 
-def _told(name: str, vocabulary: int, **options: str | None) -> str:
+def _tokenizer_spec(name: str, vocabulary: int, **options: str | None) -> str:
     given = {"vocabulary": vocabulary, **options}
     return f"{name}({', '.join(f'{key}={value}' for key, value in given.items() if value is not None)})"
 
 
-def _some(texts: Sequence[str], characters: int) -> Sequence[str]:
+def _sample_texts(texts: Sequence[str], characters: int) -> Sequence[str]:
     """Sample about `characters` characters of the texts, independent of their order."""
     step = -(-sum(map(len, texts)) // characters)
     return texts if step <= 1 else sorted(texts, key=text_hash)[::step]
@@ -132,11 +134,11 @@ def text_hash(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _train(made: Any, trainer: Any, texts: Sequence[str]) -> None:
-    made.train_from_iterator(map(sound, texts), trainer, length=len(texts))
+def _train_tokenizer(made: Any, trainer: Any, texts: Sequence[str]) -> None:
+    made.train_from_iterator(map(replace_lone_surrogates, texts), trainer, length=len(texts))
 
 
-def _plain(made: Any) -> Any:
+def _without_special_tokens(made: Any) -> Any:
     """Return a tokenizer without special tokens.
 
     `<unk>` in a text is then five characters.
@@ -146,7 +148,7 @@ def _plain(made: Any) -> Any:
     return type(made).from_str(json.dumps(data))
 
 
-def _in_order(made: Any) -> Any:
+def _sort_pieces(made: Any) -> Any:
     """Sort the pieces by score and spelling, so that training is reproducible.
 
     The library appends letters that no likely piece contains, with the lowest score plus a step each, in the order of a
@@ -154,13 +156,15 @@ def _in_order(made: Any) -> Any:
     """
     data = json.loads(made.to_str())
     data["added_tokens"] = []
-    first, *others = ((str(piece), round(score, DIGITS)) for piece, score in data["model"]["vocab"])
+    first, *others = ((str(piece), round(score, SCORE_DECIMALS)) for piece, score in data["model"]["vocab"])
     last: dict[str, float] = {}
     steps = 0
     for piece, score in sorted((one for one in others if len(one[0]) == 1), key=lambda one: one[1]):
         above = score - min(last.values(), default=score)
-        steps += abs(above - (steps + 1) * STEP) < STEP / 100
-        if abs(above - steps * STEP) < STEP / 100:  # A likely piece may have the lowest score too.
+        steps += abs(above - (steps + 1) * LETTER_SCORE_STEP) < LETTER_SCORE_STEP / 100
+        if (
+            abs(above - steps * LETTER_SCORE_STEP) < LETTER_SCORE_STEP / 100
+        ):  # A likely piece may have the lowest score too.
             last[piece] = score
     again = dict(zip(sorted(last), sorted(last.values()), strict=True))
     told = [(piece, again.get(piece, score)) for piece, score in others]
@@ -168,5 +172,5 @@ def _in_order(made: Any) -> Any:
     return type(made).from_str(json.dumps(data))
 
 
-def _named(kind: str, library: Any) -> Library:
-    return Library(library, f"{kind}-{library.get_vocab_size()}-{fingerprint(library)}")
+def _wrap_tokenizer(kind: str, library: Any) -> HuggingFaceTokenizer:
+    return HuggingFaceTokenizer(library, f"{kind}-{library.get_vocab_size()}-{tokenizer_fingerprint(library)}")

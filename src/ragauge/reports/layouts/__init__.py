@@ -10,11 +10,11 @@ from types import MappingProxyType
 
 from ragauge.comparison.results import Overview
 from ragauge.core.errors import UnknownName
-from ragauge.files.source import Source
-from ragauge.files.table_files import header
+from ragauge.files.source import InputFile
+from ragauge.files.table_files import read_header
 from ragauge.reports.layouts import pgvectordb, ragdbeval, rig, swarm, tokenization
 
-HEAD = 1 << 20
+PROBE_BYTES = 1 << 20
 """Number of leading bytes searched for the keys of a JSON file."""
 
 
@@ -49,7 +49,7 @@ class Layout:
         return self.wanted(ks or self.ks)
 
 
-_RAGDBEVAL = {name: tuple(measures.values()) for name, measures in ragdbeval.MEASURES.items()}
+_RAGDBEVAL_VARIANTS = {name: tuple(measures.values()) for name, measures in ragdbeval.MEASURES_BY_CONVENTION.items()}
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     {
@@ -60,20 +60,20 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 "the swarm notebook's long table: a row for each method, seed and query",
                 ".csv",
                 "swarm",
-                lambda _: swarm.WANTED.measures,
-                swarm.read,
-                swarm.write,
+                lambda _: swarm.LAYOUT_MEASURES.measures,
+                swarm.read_swarm,
+                swarm.render_swarm,
                 frozenset({"method", "query_id", "seed", "MRR"}),
-                mapped=swarm.MAPPED.measures,
+                mapped=swarm.TARGET_MAP_LAYOUT_MEASURES.measures,
             ),
             Layout(
                 "tokenization",
                 "the tokenization study's table: a row for each model",
                 ".csv",
                 "tokenization",
-                lambda _: tokenization.WANTED.measures,
-                tokenization.read,
-                tokenization.write,
+                lambda _: tokenization.LAYOUT_MEASURES.measures,
+                tokenization.read_model_table,
+                tokenization.render_model_table,
                 frozenset({"model", "num_queries", "mrr"}),
             ),
             Layout(
@@ -81,65 +81,65 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 "RAGdbEval's results: quality, speed, resources and circumstances of each experiment",
                 ".json",
                 "ragdbeval-capped",
-                lambda _: ragdbeval.WANTED.measures,
-                ragdbeval.read,
-                ragdbeval.write,
+                lambda _: ragdbeval.LAYOUT_MEASURES.measures,
+                ragdbeval.read_ragdbeval_json,
+                ragdbeval.render_ragdbeval_json,
                 frozenset({"/results", "/results/experiment_name", "/results/mean_metrics"}),
-                variants=_RAGDBEVAL,
+                variants=_RAGDBEVAL_VARIANTS,
             ),
             Layout(
                 "ragdbeval-csv",
                 "RAGdbEval's table: a row for each experiment",
                 ".csv",
                 "ragdbeval-capped",
-                lambda _: ragdbeval.WANTED.measures,
-                ragdbeval.read_csv,
-                ragdbeval.write_csv,
+                lambda _: ragdbeval.LAYOUT_MEASURES.measures,
+                ragdbeval.read_ragdbeval_csv,
+                ragdbeval.render_ragdbeval_csv,
                 frozenset({"experiment", "database", "num_runs"}),
-                variants=_RAGDBEVAL,
+                variants=_RAGDBEVAL_VARIANTS,
             ),
             Layout(
                 "rig",
                 "rig's MultiReport: one system, every query",
                 ".json",
-                rig.CONVENTION,
-                rig.measures,
-                rig.read,
-                rig.write,
+                rig.RIG_CONVENTION,
+                rig.measures_at,
+                rig.read_rig_report,
+                rig.render_rig_report,
                 frozenset({"/metrics", "/metrics/metric", "/metrics/per_query"}),
-                rig.KS,
+                rig.DEFAULT_KS,
             ),
             Layout(
                 "rig-diff",
                 "rig's ReportDiff: a system against a baseline, every query",
                 ".json",
-                rig.CONVENTION,
-                rig.measures,
-                rig.read_diff,
-                rig.write_diff,
+                rig.RIG_CONVENTION,
+                rig.measures_at,
+                rig.read_rig_diff,
+                rig.render_rig_diff,
                 frozenset({"/rows", "/rows/metric", "/rows/current_mean"}),
-                rig.KS,
+                rig.DEFAULT_KS,
             ),
             Layout(
                 "pgvectordb",
                 "pgVectorDB's table: a row for each method and K",
                 ".csv",
                 "pgvectordb",
-                pgvectordb.measures,
-                pgvectordb.read,
-                pgvectordb.write,
+                pgvectordb.measures_at,
+                pgvectordb.read_pgvectordb,
+                pgvectordb.render_pgvectordb,
                 frozenset({"Method", "K", "Precision@K"}),
-                pgvectordb.KS,
+                pgvectordb.DEFAULT_KS,
             ),
         )
     }
 )
 
 
-def find(name: str) -> Layout:
+def find_layout(name: str) -> Layout:
     """Return the layout with a name, ignoring case. Raises UnknownName.
 
-    >>> find("RIG").ending
+    >>> find_layout("RIG").ending
     '.json'
     """
     found = LAYOUTS.get(name.strip().lower())
@@ -148,30 +148,30 @@ def find(name: str) -> Layout:
     return found
 
 
-def recognise(path: str) -> str | None:
+def recognise_layout(path: str) -> str | None:
     """Return the name of a file's layout, or None if it is unknown.
 
     The layout is recognised by the header or the first keys.
     """
-    source = Source(path)
+    source = InputFile(path)
     if path != "-" and os.path.isdir(path):
         return None
     if source.ending == ".json":
         with source.open() as file:
-            marks = _keys(file.read(HEAD).decode("utf-8", "replace"))
+            marks = _find_json_keys(file.read(PROBE_BYTES).decode("utf-8", "replace"))
     elif source.ending in (".csv", ".tsv"):
-        marks = set(header(source, source.ending[1:]))
+        marks = set(read_header(source, source.ending[1:]))
     else:
         return None
     return next((name for name, layout in LAYOUTS.items() if layout.marks <= marks), None)
 
 
-def _keys(text: str) -> set[str]:
+def _find_json_keys(text: str) -> set[str]:
     """Return the keys of the outermost object and of objects in lists below it.
 
     The text can be truncated.
 
-    >>> sorted(_keys('{"a": [{"b": "c", "d": {"e": 1}}], "f": 2, "g')) == ["/a", "/a/b", "/a/d", "/f"]
+    >>> sorted(_find_json_keys('{"a": [{"b": "c", "d": {"e": 1}}], "f": 2, "g')) == ["/a", "/a/b", "/a/d", "/f"]
     True
     """
     found: set[str] = set()

@@ -10,20 +10,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragauge.comparison.results import Entry, Overview
+from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.csv_cells import neutralise_cell
 from ragauge.core.errors import BadInput
 from ragauge.core.summaries import Latency, Speed
-from ragauge.files.source import Source
-from ragauge.files.table_rows import Rows, read_rows
+from ragauge.files.source import InputFile
+from ragauge.files.table_rows import TableRows, read_rows
 
 
-def number(value: Any, what: str, label: str, line: int | None = None) -> float | None:
+def parse_finite_number(value: Any, what: str, label: str, line: int | None = None) -> float | None:
     """Parse a finite number; None for a missing value or NaN.
 
     Raises BadInput for anything else.
 
-    >>> number("0.5", "mrr", "t.csv"), number(None, "mrr", "t.csv"), number("nan", "mrr", "t.csv")
+    >>> (parse_finite_number("0.5", "mrr", "t.csv"), parse_finite_number(None, "mrr", "t.csv"),
+    ...  parse_finite_number("nan", "mrr", "t.csv"))
     (0.5, None, None)
     """
     if value is None:
@@ -39,15 +40,15 @@ def number(value: Any, what: str, label: str, line: int | None = None) -> float 
     return None if math.isnan(found) else found
 
 
-def count(value: Any, what: str, label: str, line: int | None = None) -> int | None:
+def parse_count(value: Any, what: str, label: str, line: int | None = None) -> int | None:
     """Parse an integer of at least 0; None for an empty value.
 
     Raises BadInput for anything else.
 
-    >>> count("3", "n", "t.csv"), count("", "n", "t.csv")
+    >>> parse_count("3", "n", "t.csv"), parse_count("", "n", "t.csv")
     (3, None)
     """
-    found = number(None if value == "" else value, what, label, line)
+    found = parse_finite_number(None if value == "" else value, what, label, line)
     if found is None:
         return None
     if found < 0 or found != int(found):
@@ -55,17 +56,17 @@ def count(value: Any, what: str, label: str, line: int | None = None) -> int | N
     return int(found)
 
 
-def read_sheet(path: str, needed: Sequence[str], figures: Iterable[str], what: str) -> Rows:
+def read_layout_table(path: str, needed: Sequence[str], figures: Iterable[str], what: str) -> TableRows:
     """Read the rows of a CSV or TSV file and check its columns.
 
     Raises BadInput if a column of `needed` is missing, if no column of `figures` exists, or if there are no rows.
     """
-    source = Source(path)
+    source = InputFile(path)
     rows = read_rows(source, "tsv" if source.ending == ".tsv" else "csv")
     missing = [name for name in needed if name not in rows.names]
     if missing:
         raise BadInput(
-            f"this is no table of {what}: {_listed('column', missing)} missing",
+            f"this is no table of {what}: {_columns_phrase('column', missing)} missing",
             file=source.label,
             hint=f"found {', '.join(rows.names) or 'nothing'}",
         )
@@ -77,27 +78,29 @@ def read_sheet(path: str, needed: Sequence[str], figures: Iterable[str], what: s
     return rows
 
 
-def _listed(what: str, names: Sequence[str]) -> str:
+def _columns_phrase(what: str, names: Sequence[str]) -> str:
     return f"the {what}{'s' if len(names) > 1 else ''} {', '.join(names)} {'are' if len(names) > 1 else 'is'}"
 
 
-def left_out(rows: Rows, known: Iterable[str]) -> list[str]:
+def unknown_column_notes(rows: TableRows, known: Iterable[str]) -> list[str]:
     """Return a note on columns that the layout does not define, if there are any."""
     odd = [name for name in rows.names if name not in set(known)]
-    return [f"{_listed('column', odd)} not of this layout and left out"] if odd else []
+    return [f"{_columns_phrase('column', odd)} not of this layout and left out"] if odd else []
 
 
-def figures_of(rows: Rows, at: int, columns: Iterable[str]) -> dict[str, float]:
+def parse_row_numbers(rows: TableRows, at: int, columns: Iterable[str]) -> dict[str, float]:
     """Parse the numbers in some cells of a row, by column. Empty cells are omitted."""
     found = {}
     for name in columns:
-        value = number(rows.columns[name][at] if name in rows.columns else None, name, rows.label, rows.line(at))
+        value = parse_finite_number(
+            rows.columns[name][at] if name in rows.columns else None, name, rows.label, rows.line(at)
+        )
         if value is not None:
             found[name] = value
     return found
 
 
-def as_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     """Format rows as CSV with exactly these columns.
 
     None and NaN are empty; numbers are not rounded.
@@ -105,30 +108,30 @@ def as_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
+    writer.writerows([_csv_cell(row.get(name)) for name in columns] for row in rows)
     return out.getvalue()
 
 
-def _cell(value: Any) -> str:
-    plain = as_plain(value)
+def _csv_cell(value: Any) -> str:
+    plain = to_plain_value(value)
     return "" if plain is None else neutralise_cell(plain) if isinstance(plain, str) else str(plain)
 
 
-def as_json(value: Any) -> str:
+def to_json(value: Any) -> str:
     """Format a value as strict JSON. NaN and infinities become null."""
-    return json.dumps(as_plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(to_plain_value(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def as_plain(value: Any) -> Any:
+def to_plain_value(value: Any) -> Any:
     """Convert NumPy types, tuples and non-finite numbers to plain JSON values.
 
-    >>> as_plain({"a": (1, math.nan)})
+    >>> to_plain_value({"a": (1, math.nan)})
     {'a': [1, None]}
     """
     if isinstance(value, Mapping):
-        return {str(key): as_plain(one) for key, one in value.items()}
+        return {str(key): to_plain_value(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [as_plain(one) for one in value]
+        return [to_plain_value(one) for one in value]
     if value is None or isinstance(value, bool | int | str):
         return value
     try:
@@ -138,7 +141,9 @@ def as_plain(value: Any) -> Any:
     return plain if math.isfinite(plain) else None
 
 
-def speed_of(stages: Mapping[str, Mapping[str, float]], asked: int = 0, throughput: float = math.nan) -> Speed | None:
+def build_speed(
+    stages: Mapping[str, Mapping[str, float]], asked: int = 0, throughput: float = math.nan
+) -> Speed | None:
     """Build a Speed from the values that a file states; None if it states none.
 
     Unknown statistics are NaN.
@@ -150,20 +155,20 @@ def speed_of(stages: Mapping[str, Mapping[str, float]], asked: int = 0, throughp
     return Speed(found, throughput, asked, 0, 0) if found or not math.isnan(throughput) else None
 
 
-def milliseconds(speed: Speed | None, stage: str, kind: str = "mean") -> float | None:
+def find_latency_ms(speed: Speed | None, stage: str, kind: str = "mean") -> float | None:
     """Return a latency statistic of a stage in ms, or None if it is unknown."""
     latency = None if speed is None else speed.stages.get(stage)
     return None if latency is None or math.isnan(getattr(latency, kind)) else float(getattr(latency, kind))
 
 
-def dataset_of(overview: Overview, entry: Entry) -> str | None:
+def find_dataset_name(overview: Overview, entry: SystemSummary) -> str | None:
     """Return the name of the dataset, or None if it is unknown."""
     told = entry.manifest.get("dataset")
     return (told.get("name") if isinstance(told, Mapping) else None) or overview.dataset or None
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LayoutMeasures:
     """Measures of a layout and the convention under which its names are defined."""
 
     layout: str

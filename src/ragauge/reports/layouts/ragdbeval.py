@@ -8,28 +8,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ragauge.comparison.results import Entry, Overview
+from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.errors import BadInput
 from ragauge.core.summaries import Mean, Speed
 from ragauge.files.json_files import read_json
-from ragauge.files.source import Source
-from ragauge.files.table_rows import as_id
+from ragauge.files.source import InputFile
+from ragauge.files.table_rows import parse_id
 from ragauge.reports.layouts.cells import (
-    Wanted,
-    as_csv,
-    as_json,
-    count,
-    dataset_of,
-    figures_of,
-    left_out,
-    milliseconds,
-    number,
-    read_sheet,
-    speed_of,
+    LayoutMeasures,
+    build_speed,
+    find_dataset_name,
+    find_latency_ms,
+    parse_count,
+    parse_finite_number,
+    parse_row_numbers,
+    read_layout_table,
+    to_csv,
+    to_json,
+    unknown_column_notes,
 )
-from ragauge.store_benchmarks.results import Point, Sweep
+from ragauge.store_benchmarks.results import MeasuredConfiguration, StoreBenchmark
 
-QUALITY: Mapping[str, str] = {
+CODE_MEASURES: Mapping[str, str] = {
     "recall@1": "recall(of=capped)@1",
     "recall@10": "recall(of=capped)@10",
     "recall@50": "recall(of=capped)@50",
@@ -48,30 +48,35 @@ QUALITY: Mapping[str, str] = {
     "f1@10": "f1(precision_of=retrieved,recall_of=capped)@10",
 }
 """Measure behind each column as RAGdbEval's code computes it. Its code writes the files, so this is the default."""
-DOCUMENTED: Mapping[str, str] = {column: re.sub(r"\(.*\)", "", measure) for column, measure in QUALITY.items()}
+DOCUMENTED_MEASURES: Mapping[str, str] = {
+    column: re.sub(r"\(.*\)", "", measure) for column, measure in CODE_MEASURES.items()
+}
 """Measure behind each column as RAGdbEval's document defines it: recall / all true neighbours, precision / k."""
-CODE, DOCUMENT = "ragdbeval-capped", "ragdbeval"
-MEASURES: Mapping[str, Mapping[str, str]] = {CODE: QUALITY, DOCUMENT: DOCUMENTED}
+CODE_CONVENTION, DOCUMENT_CONVENTION = "ragdbeval-capped", "ragdbeval"
+MEASURES_BY_CONVENTION: Mapping[str, Mapping[str, str]] = {
+    CODE_CONVENTION: CODE_MEASURES,
+    DOCUMENT_CONVENTION: DOCUMENTED_MEASURES,
+}
 """Measure behind each column, by convention."""
-LATENCY: Mapping[str, str] = {
+STATISTIC_BY_LATENCY_COLUMN: Mapping[str, str] = {
     f"latency_{kind}_ms": kind for kind in ("p50", "p90", "p95", "p99", "mean", "std", "min", "max")
 }
-RATES = ("qps_single_thread", "qps_max", "qps_at_recall_90", "qps_at_recall_95", "qps_at_recall_99")
-PERFORMANCE = (*LATENCY, *RATES, "coldstart_latency_ms", "warmup_time_ms")
-MEGABYTES: Mapping[str, str] = {
+QPS_COLUMNS = ("qps_single_thread", "qps_max", "qps_at_recall_90", "qps_at_recall_95", "qps_at_recall_99")
+PERFORMANCE_COLUMNS = (*STATISTIC_BY_LATENCY_COLUMN, *QPS_COLUMNS, "coldstart_latency_ms", "warmup_time_ms")
+BYTES_COLUMN_BY_MB_COLUMN: Mapping[str, str] = {
     "index_size_mb": "index_size_bytes",
     "disk_mb": "disk_bytes",
     "ram_mb_peak": "ram_bytes_peak",
     "ram_mb_steady": "ram_bytes_steady",
 }
 """Columns in MiB, with the column that has the same value in bytes."""
-RESOURCES = (
+RESOURCE_COLUMNS = (
     "index_build_time_sec",
-    *(column for mega, plain in MEGABYTES.items() for column in (plain, mega)),
+    *(column for mega, plain in BYTES_COLUMN_BY_MB_COLUMN.items() for column in (plain, mega)),
     "bytes_per_vector",
     "cpu_utilization_percent",
 )
-OPERATIONS = (
+OPERATION_COLUMNS = (
     "insert_latency_single_ms",
     "insert_throughput_batch",
     "update_latency_ms",
@@ -81,30 +86,30 @@ OPERATIONS = (
     "compaction_time_sec",
     "recovery_time_sec",
 )
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "quality_": tuple(QUALITY),
-    "perf_": PERFORMANCE,
-    "resource_": RESOURCES,
-    "ops_": OPERATIONS,
+COLUMNS_BY_PREFIX: Mapping[str, tuple[str, ...]] = {
+    "quality_": tuple(CODE_MEASURES),
+    "perf_": PERFORMANCE_COLUMNS,
+    "resource_": RESOURCE_COLUMNS,
+    "ops_": OPERATION_COLUMNS,
 }
-COSTS: Mapping[str, str] = {"coldstart_latency_ms": "cold_ms", "index_build_time_sec": "build_seconds"}
+COST_NAME_BY_COLUMN: Mapping[str, str] = {"coldstart_latency_ms": "cold_ms", "index_build_time_sec": "build_seconds"}
 """Columns whose cost has another name in ragauge."""
-KEYS = (
+RESULT_KEYS = (
     *("experiment_name", "timestamp", "database", "dataset", "index_config", "num_runs", "mean_metrics"),
     *("hardware_info", "success", "error_message"),
 )
-COLUMNS = ("experiment", "database", "dataset", "num_runs", *QUALITY, *PERFORMANCE, *RESOURCES)
-CONVENTION = "convention"
+CSV_COLUMNS = ("experiment", "database", "dataset", "num_runs", *CODE_MEASURES, *PERFORMANCE_COLUMNS, *RESOURCE_COLUMNS)
+CONVENTION_KEY = "convention"
 """Key in the metadata of the JSON and last column of the CSV; RAGdbEval's own files have neither."""
-WANTED = Wanted("ragdbeval", CODE, tuple(QUALITY.values()))
+LAYOUT_MEASURES = LayoutMeasures("ragdbeval", CODE_CONVENTION, tuple(CODE_MEASURES.values()))
 
 
-def read(path: str) -> Overview:
+def read_ragdbeval_json(path: str) -> Overview:
     """Read the results of each experiment from RAGdbEval's JSON.
 
     Experiments that failed are listed in `failures`.
     """
-    source = Source(path)
+    source = InputFile(path)
     held = read_json(source)
     results = held.get("results") if isinstance(held, dict) else None
     if not isinstance(results, list) or not all(isinstance(one, dict) for one in results):
@@ -116,18 +121,18 @@ def read(path: str) -> Overview:
     about = held.get("metadata") or {}
     if not isinstance(about, dict):
         raise BadInput("metadata is no object", file=source.label)
-    followed = _convention(about.get(CONVENTION), source.label)
-    told = count(about.get("num_results"), "num_results", source.label)
+    followed = _parse_convention(about.get(CONVENTION_KEY), source.label)
+    told = parse_count(about.get("num_results"), "num_results", source.label)
     if told is not None and told != len(results):
         raise BadInput(
             f"num_results is {told}, and there are {len(results)}", file=source.label, hint="is the file whole?"
         )
-    entries: dict[str, Entry] = {}
+    entries: dict[str, SystemSummary] = {}
     failures: dict[str, str] = {}
     notes: list[str] = []
     odd: dict[str, None] = {}
     for at, result in enumerate(results, start=1):
-        experiment = as_id(result.get("experiment_name"), f"experiment_name of result {at}", source.label)
+        experiment = parse_id(result.get("experiment_name"), f"experiment_name of result {at}", source.label)
         index = result.get("index_config")
         same = [one for one in results if one.get("experiment_name") == result["experiment_name"]]
         name = f"{experiment} ({index})" if len(same) > 1 and index else experiment
@@ -137,59 +142,61 @@ def read(path: str) -> Overview:
         if result.get("success") is False:
             failures[name] = str(message or "failed")
             continue
-        notes += [f"{name}: {warning}" for warning in _warnings(result)]
-        figures = _figures(result, f"result {at}", source.label)
-        odd |= dict.fromkeys(one for one in figures if one not in COLUMNS and one not in OPERATIONS)
-        entries[name] = _entry(name, figures, _circumstances(result, about), followed)
+        notes += [f"{name}: {warning}" for warning in _result_warnings(result)]
+        figures = _parse_mean_metrics(result, f"result {at}", source.label)
+        odd |= dict.fromkeys(one for one in figures if one not in CSV_COLUMNS and one not in OPERATION_COLUMNS)
+        entries[name] = _build_system_summary(name, figures, _result_provenance(result, about), followed)
     if odd:
         notes.append(f"not of this layout and left out: {', '.join(odd)}")
     if not entries:
         raise BadInput("no result succeeded" if failures else "no results", file=source.label)
     made = about.get("generated_at")
-    found = _overview(source, entries, notes, followed)
+    found = _build_overview(source, entries, notes, followed)
     return replace(found, failures=failures, made=made if isinstance(made, str) else "")
 
 
-def read_csv(path: str) -> Overview:
+def read_ragdbeval_csv(path: str) -> Overview:
     """Read means, speed, costs and provenance of each experiment from RAGdbEval's CSV."""
-    source = Source(path)
-    rows = read_sheet(path, ("experiment", "database"), QUALITY, "RAGdbEval")
-    entries: dict[str, Entry] = {}
-    said = dict.fromkeys(rows.columns.get(CONVENTION, [None]))
+    source = InputFile(path)
+    rows = read_layout_table(path, ("experiment", "database"), CODE_MEASURES, "RAGdbEval")
+    entries: dict[str, SystemSummary] = {}
+    said = dict.fromkeys(rows.columns.get(CONVENTION_KEY, [None]))
     if len(said) > 1:
         raise BadInput(
             f"results of several conventions; expected one, got {', '.join(map(str, said))}",
             file=source.label,
             hint="split the file by its column `convention`",
         )
-    followed = _convention(next(iter(said)), source.label)
+    followed = _parse_convention(next(iter(said)), source.label)
     for at in range(len(rows)):
         name = rows.id("experiment", at, "experiment")
         if name in entries:
             raise BadInput(f"experiment `{name}` has two rows", file=source.label, line=rows.line(at))
-        cells = {column: rows.columns[column][at] for column in COLUMNS[1:4] if column in rows.columns}
-        runs = count(cells.get("num_runs"), "num_runs", source.label, rows.line(at))
-        about = _circumstances({"experiment_name": name, **cells, "num_runs": runs}, {})
-        entries[name] = _entry(name, figures_of(rows, at, COLUMNS[4:]), about, followed)
-    return _overview(source, entries, left_out(rows, (*COLUMNS, CONVENTION)), followed)
+        cells = {column: rows.columns[column][at] for column in CSV_COLUMNS[1:4] if column in rows.columns}
+        runs = parse_count(cells.get("num_runs"), "num_runs", source.label, rows.line(at))
+        about = _result_provenance({"experiment_name": name, **cells, "num_runs": runs}, {})
+        entries[name] = _build_system_summary(name, parse_row_numbers(rows, at, CSV_COLUMNS[4:]), about, followed)
+    return _build_overview(source, entries, unknown_column_notes(rows, (*CSV_COLUMNS, CONVENTION_KEY)), followed)
 
 
-def write(overview: Overview) -> str:
+def render_ragdbeval_json(overview: Overview) -> str:
     """Format an overview as RAGdbEval's JSON. Unknown values are null.
 
     A system with results is a success without an error message. What limits its values is in `warnings`.
     """
-    followed = _followed(overview)
+    followed = _check_convention(overview)
     results: list[dict[str, Any]] = []
     for name, entry in overview.entries.items():
-        told, figures = entry.manifest, figures_in(entry, followed)
-        warnings, success = _warnings(told) + _failed(entry), _has_answers(entry)
+        told, figures = entry.manifest, values_by_column(entry, followed)
+        warnings, success = _result_warnings(told) + _failed_query_warnings(entry), _has_results(entry)
         results.append(
             {
-                **_named(name, entry, overview),
+                **_experiment_fields(name, entry, overview),
                 "timestamp": told.get("finished"),
                 "index_config": told.get("index_config"),
-                "mean_metrics": {f"{group}{key}": figures.get(key) for group, keys in GROUPS.items() for key in keys},
+                "mean_metrics": {
+                    f"{group}{key}": figures.get(key) for group, keys in COLUMNS_BY_PREFIX.items() for key in keys
+                },
                 "hardware_info": told.get("machine"),
                 "success": success,
                 "error_message": None if success else "; ".join(warnings),
@@ -203,77 +210,81 @@ def write(overview: Overview) -> str:
     metadata = {
         "generated_at": overview.made or None,
         "num_results": len(results),
-        "random_seed": _shared(overview, "random_seed"),
-        "strict_mode": _shared(overview, "strict_mode"),
-        CONVENTION: followed,
+        "random_seed": _shared_manifest_value(overview, "random_seed"),
+        "strict_mode": _shared_manifest_value(overview, "strict_mode"),
+        CONVENTION_KEY: followed,
     }
-    return as_json({"metadata": metadata, "results": [dict.fromkeys(KEYS) | one for one in results]})
+    return to_json({"metadata": metadata, "results": [dict.fromkeys(RESULT_KEYS) | one for one in results]})
 
 
-def write_csv(overview: Overview) -> str:
+def render_ragdbeval_csv(overview: Overview) -> str:
     """Format an overview as RAGdbEval's CSV.
 
     It has no column for failures and warnings.
     """
-    followed = _followed(overview)
+    followed = _check_convention(overview)
     rows = []
     for name, entry in overview.entries.items():
-        named = _named(name, entry, overview)
-        figures = figures_in(entry, followed)
-        rows.append({"experiment": named["experiment_name"], **named, **figures, CONVENTION: followed})
-    return as_csv((*COLUMNS, CONVENTION), rows)
+        named = _experiment_fields(name, entry, overview)
+        figures = values_by_column(entry, followed)
+        rows.append({"experiment": named["experiment_name"], **named, **figures, CONVENTION_KEY: followed})
+    return to_csv((*CSV_COLUMNS, CONVENTION_KEY), rows)
 
 
-def figures_in(entry: Entry, convention: str = CODE) -> dict[str, float | None]:
+def values_by_column(entry: SystemSummary, convention: str = CODE_CONVENTION) -> dict[str, float | None]:
     """Return all known values of a system by RAGdbEval's column names.
 
     `convention` defines the measures behind the quality columns.
     """
     found: dict[str, float | None] = {
-        told: entry.means[mine].value for told, mine in MEASURES[convention].items() if mine in entry.means
+        told: entry.means[mine].value
+        for told, mine in MEASURES_BY_CONVENTION[convention].items()
+        if mine in entry.means
     }
-    found |= {told: milliseconds(entry.speed, "total", kind) for told, kind in LATENCY.items()}
+    found |= {told: find_latency_ms(entry.speed, "total", kind) for told, kind in STATISTIC_BY_LATENCY_COLUMN.items()}
     mean = found["latency_mean_ms"]
     if mean:
         found["qps_single_thread"] = 1000 / mean  # RAGdbEval's definition: one thread, no pause between queries.
-    for told in (*PERFORMANCE[len(LATENCY) :], *RESOURCES, *OPERATIONS):
-        known = entry.costs.get(COSTS.get(told, told))
+    for told in (*PERFORMANCE_COLUMNS[len(STATISTIC_BY_LATENCY_COLUMN) :], *RESOURCE_COLUMNS, *OPERATION_COLUMNS):
+        known = entry.costs.get(COST_NAME_BY_COLUMN.get(told, told))
         if known is not None and not math.isnan(known):  # A cached build has no build time.
             found[told] = known
-    for mega, plain in MEGABYTES.items():
+    for mega, plain in BYTES_COLUMN_BY_MB_COLUMN.items():
         size = found.get(plain)
         if size is not None and mega not in found:
             found[mega] = size / 2**20
-    return {told: value if value is None or "_bytes" not in told else _whole(value) for told, value in found.items()}
+    return {
+        told: value if value is None or "_bytes" not in told else _integer_bytes(value) for told, value in found.items()
+    }
 
 
-def _whole(value: float) -> float:
+def _integer_bytes(value: float) -> float:
     """Convert an integral number of bytes to an int."""
     return int(value) if math.isfinite(value) and value == int(value) else value
 
 
-def _named(name: str, entry: Entry, overview: Overview) -> dict[str, Any]:
+def _experiment_fields(name: str, entry: SystemSummary, overview: Overview) -> dict[str, Any]:
     told = entry.manifest
     plan = told.get("plan") or {}
     return {
         "experiment_name": told.get("experiment_name", name),
         "database": told.get("database", name),
-        "dataset": dataset_of(overview, entry),
+        "dataset": find_dataset_name(overview, entry),
         "num_runs": plan.get("repeats"),
     }
 
 
-def _failed(entry: Entry) -> list[str]:
+def _failed_query_warnings(entry: SystemSummary) -> list[str]:
     failed = len(entry.failed)
     return [f"{failed:,} {'query' if failed == 1 else 'queries'} failed"] if failed else []
 
 
-def _has_answers(entry: Entry) -> bool:
+def _has_results(entry: SystemSummary) -> bool:
     """Return False if every query failed."""
     return not entry.failed or len(entry.failed) < max((mean.n for mean in entry.means.values()), default=0)
 
 
-def _warnings(result: Mapping[str, Any]) -> list[str]:
+def _result_warnings(result: Mapping[str, Any]) -> list[str]:
     """Return the warnings of a successful result.
 
     RAGdbEval writes them to `error_message`.
@@ -283,53 +294,53 @@ def _warnings(result: Mapping[str, Any]) -> list[str]:
     return [str(one) for one in (result.get("error_message"), *listed) if one]
 
 
-def _followed(overview: Overview) -> str:
+def _check_convention(overview: Overview) -> str:
     """Return the convention that the quality values follow.
 
     Raises BadInput if it does not fit the layout.
     """
     base = overview.convention.partition(",")[0]
-    if base == DOCUMENT:
-        Wanted("ragdbeval", DOCUMENT, tuple(DOCUMENTED.values())).check(overview)
-        return DOCUMENT
-    WANTED.check(overview)
-    return CODE
+    if base == DOCUMENT_CONVENTION:
+        LayoutMeasures("ragdbeval", DOCUMENT_CONVENTION, tuple(DOCUMENTED_MEASURES.values())).check(overview)
+        return DOCUMENT_CONVENTION
+    LAYOUT_MEASURES.check(overview)
+    return CODE_CONVENTION
 
 
-def _convention(value: Any, label: str) -> str:
+def _parse_convention(value: Any, label: str) -> str:
     """Return the convention that a file names, or that of RAGdbEval's code."""
     if value in (None, ""):
-        return CODE
-    if value not in MEASURES:
+        return CODE_CONVENTION
+    if value not in MEASURES_BY_CONVENTION:
         raise BadInput(
-            f"unknown convention; expected one of {', '.join(MEASURES)}, got `{str(value)[:40]}`",
+            f"unknown convention; expected one of {', '.join(MEASURES_BY_CONVENTION)}, got `{str(value)[:40]}`",
             file=label,
             hint="correct or delete the field `convention`",
         )
     return str(value)
 
 
-def _shared(overview: Overview, key: str) -> Any:
+def _shared_manifest_value(overview: Overview, key: str) -> Any:
     """Return a manifest value that all systems share, else None."""
     told = [entry.manifest.get(key) for entry in overview.entries.values()]
     return told[0] if all(one == told[0] for one in told) else None
 
 
-def _figures(result: Mapping[str, Any], what: str, label: str) -> dict[str, float]:
+def _parse_mean_metrics(result: Mapping[str, Any], what: str, label: str) -> dict[str, float]:
     """Parse the numbers of a result by column name, without the group prefix."""
     held = result.get("mean_metrics")
     if not isinstance(held, dict):
         raise BadInput(f"{what} has no mean_metrics", file=label, hint='"mean_metrics": {"quality_recall@10": 0.98}')
     found = {}
     for told, value in held.items():
-        group = next((one for one in GROUPS if told.startswith(one)), "")
-        figure = number(value, f"{told} of {what}", label)
+        group = next((one for one in COLUMNS_BY_PREFIX if told.startswith(one)), "")
+        figure = parse_finite_number(value, f"{told} of {what}", label)
         if figure is not None:
             found[told.removeprefix(group)] = figure
     return found
 
 
-def _circumstances(result: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
+def _result_provenance(result: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
     """Return the provenance of a result with the keys of a manifest."""
     return {
         "experiment_name": result["experiment_name"],
@@ -346,27 +357,36 @@ def _circumstances(result: Mapping[str, Any], about: Mapping[str, Any]) -> dict[
     }
 
 
-def _entry(name: str, figures: Mapping[str, float], told: Mapping[str, Any], convention: str) -> Entry:
-    means = {mine: Mean(figures[column], 0) for column, mine in MEASURES[convention].items() if column in figures}
-    latency = {kind: figures[column] for column, kind in LATENCY.items() if column in figures}
-    redundant = {mega for mega, plain in MEGABYTES.items() if plain in figures}
-    costs = {
-        COSTS.get(column, column): value
-        for column, value in figures.items()
-        if column in COLUMNS[len(QUALITY) + len(LATENCY) + 4 :] + OPERATIONS and column not in redundant
+def _build_system_summary(
+    name: str, figures: Mapping[str, float], told: Mapping[str, Any], convention: str
+) -> SystemSummary:
+    means = {
+        mine: Mean(figures[column], 0)
+        for column, mine in MEASURES_BY_CONVENTION[convention].items()
+        if column in figures
     }
-    speed = speed_of({"total": latency}, throughput=figures.get("qps_single_thread", math.nan))
-    return Entry(name, means, speed=speed, costs=costs, told=told)
+    latency = {kind: figures[column] for column, kind in STATISTIC_BY_LATENCY_COLUMN.items() if column in figures}
+    redundant = {mega for mega, plain in BYTES_COLUMN_BY_MB_COLUMN.items() if plain in figures}
+    costs = {
+        COST_NAME_BY_COLUMN.get(column, column): value
+        for column, value in figures.items()
+        if column in CSV_COLUMNS[len(CODE_MEASURES) + len(STATISTIC_BY_LATENCY_COLUMN) + 4 :] + OPERATION_COLUMNS
+        and column not in redundant
+    }
+    speed = build_speed({"total": latency}, throughput=figures.get("qps_single_thread", math.nan))
+    return SystemSummary(name, means, speed=speed, costs=costs, told=told)
 
 
-def _overview(source: Source, entries: Mapping[str, Entry], notes: list[str], convention: str) -> Overview:
+def _build_overview(
+    source: InputFile, entries: Mapping[str, SystemSummary], notes: list[str], convention: str
+) -> Overview:
     """Build the overview of all results, with notes on their limits."""
-    known = MEASURES[convention].values()
+    known = MEASURES_BY_CONVENTION[convention].values()
     measures = [one for one in known if any(one in entry.means for entry in entries.values())]
     if not measures:
         raise BadInput("no result has a figure of quality", file=source.label, hint="such as quality_recall@10")
     named = {str(entry.told["dataset"]["name"] or "") for entry in entries.values()}
-    if any(value == 0 for entry in entries.values() for value in figures_in(entry, convention).values()):
+    if any(value == 0 for entry in entries.values() for value in values_by_column(entry, convention).values()):
         notes = [*notes, "RAGdbEval writes 0 for what it did not measure: a 0 here may mean that"]
     if len(named) > 1:
         notes = [*notes, f"the results are of {len(named)} datasets: they are not comparable"]
@@ -374,20 +394,20 @@ def _overview(source: Source, entries: Mapping[str, Entry], notes: list[str], co
     return Overview(source.stem, entries, measures, convention, dataset=dataset, notes=notes)
 
 
-AT = {0.90: "qps_at_recall_90", 0.95: "qps_at_recall_95", 0.99: "qps_at_recall_99"}
+QPS_COLUMN_BY_RECALL = {0.90: "qps_at_recall_90", 0.95: "qps_at_recall_95", 0.99: "qps_at_recall_99"}
 
 
-def write_benchmark(sweep: Sweep, convention: str = CODE) -> str:
+def render_benchmark_json(sweep: StoreBenchmark, convention: str = CODE_CONVENTION) -> str:
     """Format a store benchmark as RAGdbEval's JSON. Unknown values are null."""
-    return write(overview(sweep, convention))
+    return render_ragdbeval_json(benchmark_overview(sweep, convention))
 
 
-def write_benchmark_csv(sweep: Sweep, convention: str = CODE) -> str:
+def render_benchmark_csv(sweep: StoreBenchmark, convention: str = CODE_CONVENTION) -> str:
     """Format a store benchmark as RAGdbEval's CSV, which has no column for failures."""
-    return write_csv(overview(sweep, convention))
+    return render_ragdbeval_csv(benchmark_overview(sweep, convention))
 
 
-def overview(sweep: Sweep, convention: str = CODE) -> Overview:
+def benchmark_overview(sweep: StoreBenchmark, convention: str = CODE_CONVENTION) -> Overview:
     """Return the overview of a store benchmark that the layout is written from.
 
     All known exact neighbours of a query (100 unless k is larger) are relevant, as in RAGdbEval. Its document
@@ -398,18 +418,20 @@ def overview(sweep: Sweep, convention: str = CODE) -> Overview:
     entries = {}
     for one in (point for point in sweep.points if not point.is_floor):
         name = f"{one.configuration.name}={one.configuration}" if one.configuration.name else str(one.configuration)
-        told = _told(sweep, one, name)
+        told = _configuration_provenance(sweep, one, name)
         speed = Speed({"total": one.latency}, one.qps, one.latency.n, 0, 0)
-        means = _means(sweep, one, MEASURES[convention])
-        entries[name] = Entry(name, means, speed=speed, costs=_costs(sweep, one), told=told)
+        means = _configuration_means(sweep, one, MEASURES_BY_CONVENTION[convention])
+        entries[name] = SystemSummary(name, means, speed=speed, costs=_configuration_costs(sweep, one), told=told)
     failures = {str(one.configuration): f"{one.stage}: {one.message}" for one in sweep.failures}
     made = str(sweep.circumstances.get("made") or "")
-    wanted = MEASURES[convention].values()
+    wanted = MEASURES_BY_CONVENTION[convention].values()
     measures = [name for name in wanted if any(name in one.means for one in entries.values())]
     return Overview(sweep.data, entries, measures, convention, dataset=sweep.data, failures=failures, made=made)
 
 
-def _means(sweep: Sweep, one: Point, wanted: Mapping[str, str]) -> dict[str, Mean]:
+def _configuration_means(
+    sweep: StoreBenchmark, one: MeasuredConfiguration, wanted: Mapping[str, str]
+) -> dict[str, Mean]:
     # k never exceeds the number of known neighbours, so min(k, number of relevant ones) is k.
     known = {name.replace("precision@", "recall(of=capped)@"): value for name, value in one.quality.items()}
     # If all k are relevant, all k were returned. Benchmarks of earlier versions lack precision(of=retrieved).
@@ -419,7 +441,7 @@ def _means(sweep: Sweep, one: Point, wanted: Mapping[str, str]) -> dict[str, Mea
     return {name: Mean(value, sweep.queries) for name, value in found.items() if math.isfinite(value)}
 
 
-def _costs(sweep: Sweep, one: Point) -> dict[str, float]:
+def _configuration_costs(sweep: StoreBenchmark, one: MeasuredConfiguration) -> dict[str, float]:
     made, series = one.build, one.configuration.series
     flat_out = [load.qps for load in one.loads if load.rate is None]
     found: dict[str, float | None] = {
@@ -432,7 +454,11 @@ def _costs(sweep: Sweep, one: Point) -> dict[str, float]:
         "qps_max": max([one.qps, *flat_out]),
         # Some stores only queue inserted vectors and do the work when they index.
         "insert_throughput_batch": made.vectors / made.seconds if made.seconds > 0 else None,
-        **{AT[at.recall]: at.qps for at in sweep.reached if at.store == series and at.recall in AT},
+        **{
+            QPS_COLUMN_BY_RECALL[at.recall]: at.qps
+            for at in sweep.reached
+            if at.store == series and at.recall in QPS_COLUMN_BY_RECALL
+        },
     }
     for change in one.changes:
         column = "insert_latency_single_ms" if change.operation == "insert" else f"{change.operation}_latency_ms"
@@ -440,7 +466,7 @@ def _costs(sweep: Sweep, one: Point) -> dict[str, float]:
     return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)}
 
 
-def _told(sweep: Sweep, one: Point, name: str) -> dict[str, Any]:
+def _configuration_provenance(sweep: StoreBenchmark, one: MeasuredConfiguration, name: str) -> dict[str, Any]:
     about = sweep.circumstances
     _, _, options = str(one.configuration).partition(":")
     return {

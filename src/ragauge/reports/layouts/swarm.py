@@ -9,18 +9,25 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ragauge.comparison.results import Entry, Overview
+from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.errors import BadInput
-from ragauge.core.records import ByMeasure, Floats, Judgments, Scores
+from ragauge.core.records import Floats, Judgments, MeasureDict, Scores
 from ragauge.core.summaries import Mean
 from ragauge.files.scores import read_scores
-from ragauge.files.source import Source
-from ragauge.files.table_rows import Rows
-from ragauge.reports.layouts.cells import Wanted, as_csv, count, figures_of, left_out, read_sheet
+from ragauge.files.source import InputFile
+from ragauge.files.table_rows import TableRows
+from ragauge.reports.layouts.cells import (
+    LayoutMeasures,
+    parse_count,
+    parse_row_numbers,
+    read_layout_table,
+    to_csv,
+    unknown_column_notes,
+)
 
 V = TypeVar("V")
 
-MEASURES: Mapping[str, str] = {
+MEASURE_BY_COLUMN: Mapping[str, str] = {
     "Hit@1": "hit_rate@1",
     "Hit@5": "hit_rate@5",
     "Hit@10": "hit_rate@10",
@@ -34,56 +41,70 @@ MEASURES: Mapping[str, str] = {
     "Diversity_Count": "diversity_count(targets=identity)@20",
 }
 """Measure behind each column. The notebook uses 20 documents, and each is its own target."""
-BY_TARGETS: Mapping[str, str] = {**MEASURES, "DR@20": "dr@20", "Diversity_Count": "diversity_count@20"}
+TARGET_MAP_MEASURE_BY_COLUMN: Mapping[str, str] = {
+    **MEASURE_BY_COLUMN,
+    "DR@20": "dr@20",
+    "Diversity_Count": "diversity_count@20",
+}
 """Measure behind each column for datasets with a target map."""
-BY_MAP = "swarm, targets=map"
+TARGET_MAP_CONVENTION = "swarm, targets=map"
 """Convention for target maps. A column that the notebook's table lacks records it."""
-NEEDED = ("method", "query_id", "seed")
-COLUMNS = (*MEASURES, "latency", "method", "query_id", "gt_count", "seed", "query_complexity")
-WANTED = Wanted("swarm", "swarm", tuple(MEASURES.values()))
-MAPPED = Wanted("swarm", "swarm", tuple(BY_TARGETS.values()))
-LATENCY = "latency"
+REQUIRED_COLUMNS = ("method", "query_id", "seed")
+COLUMNS = (*MEASURE_BY_COLUMN, "latency", "method", "query_id", "gt_count", "seed", "query_complexity")
+LAYOUT_MEASURES = LayoutMeasures("swarm", "swarm", tuple(MEASURE_BY_COLUMN.values()))
+TARGET_MAP_LAYOUT_MEASURES = LayoutMeasures("swarm", "swarm", tuple(TARGET_MAP_MEASURE_BY_COLUMN.values()))
+LATENCY_COLUMN = "latency"
 """Column with the latency in seconds. It is stored as a measure, because each query has its own value."""
 
 
-def read(path: str) -> Overview:
+def read_swarm(path: str) -> Overview:
     """Read scores by method and seed, tags of the queries, and all latencies."""
-    source = Source(path)
-    rows = read_sheet(path, NEEDED, MEASURES, "the swarm notebook")
+    source = InputFile(path)
+    rows = read_layout_table(path, REQUIRED_COLUMNS, MEASURE_BY_COLUMN, "the swarm notebook")
     seeds: dict[str, dict[str, None]] = {}
     for at in range(len(rows)):
         seeds.setdefault(rows.id("method", at, "method"), {})[rows.id("seed", at, "seed")] = None
-        figures_of(rows, at, (*MEASURES, LATENCY))  # Raises if a number column contains text.
+        parse_row_numbers(rows, at, (*MEASURE_BY_COLUMN, LATENCY_COLUMN))  # Raises if a number column contains text.
     known, tags = read_scores(path)
     askings = {name: [one] if isinstance(one, Scores) else list(one.values()) for name, one in known.items()}
-    mapped = {one.convention == BY_MAP for several in askings.values() for one in several}
+    mapped = {one.convention == TARGET_MAP_CONVENTION for several in askings.values() for one in several}
     if len(mapped) > 1:
-        raise BadInput(f"some rows follow `{BY_MAP}` and some do not", file=source.label, hint="keep one kind of them")
-    wanted, names = (MAPPED, BY_TARGETS) if mapped == {True} else (WANTED, MEASURES)
-    rules = BY_MAP if wanted is MAPPED else wanted.convention
+        raise BadInput(
+            f"some rows follow `{TARGET_MAP_CONVENTION}` and some do not",
+            file=source.label,
+            hint="keep one kind of them",
+        )
+    wanted, names = (
+        (TARGET_MAP_LAYOUT_MEASURES, TARGET_MAP_MEASURE_BY_COLUMN)
+        if mapped == {True}
+        else (LAYOUT_MEASURES, MEASURE_BY_COLUMN)
+    )
+    rules = TARGET_MAP_CONVENTION if wanted is TARGET_MAP_LAYOUT_MEASURES else wanted.convention
     entries = {}
     for name, found in askings.items():
-        trials = [_renamed(one, names, rules) for one in found]
-        held = [one.values[LATENCY] for one in trials if LATENCY in one.values]
+        trials = [_with_canonical_measures(one, names, rules) for one in found]
+        held = [one.values[LATENCY_COLUMN] for one in trials if LATENCY_COLUMN in one.values]
         seconds = np.concatenate(held) if held else np.zeros(0)
         times = {"total": seconds[~np.isnan(seconds)] * 1000} if not np.isnan(seconds).all() else {}
-        means = _means(trials, wanted.measures)
-        entries[name] = Entry(name, means, trials, times=times, told={"seeds": list(seeds[name])})
+        means = _means_over_seeds(trials, wanted.measures)
+        entries[name] = SystemSummary(name, means, trials, times=times, told={"seeds": list(seeds[name])})
     measures = [name for name in wanted.measures if any(name in entry.means for entry in entries.values())]
-    for query, told in _answers(rows).items():
+    for query, told in _read_relevant_counts(rows).items():
         tags.setdefault(query, {})["gt_count"] = str(told)
-    odd = left_out(rows, (*COLUMNS, "convention"))
+    odd = unknown_column_notes(rows, (*COLUMNS, "convention"))
     return Overview(source.stem, entries, measures, rules, notes=odd, tags=tags)
 
 
-def write(overview: Overview) -> str:
+def render_swarm(overview: Overview) -> str:
     """Format an overview as the table, with latencies in seconds.
 
     A system whose trials were identical was scored once, but has a row for every trial.
     """
-    mapped = overview.convention == BY_MAP
-    names, rules = (BY_TARGETS, {"convention": BY_MAP}) if mapped else (MEASURES, {})
-    (MAPPED if mapped else WANTED).check(overview)
+    mapped = overview.convention == TARGET_MAP_CONVENTION
+    names, rules = (
+        (TARGET_MAP_MEASURE_BY_COLUMN, {"convention": TARGET_MAP_CONVENTION}) if mapped else (MEASURE_BY_COLUMN, {})
+    )
+    (TARGET_MAP_LAYOUT_MEASURES if mapped else LAYOUT_MEASURES).check(overview)
     rows: list[dict[str, Any]] = []
     for name, entry in overview.entries.items():
         if not entry.scores:
@@ -91,7 +112,7 @@ def write(overview: Overview) -> str:
                 f"of {name} only means are known, and the swarm notebook's table has a row for each query",
                 hint="give its run, or a table of scores",
             )
-        taken = seconds_taken(entry)
+        taken = find_latencies_s(entry)
         times = 1 + max((trial for _, trial in taken), default=0) if len(entry.scores) == 1 else 1
         trials = [*entry.scores] * times
         labels = entry.told.get("seeds") or range(len(trials))
@@ -102,19 +123,19 @@ def write(overview: Overview) -> str:
                 rows.append(
                     {
                         **{told: column[at] for told, column in columns.items()},
-                        LATENCY: taken.get((query, trial)),
+                        LATENCY_COLUMN: taken.get((query, trial)),
                         "method": name,
                         "query_id": query,
-                        "gt_count": _relevant(overview.judgments, query, scores.rel, tags.get("gt_count")),
+                        "gt_count": _count_relevant(overview.judgments, query, scores.rel, tags.get("gt_count")),
                         "seed": label,
                         "query_complexity": tags.get("complexity"),
                         **rules,
                     }
                 )
-    return as_csv((*COLUMNS, *rules), rows)
+    return to_csv((*COLUMNS, *rules), rows)
 
 
-def seconds_taken(entry: Entry) -> dict[tuple[str, int], float]:
+def find_latencies_s(entry: SystemSummary) -> dict[tuple[str, int], float]:
     """Return the latency in seconds by query and trial.
 
     Errors are omitted, timeouts are included.
@@ -125,11 +146,11 @@ def seconds_taken(entry: Entry) -> dict[tuple[str, int], float]:
     return {
         (query, trial): value
         for trial, scores in enumerate(entry.scores)
-        for query, value in scores.per_query.get(LATENCY, {}).items()
+        for query, value in scores.per_query.get(LATENCY_COLUMN, {}).items()
     }
 
 
-def _relevant(judgments: Judgments | None, query: str, rel: float | None, told: str | None) -> int | str | None:
+def _count_relevant(judgments: Judgments | None, query: str, rel: float | None, told: str | None) -> int | str | None:
     """Count the relevant documents of a query.
 
     Without judgments, `told` is returned.
@@ -139,7 +160,7 @@ def _relevant(judgments: Judgments | None, query: str, rel: float | None, told: 
     return sum(grade > 0 if rel is None else grade >= rel for grade in judgments.nested[query].values())
 
 
-def _renamed(scores: Scores, names: Mapping[str, str], rules: str) -> Scores:
+def _with_canonical_measures(scores: Scores, names: Mapping[str, str], rules: str) -> Scores:
     """Return scores under canonical measure names.
 
     The table's names still work as keys.
@@ -148,8 +169,8 @@ def _renamed(scores: Scores, names: Mapping[str, str], rules: str) -> Scores:
     def canonical(name: str) -> str:
         return names.get(name, name)
 
-    def by_measure(values: Mapping[str, V]) -> ByMeasure[V]:
-        return ByMeasure({canonical(name): value for name, value in values.items()}, canonical)
+    def by_measure(values: Mapping[str, V]) -> MeasureDict[V]:
+        return MeasureDict({canonical(name): value for name, value in values.items()}, canonical)
 
     return replace(
         scores,
@@ -160,7 +181,7 @@ def _renamed(scores: Scores, names: Mapping[str, str], rules: str) -> Scores:
     )
 
 
-def _means(trials: Sequence[Scores], measures: Sequence[str]) -> dict[str, Mean]:
+def _means_over_seeds(trials: Sequence[Scores], measures: Sequence[str]) -> dict[str, Mean]:
     """Compute the mean over seeds of each seed's mean over queries."""
     found = {}
     for name in measures:
@@ -173,14 +194,14 @@ def _means(trials: Sequence[Scores], measures: Sequence[str]) -> dict[str, Mean]
     return found
 
 
-def _answers(rows: Rows) -> dict[str, int]:
+def _read_relevant_counts(rows: TableRows) -> dict[str, int]:
     """Read the number of relevant documents by query.
 
     Raises BadInput if rows disagree.
     """
     found: dict[str, int] = {}
     for at, cell in enumerate(rows.columns.get("gt_count", ())):
-        query, told = rows.id("query_id", at, "query"), count(cell, "gt_count", rows.label, rows.line(at))
+        query, told = rows.id("query_id", at, "query"), parse_count(cell, "gt_count", rows.label, rows.line(at))
         if told is None:
             continue
         if found.setdefault(query, told) != told:

@@ -14,17 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.core.documents import NOTHING
+from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.protocols import Tokenizer, Vectors
-from ragauge.core.specs import Spec, parse
+from ragauge.core.specs import Spec, parse_spec
 from ragauge.files.workspace import cache_folder
 from ragauge.models.embedders.corpus_lm import checkpoints, networks, training
-from ragauge.models.embedders.corpus_lm.batches import Lessons, Numbering, corpus_hash, is_held_out, taught
-from ragauge.models.embedders.corpus_lm.networks import Recipe
+from ragauge.models.embedders.corpus_lm.batches import (
+    TokenRowMap,
+    TrainingBatches,
+    corpus_hash,
+    is_held_out,
+    select_training_texts,
+)
+from ragauge.models.embedders.corpus_lm.networks import Hyperparameters
 from ragauge.models.tokenizers import open_tokenizer
 
-TOKENIZER = "bpe(vocabulary=4000)"
+DEFAULT_TOKENIZER = "bpe(vocabulary=4000)"
 
 
 class LanguageModel:
@@ -61,24 +67,26 @@ class LanguageModel:
         cache: Any = None,
         folder: Any = None,
     ) -> None:
-        recipe = Recipe(
+        recipe = Hyperparameters(
             kind, objective, dimension, layers, heads, context, passes, batch, rate, temperature, trained, seed
         )
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
             raise BadInput(f"lm: threads is {threads}, not a whole number above 0")
-        self._device = _device(device)
+        self._device = _choose_device(device)
         self._threads = threads
         self._cache = None if cache is False else cache_folder() if cache is None else Path(str(cache))
-        self._told: Any = parse(tokenizer) if isinstance(tokenizer, str) else tokenizer or parse(TOKENIZER)
+        self._told: Any = (
+            parse_spec(tokenizer) if isinstance(tokenizer, str) else tokenizer or parse_spec(DEFAULT_TOKENIZER)
+        )
         self._recipe = recipe
-        self._model: checkpoints.Model | None = None
+        self._model: checkpoints.TrainedModel | None = None
         self._weights: Mapping[str, Any] = {}
         if folder is None:
             open_tokenizer(self._told)  # Report a wrong name before training.
         else:
-            model = checkpoints.read(Path(str(folder)))
-            _agree(recipe, model.recipe, tokenizer, str(folder))
-            self._take(model)
+            model = checkpoints.read_model(Path(str(folder)))
+            _check_stored_options(recipe, model.recipe, tokenizer, str(folder))
+            self._use_model(model)
 
     def fitted(self, texts: Sequence[str], progress: Callable[[int, int], None] | None = None) -> LanguageModel:
         """Return a copy of this model that is trained on texts, without the held-out ones.
@@ -88,44 +96,46 @@ class LanguageModel:
         """
         if self._model is not None:
             return self
-        lessons = taught(texts)
+        lessons = select_training_texts(texts)
         if not lessons:
             raise BadInput(
                 f"lm: there is nothing to learn from in {len(texts)} texts",
                 hint="empty ones do not count, and one in twenty is held out",
             )
-        with training.threads(self._threads):
-            ready = self._found_or_made(lessons, progress)
+        with training.limit_torch_threads(self._threads):
+            ready = self._load_or_train(lessons, progress)
         made = copy(self)
-        made._take(ready)
+        made._use_model(ready)
         return made
 
-    def _found_or_made(self, lessons: Sequence[str], heard: Callable[[int, int], None] | None) -> checkpoints.Model:
+    def _load_or_train(
+        self, lessons: Sequence[str], heard: Callable[[int, int], None] | None
+    ) -> checkpoints.TrainedModel:
         tokenizer = open_tokenizer(self._told)
         learns = callable(getattr(tokenizer, "fitted", None))
         # The name of an object may not include all of its options; a trained tokenizer has a hash.
         if learns and not isinstance(self._told, Spec):
             tokenizer, learns = open_tokenizer(tokenizer, lessons), False
         corpus = corpus_hash(lessons)
-        key = checkpoints.key(self._recipe, str(self._told) if learns else tokenizer.name, corpus)
+        key = checkpoints.model_cache_key(self._recipe, str(self._told) if learns else tokenizer.name, corpus)
         place = self._cache / "lm" / key if self._cache is not None and self._recipe.trained else None
-        if place is not None and (kept := checkpoints.found(place)) is not None:
+        if place is not None and (kept := checkpoints.find_cached_model(place)) is not None:
             return kept
-        numbering = Numbering.learned(open_tokenizer(tokenizer, lessons), lessons)
-        drawn = networks.drawn(self._recipe, numbering.rows)
+        numbering = TokenRowMap.learned(open_tokenizer(tokenizer, lessons), lessons)
+        drawn = networks.draw_weights(self._recipe, numbering.rows)
         if not self._recipe.trained:
-            return checkpoints.Model(self._recipe, numbering, drawn, NOTHING)
+            return checkpoints.TrainedModel(self._recipe, numbering, drawn, EMPTY_MAPPING)
         if place is not None:
-            checkpoints.prepare(place.parent)
+            checkpoints.check_writable(place.parent)
         file = None if place is None else place.with_name(f"{key}.checkpoint")
-        before = file and checkpoints.taken_up(file, networks.shapes(self._recipe, numbering.rows))
-        done = training.train(
+        before = file and checkpoints.read_checkpoint(file, networks.weight_shapes(self._recipe, numbering.rows))
+        done = training.train_network(
             self._recipe,
-            Lessons(self._recipe, numbering, lessons),
-            before or training.Progress(drawn),
+            TrainingBatches(self._recipe, numbering, lessons),
+            before or training.TrainingState(drawn),
             device=self._device,
             heard=heard,
-            save=None if file is None else lambda far: checkpoints.save(file, far),
+            save=None if file is None else lambda far: checkpoints.write_checkpoint(file, far),
         )
         log = {
             "texts": len(lessons),
@@ -135,15 +145,15 @@ class LanguageModel:
             "tokens": done.tokens,
             "seconds": round(done.seconds, 3),
             "losses": [round(loss, 4) for loss in done.losses],
-            **training.circumstances(self._device),
+            **training.training_environment(self._device),
         }
-        model = checkpoints.Model(self._recipe, numbering, done.weights, log)
+        model = checkpoints.TrainedModel(self._recipe, numbering, done.weights, log)
         if place is not None and file is not None:
-            checkpoints.keep(place, model, over=True)
+            checkpoints.write_model(place, model, over=True)
             file.unlink(missing_ok=True)
         return model
 
-    def _take(self, model: checkpoints.Model) -> None:
+    def _use_model(self, model: checkpoints.TrainedModel) -> None:
         self._model, self._recipe = model, model.recipe
         self._weights = {name: one.to(self._device) for name, one in model.weights.items()}
         self._fingerprint = model.fingerprint
@@ -153,7 +163,7 @@ class LanguageModel:
 
         `LanguageModel(folder=…)` opens it again.
         """
-        checkpoints.keep(Path(folder), self._ready)
+        checkpoints.write_model(Path(folder), self._trained_model)
 
     @property
     def name(self) -> str:
@@ -183,36 +193,36 @@ class LanguageModel:
     @property
     def train_seconds(self) -> float:
         """Training time in seconds, also of a model from the cache; NaN if not trained."""
-        return float(self._log.get("seconds", math.nan))
+        return float(self._training_log.get("seconds", math.nan))
 
     @property
     def log(self) -> Mapping[str, Any]:
         """Training log: steps, tokens, seconds, loss of each step in bits, device."""
-        return self._log
+        return self._training_log
 
     @property
-    def _log(self) -> Mapping[str, Any]:
-        return NOTHING if self._model is None else self._model.log
+    def _training_log(self) -> Mapping[str, Any]:
+        return EMPTY_MAPPING if self._model is None else self._model.log
 
     @property
     def tokenizer(self) -> Tokenizer:
         """Tokenizer of the model."""
-        return self._ready.numbering.tokenizer
+        return self._trained_model.numbering.tokenizer
 
     @property
     def parameters(self) -> int:
         """Number of weights; the token table is used twice and counts once."""
-        return sum(one.numel() for one in self._ready.weights.values())
+        return sum(one.numel() for one in self._trained_model.weights.values())
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of each text without truncation."""
-        return [len(one) for one in self._ready.numbering.encode(texts)]
+        return [len(one) for one in self._trained_model.numbering.encode(texts)]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, one row per text; an empty text has zeros."""
-        rows = self._ready.numbering.encode(texts)
-        with training.threads(self._threads):
-            return training.vectors(self._recipe, self._weights, rows, self._device)
+        rows = self._trained_model.numbering.encode(texts)
+        with training.limit_torch_threads(self._threads):
+            return training.compute_vectors(self._recipe, self._weights, rows, self._device)
 
     @property
     def bits(self) -> Callable[[Sequence[str]], list[float]] | None:
@@ -220,13 +230,13 @@ class LanguageModel:
 
         The end of a text is included. A value is NaN if a text cannot be restored from its tokens.
         """
-        return self._bits if self._recipe.objective == "next" else None
+        return self._compute_bits if self._recipe.objective == "next" else None
 
-    def _bits(self, texts: Sequence[str]) -> list[float]:
-        numbering = self._ready.numbering
+    def _compute_bits(self, texts: Sequence[str]) -> list[float]:
+        numbering = self._trained_model.numbering
         rows = numbering.encode(texts)
-        with training.threads(self._threads):
-            told = training.bits(self._recipe, self._weights, rows, self._device)
+        with training.limit_torch_threads(self._threads):
+            told = training.compute_bits(self._recipe, self._weights, rows, self._device)
         return [float(one) for one in np.where(numbering.lost(texts, rows), math.nan, told)]
 
     @staticmethod
@@ -235,7 +245,7 @@ class LanguageModel:
         return [is_held_out(text) for text in texts]
 
     @property
-    def _ready(self) -> checkpoints.Model:
+    def _trained_model(self) -> checkpoints.TrainedModel:
         if self._model is None:
             raise BadInput(
                 f"the embedder `{self.name}` has learned nothing yet",
@@ -244,7 +254,7 @@ class LanguageModel:
         return self._model
 
 
-def _device(named: str | None) -> str:
+def _choose_device(named: str | None) -> str:
     try:
         import torch
     except ImportError:
@@ -259,9 +269,9 @@ def _device(named: str | None) -> str:
     return named
 
 
-def _agree(asked: Recipe, found: Recipe, tokenizer: Any, folder: str) -> None:
+def _check_stored_options(asked: Hyperparameters, found: Hyperparameters, tokenizer: Any, folder: str) -> None:
     """Refuse options that differ from those of a stored model; defaults are ignored."""
-    usual = Recipe(objective=asked.objective)
+    usual = Hyperparameters(objective=asked.objective)
     for name, value in found.told().items():
         wanted = getattr(asked, name)
         if wanted not in (value, "next" if name == "objective" else getattr(usual, name)):

@@ -15,20 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragauge.core.protocols import Tokenizer
-from ragauge.models.embedders.corpus_lm.networks import Recipe
+from ragauge.models.embedders.corpus_lm.networks import Hyperparameters
 from ragauge.models.tokenizers.trained import text_hash
 
-MARK = 0
+BOUNDARY_TOKEN = 0
 """Row of the boundary token, before the first token of a text and after the last."""
-OTHER = 1
+UNSEEN_TOKEN = 1
 """Row of all tokens without a row of their own, if not every token id has one."""
-WHOLE = 65_536
+MAX_FULL_VOCABULARY = 65_536
 """Maximum vocabulary in which every id has a row; of larger ones (characters: a million) only ids seen in training."""
 
-Numbers = NDArray[np.int64]
+TokenIds = NDArray[np.int64]
 
 
-class Numbering:
+class TokenRowMap:
     """Tokenizer with the table row of each of its token ids."""
 
     def __init__(self, tokenizer: Tokenizer, seen: Sequence[int] | None = None) -> None:
@@ -39,38 +39,38 @@ class Numbering:
         """Number of rows."""
 
     @classmethod
-    def learned(cls, tokenizer: Tokenizer, texts: Sequence[str]) -> Numbering:
+    def learned(cls, tokenizer: Tokenizer, texts: Sequence[str]) -> TokenRowMap:
         """Create the map for a tokenizer from the training texts."""
-        if tokenizer.vocabulary <= WHOLE:
+        if tokenizer.vocabulary <= MAX_FULL_VOCABULARY:
             return cls(tokenizer)
         return cls(tokenizer, sorted(set(chain.from_iterable(tokenizer.encode(texts)))))
 
-    def encode(self, texts: Sequence[str]) -> list[Numbers]:
+    def encode(self, texts: Sequence[str]) -> list[TokenIds]:
         """Return the rows of each text, without boundary tokens."""
-        return [self._rows(one) for one in self.tokenizer.encode(texts)]
+        return [self._to_rows(one) for one in self.tokenizer.encode(texts)]
 
-    def lost(self, texts: Sequence[str], encoded: Iterable[Numbers]) -> list[bool]:
+    def lost(self, texts: Sequence[str], encoded: Iterable[TokenIds]) -> list[bool]:
         """Return which texts cannot be restored from their rows."""
         found = []
         for text, rows, numbers in zip(texts, encoded, self.tokenizer.encode(texts), strict=True):
-            gone = self.seen is not None and bool((rows == OTHER).any())
+            gone = self.seen is not None and bool((rows == UNSEEN_TOKEN).any())
             found.append(gone or self.tokenizer.decode(numbers) != text)
         return found
 
-    def _rows(self, numbers: Sequence[int]) -> Numbers:
+    def _to_rows(self, numbers: Sequence[int]) -> TokenIds:
         found = np.asarray(numbers, np.int64)
         if self.seen is None:
             return found + 1
         places = np.minimum(np.searchsorted(self.seen, found), max(0, len(self.seen) - 1))
         known = self.seen[places] == found if len(self.seen) else np.zeros(len(found), np.bool_)
-        return np.where(known, places + 2, OTHER)
+        return np.where(known, places + 2, UNSEEN_TOKEN)
 
 
-HELD_OUT = 20
+HELD_OUT_INTERVAL = 20
 """Interval of held-out texts: on average, one of this number of texts is not used for training."""
-WORD = re.compile(r"\S+")
-LETTER = re.compile(r"\S")
-SPAN = 200
+WORD_PATTERN = re.compile(r"\S+")
+LETTER_PATTERN = re.compile(r"\S")
+MAX_SPAN_CHARS = 200
 """Maximum number of characters of a span."""
 
 
@@ -79,10 +79,10 @@ def is_held_out(text: str) -> bool:
 
     Its hash decides, so that it is the same for all models.
     """
-    return text_hash(text)[0] % HELD_OUT == 0
+    return text_hash(text)[0] % HELD_OUT_INTERVAL == 0
 
 
-def taught(texts: Sequence[str]) -> list[str]:
+def select_training_texts(texts: Sequence[str]) -> list[str]:
     """Return the distinct texts to train on, in an order independent of the corpus."""
     return sorted({text for text in texts if text.strip() and not is_held_out(text)}, key=text_hash)
 
@@ -95,10 +95,10 @@ def corpus_hash(texts: Sequence[str]) -> str:
     return whole.hexdigest()
 
 
-class Lessons:
+class TrainingBatches:
     """Batches of all training steps."""
 
-    def __init__(self, recipe: Recipe, numbering: Numbering, texts: Sequence[str]) -> None:
+    def __init__(self, recipe: Hyperparameters, numbering: TokenRowMap, texts: Sequence[str]) -> None:
         self._recipe = recipe
         self._numbering = numbering
         most = recipe.batch
@@ -110,13 +110,13 @@ class Lessons:
         self._encoded = numbering.encode(parts) if recipe.objective == "next" else []
         sizes = [len(part.encode("utf-8", "surrogatepass")) if recipe.objective == "next" else 1 for part in parts]
         self._steps = [
-            (number, group) for number in range(recipe.passes) for group in self._groups(number, np.asarray(sizes))
+            (number, group) for number in range(recipe.passes) for group in self._step_groups(number, np.asarray(sizes))
         ]
 
     def __len__(self) -> int:
         return len(self._steps)
 
-    def _groups(self, number: int, sizes: Numbers) -> list[Numbers]:
+    def _step_groups(self, number: int, sizes: TokenIds) -> list[TokenIds]:
         order = np.random.default_rng([self._recipe.seed, number]).permutation(len(sizes))
         groups: list[list[int]] = [[]]
         room = self._recipe.batch
@@ -130,21 +130,21 @@ class Lessons:
             groups[-2] += groups.pop()  # With few other documents a pair is too easy to find.
         return [np.asarray(group, np.int64) for group in groups]
 
-    def rows(self, step: int) -> tuple[Numbers, Numbers]:
+    def rows(self, step: int) -> tuple[TokenIds, TokenIds]:
         """Return input rows and next tokens of a step.
 
         The texts are separated by boundary tokens. After the last token the target is -100, which the loss ignores.
         """
         _, group = self._steps[step]
-        mark = np.asarray([MARK])
+        mark = np.asarray([BOUNDARY_TOKEN])
         line = np.concatenate([one for part in group for one in (mark, self._encoded[part])] + [mark])
         count = -(-(len(line) - 1) // self._recipe.context)
         width = -(-(len(line) - 1) // count)
-        before, after = np.full(count * width, MARK), np.full(count * width, -100)
+        before, after = np.full(count * width, BOUNDARY_TOKEN), np.full(count * width, -100)
         before[: len(line) - 1], after[: len(line) - 1] = line[:-1], line[1:]
         return before.reshape(count, width), after.reshape(count, width)
 
-    def pairs(self, step: int) -> tuple[list[Numbers], list[Numbers]]:
+    def pairs(self, step: int) -> tuple[list[TokenIds], list[TokenIds]]:
         """Return a short span of each text of a step, and the text around it.
 
         The span is removed in half of the cases, so that the model learns to recognise both the topic and equal words.
@@ -153,36 +153,36 @@ class Lessons:
         chance = np.random.default_rng([self._recipe.seed, step, 1])
         cut = []
         for part in group:
-            span, rest = parted(self._parts[part], chance.uniform(0.1, 0.5), chance.random())
-            cut.append((span, rest if chance.random() < 0.5 else around(self._parts[part], span)))
+            span, rest = split_span(self._parts[part], chance.uniform(0.1, 0.5), chance.random())
+            cut.append((span, rest if chance.random() < 0.5 else span_context(self._parts[part], span)))
         most = self._recipe.context
         spans, rests = (self._numbering.encode(side) for side in zip(*cut, strict=True))
         return [one[:most] for one in spans], [one[:most] for one in rests]
 
 
-def parted(text: str, share: float, place: float) -> tuple[str, str]:
+def split_span(text: str, share: float, place: float) -> tuple[str, str]:
     """Split a text into a span and the rest.
 
     The span has a share of the words and starts at a relative position.
 
-    >>> parted("to be or not to be", 0.5, 0.0), parted("to be or not to be", 0.34, 0.5)
+    >>> split_span("to be or not to be", 0.5, 0.0), split_span("to be or not to be", 0.34, 0.5)
     (('to be or', 'not to be'), ('or not', 'to be to be'))
     """
-    words = [found.span() for found in WORD.finditer(text)]
+    words = [found.span() for found in WORD_PATTERN.finditer(text)]
     if len(words) < 4:  # Also for languages without spaces between words.
-        words = [found.span() for found in LETTER.finditer(text)]
+        words = [found.span() for found in LETTER_PATTERN.finditer(text)]
     count = max(1, round(share * len(words)))
     first = round(place * (len(words) - count))
     start, stop = words[first][0], words[first + count - 1][1]
     rest = f"{text[:start].rstrip()} {text[stop:].lstrip()}".strip()
-    return text[start:stop][:SPAN], rest[:SPAN] or text
+    return text[start:stop][:MAX_SPAN_CHARS], rest[:MAX_SPAN_CHARS] or text
 
 
-def around(text: str, span: str) -> str:
+def span_context(text: str, span: str) -> str:
     """Return an excerpt of a text with a span in the middle.
 
     It has at most `MAX_SPAN_CHARS` characters.
     """
-    spare = (SPAN - len(span)) // 2
-    start = max(0, min(text.index(span) - spare, len(text) - SPAN))
-    return text[start : start + SPAN]
+    spare = (MAX_SPAN_CHARS - len(span)) // 2
+    start = max(0, min(text.index(span) - spare, len(text) - MAX_SPAN_CHARS))
+    return text[start : start + MAX_SPAN_CHARS]

@@ -20,26 +20,26 @@ from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.structured_text import parse_json
 from ragauge.files.workspace import replace_file, sibling_folder
 from ragauge.models.embedders.corpus_lm import networks
-from ragauge.models.embedders.corpus_lm.batches import Numbering
-from ragauge.models.embedders.corpus_lm.networks import Recipe
-from ragauge.models.embedders.corpus_lm.training import Progress
-from ragauge.models.tokenizers import reopened
+from ragauge.models.embedders.corpus_lm.batches import TokenRowMap
+from ragauge.models.embedders.corpus_lm.networks import Hyperparameters
+from ragauge.models.embedders.corpus_lm.training import TrainingState
+from ragauge.models.tokenizers import restore_tokenizer
 
 if TYPE_CHECKING:
     import torch
 
 
-VERSION = 1
+TRAINING_VERSION = 1
 """Version of the training. Increase it if equal hyperparameters and texts would give another model."""
-WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
+WEIGHTS_FILE, CONFIG_FILE, TOKENIZER_FILE = "model.safetensors", "config.json", "tokenizer.json"
 
 
 @dataclass(frozen=True)
-class Model:
+class TrainedModel:
     """Network with its weights and its tokenizer."""
 
-    recipe: Recipe
-    numbering: Numbering
+    recipe: Hyperparameters
+    numbering: TokenRowMap
     weights: Mapping[str, torch.Tensor]
     log: Mapping[str, Any]
     """Training data, duration and losses; empty if the model was not trained."""
@@ -58,55 +58,55 @@ class Model:
         return whole.hexdigest()
 
 
-def key(recipe: Recipe, tokenizer: str, corpus: str) -> str:
+def model_cache_key(recipe: Hyperparameters, tokenizer: str, corpus: str) -> str:
     """Return the cache key of a model: a hash of what determines its weights."""
-    told = json.dumps([VERSION, recipe.told(), tokenizer, corpus], sort_keys=True)
+    told = json.dumps([TRAINING_VERSION, recipe.told(), tokenizer, corpus], sort_keys=True)
     return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
 
 
-def keep(folder: Path, model: Model, *, over: bool = False) -> None:
+def write_model(folder: Path, model: TrainedModel, *, over: bool = False) -> None:
     """Write a model to a folder, which appears when it is complete.
 
     An existing folder that is not empty is refused, or replaced if `over` is set.
     """
-    tensors = _library()
+    tensors = _import_safetensors()
     if folder.exists() and not over and (not folder.is_dir() or any(folder.iterdir())):
         raise BadInput("there is something here already", file=str(folder), hint="give a folder that is new or empty")
-    kept = _kept_tokenizer(model)
+    kept = _tokenizer_state(model)
     pieces = kept.pop("json", None)
     seen = model.numbering.seen
     config = {
         "ragauge": "lm",
-        "version": VERSION,
+        "version": TRAINING_VERSION,
         "recipe": model.recipe.told(),
         "tokenizer": kept,
         "seen": None if seen is None else seen.tolist(),
         "fingerprint": model.fingerprint,
         "training": dict(model.log),
     }
-    with _whole_folder(folder, over=over) as part:
-        tensors.save_file({name: one.contiguous() for name, one in model.weights.items()}, part / WEIGHTS)
+    with _atomic_folder(folder, over=over) as part:
+        tensors.save_file({name: one.contiguous() for name, one in model.weights.items()}, part / WEIGHTS_FILE)
         if pieces is not None:
-            (part / TOKENIZER).write_text(pieces, encoding="utf-8")
-        (part / CONFIG).write_text(json.dumps(config, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+            (part / TOKENIZER_FILE).write_text(pieces, encoding="utf-8")
+        (part / CONFIG_FILE).write_text(json.dumps(config, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def read(folder: Path) -> Model:
+def read_model(folder: Path) -> TrainedModel:
     """Read a model; raise BadInput if it is incomplete or was changed."""
-    tensors = _library()
-    if not (folder / CONFIG).is_file():
+    tensors = _import_safetensors()
+    if not (folder / CONFIG_FILE).is_file():
         raise BadInput("no language model is here", file=str(folder), hint="a folder that `keep` has written")
     try:
-        config = parse_json((folder / CONFIG).read_text(encoding="utf-8"), file=str(folder / CONFIG))
-        if config["ragauge"] != "lm" or config["version"] != VERSION:
+        config = parse_json((folder / CONFIG_FILE).read_text(encoding="utf-8"), file=str(folder / CONFIG_FILE))
+        if config["ragauge"] != "lm" or config["version"] != TRAINING_VERSION:
             raise BadInput(f"was written by another version ({config['version']})", file=str(folder))
         told = dict(config["tokenizer"])
         if told.get("kind") == "library":
-            told["json"] = (folder / TOKENIZER).read_text(encoding="utf-8")
-        recipe, numbering = Recipe.read(config["recipe"]), Numbering(reopened(told), config["seen"])
-        model = Model(recipe, numbering, tensors.load_file(folder / WEIGHTS), config["training"])
+            told["json"] = (folder / TOKENIZER_FILE).read_text(encoding="utf-8")
+        recipe, numbering = Hyperparameters.read(config["recipe"]), TokenRowMap(restore_tokenizer(told), config["seen"])
+        model = TrainedModel(recipe, numbering, tensors.load_file(folder / WEIGHTS_FILE), config["training"])
         shapes = {name: tuple(one.shape) for name, one in model.weights.items()}
-        if shapes != networks.shapes(recipe, numbering.rows) or model.fingerprint != config["fingerprint"]:
+        if shapes != networks.weight_shapes(recipe, numbering.rows) or model.fingerprint != config["fingerprint"]:
             raise BadInput("the weights are not those that were kept", file=str(folder))
     except BadInput:
         raise
@@ -116,33 +116,33 @@ def read(folder: Path) -> Model:
     return model
 
 
-def prepare(folder: Path) -> None:
+def check_writable(folder: Path) -> None:
     """Check before training that a folder is writable."""
-    with _written(folder):
+    with _write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".probe.{os.getpid()}"
         probe.touch()
         probe.unlink(missing_ok=True)
 
 
-def found(folder: Path) -> Model | None:
+def find_cached_model(folder: Path) -> TrainedModel | None:
     """Read a model from the cache; None if it is missing or corrupt."""
     with suppress(BadInput):
-        return read(folder)
+        return read_model(folder)
     return None
 
 
-def save(file: Path, progress: Progress) -> None:
+def write_checkpoint(file: Path, progress: TrainingState) -> None:
     """Write a checkpoint of a training and replace the previous one."""
-    tensors = _library()
+    tensors = _import_safetensors()
     all_of_it = {f"weights/{name}": one for name, one in progress.weights.items()}
     all_of_it |= {f"moments/{name}": one for name, one in progress.moments.items()}
     told = {"step": progress.step, "losses": progress.losses, "tokens": progress.tokens, "seconds": progress.seconds}
-    with _written(file), replace_file(file) as part:
+    with _write_errors(file), replace_file(file) as part:
         tensors.save_file(all_of_it, part, metadata={"progress": json.dumps(told)})
 
 
-def taken_up(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> Progress | None:
+def read_checkpoint(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> TrainingState | None:
     """Read the checkpoint of an interrupted training; None if missing or corrupt."""
     try:
         from safetensors import safe_open
@@ -159,10 +159,10 @@ def taken_up(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> Progress | No
     # In the original order: the norm of a gradient is a sum, and its rounding depends on the order.
     weights = {name: parts[f"weights/{name}"] for name in shapes}
     moments = {name.removeprefix("moments/"): one for name, one in parts.items() if name.startswith("moments/")}
-    return Progress(weights, moments, **told)
+    return TrainingState(weights, moments, **told)
 
 
-def _kept_tokenizer(model: Model) -> dict[str, Any]:
+def _tokenizer_state(model: TrainedModel) -> dict[str, Any]:
     tokenizer = model.numbering.tokenizer
     told = getattr(tokenizer, "kept", None)
     if not callable(told):
@@ -174,20 +174,20 @@ def _kept_tokenizer(model: Model) -> dict[str, Any]:
 
 
 @contextmanager
-def _whole_folder(folder: Path, *, over: bool) -> Iterator[Path]:
-    with _written(folder), sibling_folder(folder) as part:
+def _atomic_folder(folder: Path, *, over: bool) -> Iterator[Path]:
+    with _write_errors(folder), sibling_folder(folder) as part:
         yield part
         if over:
             shutil.rmtree(folder, ignore_errors=True)
         try:
             part.rename(folder)
         except OSError:  # ENOTEMPTY or EEXIST: another process has stored the same model meanwhile.
-            if not over or not (folder / CONFIG).is_file():
+            if not over or not (folder / CONFIG_FILE).is_file():
                 raise
 
 
 @contextmanager
-def _written(place: Path) -> Iterator[None]:
+def _write_errors(place: Path) -> Iterator[None]:
     from safetensors import SafetensorError
 
     try:
@@ -201,7 +201,7 @@ def _written(place: Path) -> Iterator[None]:
         ) from None
 
 
-def _library() -> Any:
+def _import_safetensors() -> Any:
     try:
         import safetensors.torch
     except ImportError:

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     import torch
 
 
-KINDS = ("lstm", "transformer")
+NETWORK_KINDS = ("lstm", "transformer")
 OBJECTIVES = ("next", "pairs")
-BATCH = {"next": 16_384, "pairs": 128}
+DEFAULT_BATCH_SIZES = {"next": 16_384, "pairs": 128}
 """Default size of a step, by objective: bytes of text, or documents."""
-PASSES = {"next": 2, "pairs": 3}
-RATE = {"next": 4e-3, "pairs": 3e-3}
-WHOLE = ("dimension", "layers", "heads", "context", "batch", "passes", "seed")
-MOST = {"dimension": 8192, "layers": 64, "context": 65_536}
+DEFAULT_PASSES = {"next": 2, "pairs": 3}
+DEFAULT_LEARNING_RATES = {"next": 4e-3, "pairs": 3e-3}
+INTEGER_FIELDS = ("dimension", "layers", "heads", "context", "batch", "passes", "seed")
+MAX_FIELD_VALUES = {"dimension": 8192, "layers": 64, "context": 65_536}
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Hyperparameters:
     """Checked settings of a network and its training.
 
     0 for `batch`, `passes` and `rate` selects the default of the objective.
@@ -50,17 +50,27 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, known in (("kind", KINDS), ("objective", OBJECTIVES)):
+        for name, known in (("kind", NETWORK_KINDS), ("objective", OBJECTIVES)):
             if getattr(self, name) not in known:
                 raise BadInput(f"lm: there is no {name} `{getattr(self, name)}`", hint=" or ".join(known))
-        for name, table in (("passes", PASSES), ("batch", BATCH), ("rate", RATE)):
+        for name, table in (
+            ("passes", DEFAULT_PASSES),
+            ("batch", DEFAULT_BATCH_SIZES),
+            ("rate", DEFAULT_LEARNING_RATES),
+        ):
             if getattr(self, name) == 0:
                 object.__setattr__(self, name, table[self.objective])
-        for name in WHOLE:
+        for name in INTEGER_FIELDS:
             value = getattr(self, name)
             least = 0 if name == "seed" else 1
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST.get(name, 2**53):
-                raise BadInput(f"lm: {name} is {value}, not a whole number from {least} to {MOST.get(name, 'any')}")
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int)
+                or not least <= value <= MAX_FIELD_VALUES.get(name, 2**53)
+            ):
+                raise BadInput(
+                    f"lm: {name} is {value}, not a whole number from {least} to {MAX_FIELD_VALUES.get(name, 'any')}"
+                )
         for name in ("rate", "temperature"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 < value < math.inf:
@@ -81,7 +91,7 @@ class Recipe:
         return {name: value for name, value in asdict(self).items() if name not in left}
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> Recipe:
+    def read(cls, told: Mapping[str, Any]) -> Hyperparameters:
         """Create the settings from a mapping that `told` returned."""
         return cls(**{name: value for name, value in told.items() if name in cls.__dataclass_fields__})
 
@@ -89,22 +99,28 @@ class Recipe:
 if TYPE_CHECKING:
     Weights = Mapping[str, torch.Tensor]
 
-SPREAD = 0.02
+TOKEN_INIT_STD = 0.02
 """Standard deviation of the initial token table, as in GPT-2."""
-NEAR = 5
+MIX_WINDOW_TOKENS = 5
 """Number of tokens that are mixed at first: each one and the four before it."""
-TURN = 10_000.0
+ROTARY_BASE = 10_000.0
 """Base of the rotary position angles."""
 
 
-def shapes(recipe: Recipe, rows: int) -> dict[str, tuple[int, ...]]:
+def weight_shapes(recipe: Hyperparameters, rows: int) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of all weights of a network with `rows` tokens.
 
-    >>> sum(math.prod(shape) for shape in shapes(Recipe(kind="lstm", dimension=8, layers=1), 10).values())
+    >>> sum(math.prod(shape) for shape in weight_shapes(Hyperparameters(kind="lstm", dimension=8, layers=1),
+    ...     10).values())
     680
     """
     d = recipe.dimension
-    found: dict[str, tuple[int, ...]] = {"tokens": (rows, d), "first.norm": (d,), "near": (NEAR, d), "last.norm": (d,)}
+    found: dict[str, tuple[int, ...]] = {
+        "tokens": (rows, d),
+        "first.norm": (d,),
+        "near": (MIX_WINDOW_TOKENS, d),
+        "last.norm": (d,),
+    }
     for layer in range(recipe.layers):
         if recipe.kind == "lstm":
             parts: dict[str, tuple[int, ...]] = {"input": (4 * d, d), "state": (4 * d, d), "bias": (4 * d,)}
@@ -121,13 +137,13 @@ def shapes(recipe: Recipe, rows: int) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def drawn(recipe: Recipe, rows: int) -> dict[str, torch.Tensor]:
+def draw_weights(recipe: Hyperparameters, rows: int) -> dict[str, torch.Tensor]:
     """Draw the initial weights of a network; they depend on the seed only."""
     import torch
 
     chance = torch.Generator().manual_seed(recipe.seed)
     found: dict[str, torch.Tensor] = {}
-    for name, shape in shapes(recipe, rows).items():
+    for name, shape in weight_shapes(recipe, rows).items():
         if name.endswith("norm"):
             found[name] = torch.ones(shape)
         elif name.endswith("bias"):
@@ -137,29 +153,31 @@ def drawn(recipe: Recipe, rows: int) -> dict[str, torch.Tensor]:
             found[name] = torch.randn(shape, generator=chance) / 2
             found[name][0] = 1.0
         else:
-            spread = SPREAD if name == "tokens" else 1 / math.sqrt(shape[-1])
+            spread = TOKEN_INIT_STD if name == "tokens" else 1 / math.sqrt(shape[-1])
             # The sum over the layers must not grow with their number.
             spread /= math.sqrt(2 * recipe.layers) if name.endswith("out") else 1
             found[name] = torch.randn(shape, generator=chance) * spread
     return found
 
 
-def states(recipe: Recipe, weights: Weights, numbers: torch.Tensor) -> torch.Tensor:
+def compute_states(recipe: Hyperparameters, weights: Weights, numbers: torch.Tensor) -> torch.Tensor:
     """Compute the state of each token of each row from the tokens up to it."""
     import torch.nn.functional as F  # noqa: N812 - its usual name
 
     inner = F.embedding(numbers, weights["tokens"])
-    inner = _mixed(F.rms_norm(inner, (recipe.dimension,), weights["first.norm"], eps=1e-6), weights["near"])
-    found = _lstm(recipe, weights, inner) if recipe.kind == "lstm" else _transformer(recipe, weights, inner)
+    inner = _mix_previous_tokens(
+        F.rms_norm(inner, (recipe.dimension,), weights["first.norm"], eps=1e-6), weights["near"]
+    )
+    found = _run_lstm(recipe, weights, inner) if recipe.kind == "lstm" else _run_transformer(recipe, weights, inner)
     return F.rms_norm(found, (recipe.dimension,), weights["last.norm"], eps=1e-6)
 
 
-def likelihoods(weights: Weights, found: torch.Tensor) -> torch.Tensor:
+def compute_logits(weights: Weights, found: torch.Tensor) -> torch.Tensor:
     """Compute the logits of the next token from states."""
     return found @ weights["tokens"].T
 
 
-def pooled(found: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+def pool_states(found: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     """Return the mean state of each text, with unit length.
 
     Boundary token and padding are left out. A text without tokens has a vector of zeros.
@@ -173,18 +191,18 @@ def pooled(found: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     return F.normalize(mean, dim=1)
 
 
-def _mixed(inner: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+def _mix_previous_tokens(inner: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
     """Add weighted earlier tokens to each token; each dimension has its own weights."""
     import torch.nn.functional as F  # noqa: N812
 
     length = inner.shape[1]
     found = inner * shares[0]
-    for back in range(1, min(NEAR, length)):
+    for back in range(1, min(MIX_WINDOW_TOKENS, length)):
         found = found + F.pad(inner, (0, 0, back, 0))[:, :length] * shares[back]
     return found
 
 
-def _lstm(recipe: Recipe, weights: Weights, inner: torch.Tensor) -> torch.Tensor:
+def _run_lstm(recipe: Hyperparameters, weights: Weights, inner: torch.Tensor) -> torch.Tensor:
     import torch
 
     start = inner.new_zeros(recipe.layers, len(inner), recipe.dimension)
@@ -201,17 +219,17 @@ def _lstm(recipe: Recipe, weights: Weights, inner: torch.Tensor) -> torch.Tensor
     return inner + found
 
 
-def _transformer(recipe: Recipe, weights: Weights, inner: torch.Tensor) -> torch.Tensor:
+def _run_transformer(recipe: Hyperparameters, weights: Weights, inner: torch.Tensor) -> torch.Tensor:
     import torch.nn.functional as F  # noqa: N812
 
     rows, length, d = inner.shape
-    cosines, sines = _angles(length, d // recipe.heads, inner.device)
+    cosines, sines = _rotary_angles(length, d // recipe.heads, inner.device)
     for layer in range(recipe.layers):
         own = {name.partition(".")[2]: one for name, one in weights.items() if name.startswith(f"{layer}.")}
         normed = F.rms_norm(inner, (d,), own["attention.norm"], eps=1e-6)
         three = F.linear(normed, own["attention.in"]).view(rows, length, 3, recipe.heads, d // recipe.heads)
         query, key, value = three.permute(2, 0, 3, 1, 4)
-        query, key = _turned(query, cosines, sines), _turned(key, cosines, sines)
+        query, key = _rotate_positions(query, cosines, sines), _rotate_positions(key, cosines, sines)
         seen = F.scaled_dot_product_attention(query, key, value, is_causal=True)
         inner = inner + F.linear(seen.transpose(1, 2).reshape(rows, length, d), own["attention.out"])
         normed = F.rms_norm(inner, (d,), own["feed.norm"], eps=1e-6)
@@ -219,19 +237,19 @@ def _transformer(recipe: Recipe, weights: Weights, inner: torch.Tensor) -> torch
     return inner
 
 
-def _angles(length: int, width: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+def _rotary_angles(length: int, width: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Return cosine and sine of rotary positions.
 
     Attention then depends on relative distance only.
     """
     import torch
 
-    speeds = TURN ** (-torch.arange(0, width, 2, device=device) / width)
+    speeds = ROTARY_BASE ** (-torch.arange(0, width, 2, device=device) / width)
     angles = torch.arange(length, device=device)[:, None] * speeds
     return angles.cos(), angles.sin()
 
 
-def _turned(found: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
+def _rotate_positions(found: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
     import torch
 
     one, other = found.chunk(2, dim=-1)

@@ -15,28 +15,28 @@ from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Vectors
 from ragauge.core.records import Floats
 from ragauge.models.embedders.corpus_lm import networks
-from ragauge.models.embedders.corpus_lm.batches import MARK, Lessons, Numbers
-from ragauge.models.embedders.corpus_lm.networks import Recipe
+from ragauge.models.embedders.corpus_lm.batches import BOUNDARY_TOKEN, TokenIds, TrainingBatches
+from ragauge.models.embedders.corpus_lm.networks import Hyperparameters
 
 if TYPE_CHECKING:
     import torch
 
 
-WARM = 0.1
+WARMUP_SHARE = 0.1
 """Share of the steps in which the learning rate rises."""
-LAST = 0.05
+FINAL_RATE_SHARE = 0.05
 """Final learning rate, as a share of the maximum."""
-CLIP = 1.0
-DECAY = 0.01
-BETAS = (0.9, 0.98)
-SIDE_BY_SIDE = 32
+MAX_GRADIENT_NORM = 1.0
+WEIGHT_DECAY = 0.01
+ADAM_BETAS = (0.9, 0.98)
+SPAN_BATCH_SIZE = 32
 """Number of spans per batch."""
-SAVE_EVERY = 20.0
+CHECKPOINT_INTERVAL_S = 20.0
 """Seconds between two checkpoints."""
 
 
 @dataclass
-class Progress:
+class TrainingState:
     """State of a training, sufficient to resume it."""
 
     weights: dict[str, torch.Tensor]
@@ -50,15 +50,15 @@ class Progress:
     seconds: float = 0.0
 
 
-def train(
-    recipe: Recipe,
-    lessons: Lessons,
-    progress: Progress,
+def train_network(
+    recipe: Hyperparameters,
+    lessons: TrainingBatches,
+    progress: TrainingState,
     *,
     device: str,
     heard: Callable[[int, int], None] | None = None,
-    save: Callable[[Progress], None] | None = None,
-) -> Progress:
+    save: Callable[[TrainingState], None] | None = None,
+) -> TrainingState:
     """Start or resume a training and run it to the end.
 
     `save` is called regularly between two steps.
@@ -66,16 +66,18 @@ def train(
     import torch
 
     weights = {name: one.to(device).requires_grad_() for name, one in progress.weights.items()}
-    optimizer = _optimizer(recipe, weights, progress)
+    optimizer = _build_optimizer(recipe, weights, progress)
     began, saved = time.perf_counter() - progress.seconds, time.perf_counter()
     with torch.enable_grad():
         for step in range(progress.step, len(lessons)):
             for group in optimizer.param_groups:
-                group["lr"] = recipe.rate * _share(step, len(lessons))
-            loss, tokens = (_next if recipe.objective == "next" else _pairs)(recipe, weights, lessons, step, device)
+                group["lr"] = recipe.rate * _rate_share(step, len(lessons))
+            loss, tokens = (_next_token_loss if recipe.objective == "next" else _pair_loss)(
+                recipe, weights, lessons, step, device
+            )
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(list(weights.values()), CLIP)
+            torch.nn.utils.clip_grad_norm_(list(weights.values()), MAX_GRADIENT_NORM)
             optimizer.step()
             progress.losses.append(loss.item() / math.log(2))
             if not math.isfinite(progress.losses[-1]):
@@ -85,17 +87,21 @@ def train(
             progress.tokens += tokens
             progress.step = step + 1
             progress.seconds = time.perf_counter() - began
-            if save is not None and time.perf_counter() - saved > SAVE_EVERY and progress.step < len(lessons):
-                _take_in(progress, weights, optimizer)
+            if (
+                save is not None
+                and time.perf_counter() - saved > CHECKPOINT_INTERVAL_S
+                and progress.step < len(lessons)
+            ):
+                _update_state(progress, weights, optimizer)
                 save(progress)
                 saved = time.perf_counter()
             if heard is not None:
                 heard(progress.step, len(lessons))
-    _take_in(progress, weights, optimizer)
+    _update_state(progress, weights, optimizer)
     return progress
 
 
-def circumstances(device: str) -> dict[str, Any]:
+def training_environment(device: str) -> dict[str, Any]:
     """Return what affects the rounding of weights: device, threads, version."""
     import torch
 
@@ -103,19 +109,19 @@ def circumstances(device: str) -> dict[str, Any]:
     return {"device": name, "threads": torch.get_num_threads(), "torch": torch.__version__}
 
 
-def filled(rows: Sequence[Numbers], device: str) -> tuple[torch.Tensor, torch.Tensor]:
+def pad_rows(rows: Sequence[TokenIds], device: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Pad texts with boundary tokens, one before each; also return token counts."""
     import torch
 
     lengths = [len(row) for row in rows]
-    out = np.full((len(rows), 1 + max(lengths, default=0)), MARK, np.int64)
+    out = np.full((len(rows), 1 + max(lengths, default=0)), BOUNDARY_TOKEN, np.int64)
     for place, row in zip(out, rows, strict=True):
         place[1 : 1 + len(row)] = row
     return torch.from_numpy(out).to(device), torch.tensor(lengths, device=device)
 
 
 @contextmanager
-def threads(count: int | None) -> Iterator[None]:
+def limit_torch_threads(count: int | None) -> Iterator[None]:
     """Set the number of torch threads inside the context; None leaves it unchanged."""
     import torch
 
@@ -129,21 +135,27 @@ def threads(count: int | None) -> Iterator[None]:
             torch.set_num_threads(before)
 
 
-def _share(step: int, steps: int) -> float:
+def _rate_share(step: int, steps: int) -> float:
     """Return the learning rate at a step, as a share of the maximum."""
-    warm = max(1, round(WARM * steps))
+    warm = max(1, round(WARMUP_SHARE * steps))
     if step < warm:
         return (step + 1) / warm
-    return LAST + (1 - LAST) * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm))) / 2
+    return (
+        FINAL_RATE_SHARE + (1 - FINAL_RATE_SHARE) * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm))) / 2
+    )
 
 
-def _optimizer(recipe: Recipe, weights: Mapping[str, torch.Tensor], progress: Progress) -> torch.optim.Optimizer:
+def _build_optimizer(
+    recipe: Hyperparameters, weights: Mapping[str, torch.Tensor], progress: TrainingState
+) -> torch.optim.Optimizer:
     import torch
 
     flat = [one for one in weights.values() if one.ndim < 2]
     wide = [one for one in weights.values() if one.ndim > 1]
     made = torch.optim.AdamW(
-        [{"params": wide, "weight_decay": DECAY}, {"params": flat, "weight_decay": 0.0}], lr=recipe.rate, betas=BETAS
+        [{"params": wide, "weight_decay": WEIGHT_DECAY}, {"params": flat, "weight_decay": 0.0}],
+        lr=recipe.rate,
+        betas=ADAM_BETAS,
     )
     if progress.moments:
         for name, one in weights.items():
@@ -155,7 +167,9 @@ def _optimizer(recipe: Recipe, weights: Mapping[str, torch.Tensor], progress: Pr
     return made
 
 
-def _take_in(progress: Progress, weights: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer) -> None:
+def _update_state(
+    progress: TrainingState, weights: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer
+) -> None:
     progress.weights = {name: one.detach().cpu().clone() for name, one in weights.items()}
     for name, one in weights.items():
         state = optimizer.state[one]
@@ -163,20 +177,20 @@ def _take_in(progress: Progress, weights: Mapping[str, torch.Tensor], optimizer:
         progress.moments[f"{name}:second"] = state["exp_avg_sq"].cpu().clone()
 
 
-def _next(
-    recipe: Recipe, weights: Mapping[str, torch.Tensor], lessons: Lessons, step: int, device: str
+def _next_token_loss(
+    recipe: Hyperparameters, weights: Mapping[str, torch.Tensor], lessons: TrainingBatches, step: int, device: str
 ) -> tuple[torch.Tensor, int]:
     import torch
     import torch.nn.functional as F  # noqa: N812 - its usual name
 
     before, after = lessons.rows(step)
     numbers, wanted = torch.from_numpy(before).to(device), torch.from_numpy(after).to(device)
-    found = networks.likelihoods(weights, networks.states(recipe, weights, numbers))
+    found = networks.compute_logits(weights, networks.compute_states(recipe, weights, numbers))
     return F.cross_entropy(found.flatten(0, 1), wanted.flatten()), int((after >= 0).sum())
 
 
-def _pairs(
-    recipe: Recipe, weights: Mapping[str, torch.Tensor], lessons: Lessons, step: int, device: str
+def _pair_loss(
+    recipe: Hyperparameters, weights: Mapping[str, torch.Tensor], lessons: TrainingBatches, step: int, device: str
 ) -> tuple[torch.Tensor, int]:
     """Compute the contrastive loss of spans and texts.
 
@@ -190,22 +204,24 @@ def _pairs(
     # Spans of similar length share a batch, so that there is little padding.
     order = sorted(range(len(both)), key=lambda i: len(both[i]))
     parts = []
-    for start in range(0, len(both), SIDE_BY_SIDE):
-        numbers, lengths = filled([both[i] for i in order[start : start + SIDE_BY_SIDE]], device)
-        parts.append(networks.pooled(networks.states(recipe, weights, numbers), lengths))
+    for start in range(0, len(both), SPAN_BATCH_SIZE):
+        numbers, lengths = pad_rows([both[i] for i in order[start : start + SPAN_BATCH_SIZE]], device)
+        parts.append(networks.pool_states(networks.compute_states(recipe, weights, numbers), lengths))
     found = torch.cat(parts)[torch.tensor(np.argsort(order), device=device)]
     near = found[: len(short)] @ found[len(short) :].T / recipe.temperature
     own = torch.arange(len(near), device=device)
     return (F.cross_entropy(near, own) + F.cross_entropy(near.T, own)) / 2, sum(map(len, both))
 
 
-AT_ONCE = 16_384
+MAX_BATCH_TOKENS = 16_384
 """Maximum number of tokens per batch, including padding."""
-CELLS = 40_000_000
+MAX_LOGITS = 40_000_000
 """Maximum number of logits in memory."""
 
 
-def vectors(recipe: Recipe, weights: Mapping[str, torch.Tensor], rows: Sequence[Numbers], device: str) -> Vectors:
+def compute_vectors(
+    recipe: Hyperparameters, weights: Mapping[str, torch.Tensor], rows: Sequence[TokenIds], device: str
+) -> Vectors:
     """Compute the mean state of each text's first `context` tokens, with unit length.
 
     A text without tokens has a vector of zeros.
@@ -215,13 +231,15 @@ def vectors(recipe: Recipe, weights: Mapping[str, torch.Tensor], rows: Sequence[
     out = np.zeros((len(rows), recipe.dimension), np.float32)
     cut = [row[: recipe.context] for row in rows]
     with torch.inference_mode():
-        for group in _alike([len(row) for row in cut], AT_ONCE):
-            numbers, lengths = filled([cut[i] for i in group], device)
-            out[group] = networks.pooled(networks.states(recipe, weights, numbers), lengths).cpu().numpy()
+        for group in _length_groups([len(row) for row in cut], MAX_BATCH_TOKENS):
+            numbers, lengths = pad_rows([cut[i] for i in group], device)
+            out[group] = networks.pool_states(networks.compute_states(recipe, weights, numbers), lengths).cpu().numpy()
     return out
 
 
-def bits(recipe: Recipe, weights: Mapping[str, torch.Tensor], rows: Sequence[Numbers], device: str) -> Floats:
+def compute_bits(
+    recipe: Hyperparameters, weights: Mapping[str, torch.Tensor], rows: Sequence[TokenIds], device: str
+) -> Floats:
     """Compute the bits of each whole text, including its end.
 
     A text that is longer than the context is read in windows that overlap by half. Each token is predicted from at
@@ -229,15 +247,15 @@ def bits(recipe: Recipe, weights: Mapping[str, torch.Tensor], rows: Sequence[Num
     """
     import torch
 
-    windows = [(at, *window) for at, row in enumerate(rows) for window in _windows(row, recipe.context)]
+    windows = [(at, *window) for at, row in enumerate(rows) for window in _context_windows(row, recipe.context)]
     out = np.zeros(len(rows))
-    most = max(1, CELLS // weights["tokens"].shape[0])
+    most = max(1, MAX_LOGITS // weights["tokens"].shape[0])
     with torch.inference_mode():
-        for group in _alike([len(windows[i][1]) for i in range(len(windows))], min(AT_ONCE, most)):
-            numbers, _ = filled([windows[i][1][1:] for i in group], device)
+        for group in _length_groups([len(windows[i][1]) for i in range(len(windows))], min(MAX_BATCH_TOKENS, most)):
+            numbers, _ = pad_rows([windows[i][1][1:] for i in group], device)
             numbers[:, 0] = torch.tensor([int(windows[i][1][0]) for i in group], device=device)
-            wanted, _ = filled([windows[i][2] for i in group], device)
-            logits = networks.likelihoods(weights, networks.states(recipe, weights, numbers))
+            wanted, _ = pad_rows([windows[i][2] for i in group], device)
+            logits = networks.compute_logits(weights, networks.compute_states(recipe, weights, numbers))
             told = torch.log_softmax(logits, -1).gather(2, wanted[:, 1:, None])[:, :, 0].double().cpu().numpy()
             for i, row in zip(group, told, strict=True):
                 at, before, _, first = windows[i]
@@ -245,9 +263,9 @@ def bits(recipe: Recipe, weights: Mapping[str, torch.Tensor], rows: Sequence[Num
     return out
 
 
-def _windows(row: Numbers, context: int) -> Iterator[tuple[Numbers, Numbers, int]]:
+def _context_windows(row: TokenIds, context: int) -> Iterator[tuple[TokenIds, TokenIds, int]]:
     """Yield input tokens, next tokens and the first counted position per window."""
-    line = np.concatenate([[MARK], row, [MARK]])
+    line = np.concatenate([[BOUNDARY_TOKEN], row, [BOUNDARY_TOKEN]])
     before, after = line[:-1], line[1:]
     start, counted = 0, 0
     while counted < len(before):
@@ -257,7 +275,7 @@ def _windows(row: Numbers, context: int) -> Iterator[tuple[Numbers, Numbers, int
         start = max(start + 1, stop - context // 2)
 
 
-def _alike(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+def _length_groups(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
     """Yield positions of texts of similar length, up to `most` padded tokens.
 
     Empty texts are skipped.
