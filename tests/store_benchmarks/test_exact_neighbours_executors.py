@@ -109,7 +109,7 @@ def test_base_and_queries_are_split_where_they_are_more(threads, monkeypatch):
         assert heard == sorted(set(heard))
         assert heard[-1] == (m, m)
         assert len(heard) == 4
-    assert given == [("AmongRows", [100] * 4), ("ForQueries", [100] * 4)]
+    assert given == [("RowShardSearch", [100] * 4), ("QueryShardSearch", [100] * 4)]
 
 
 @pytest.mark.parametrize(("n", "m"), [(900, 40), (40, 900)])
@@ -177,13 +177,13 @@ def test_of_a_file_that_workers_can_open_only_a_description_travels(tmp_path, mo
         for base in (big, big[200:], big[3:900].view(np.ndarray), bytewise, load_vector_set(tmp_path / "set").base):
             data = VectorSet("mapped", base, whole.queries, "l2")
             equal(find_exact_neighbours(data, 30, executor=pool), find_exact_neighbours(data, 30))
-            assert set(travelled) == {"Stored"}
+            assert set(travelled) == {"FileShard"}
             travelled.clear()
         # Columns of a file are no rows of it, and what may be changed in memory is not what is in the file.
         for base in (big[:, :6], np.load(tmp_path / "base.npy", mmap_mode="c")):
             data = VectorSet("mapped", base, whole.queries[:, : base.shape[1]], "l2")
             equal(find_exact_neighbours(data, 30, executor=pool), find_exact_neighbours(data, 30))
-            assert set(travelled) == {"Shard"}
+            assert set(travelled) == {"RowShard"}
             travelled.clear()
 
 

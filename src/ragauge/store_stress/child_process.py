@@ -34,7 +34,7 @@ STAGE_NAMES = {
     ("replacing", AFTER_REPLACING): "replacing",
 }
 """Stage names that are not the stage followed by the suffix."""
-SILENT_ERRORS = {"OutOfTime", "Amiss"}
+SILENT_ERRORS = {"WorkerTimeout", "WrongResult"}
 """Error types of failures that the store itself did not report."""
 VARIABLE_TEXT = re.compile(r"""0x[0-9a-f]+|'[^']*'|"[^"]*"|`[^`]*`|(?<!\w)/\S+|[0-9a-f]{8,}|\d+""", re.I)
 """Parts of an error message that differ between runs: numbers, quoted names, paths."""
@@ -148,7 +148,7 @@ def run_attempt(
                 if killed:
                     done.caught = _describe_activity(said) or done.caught
         except WorkerTimeout:
-            said = {"error": "OutOfTime", "message": f"gave no sign of life for {timeout:g} seconds", "at": stage}
+            said = {"error": "WorkerTimeout", "message": f"gave no sign of life for {timeout:g} seconds", "at": stage}
     done.found = _read_results(order)
     if "ended" in said or (killed and "error" not in said):
         return done

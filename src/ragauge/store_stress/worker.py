@@ -280,7 +280,7 @@ def run_task(text: str, tell: SendEvent) -> int:
         if isinstance(error, SystemExit):
             raise
         if isinstance(error, WrongResult):
-            tell(_failure_message(work, "Amiss", str(error), None))
+            tell(_failure_message(work, "WrongResult", str(error), None))
             return BackendFailed.exit_code
         tell(_failure_message(work, "BackendFailed", _full_error_text(error), None))
         raise
