@@ -541,16 +541,14 @@ _COMMANDS: dict[str, Any] = {}
 
 def call(words: list[str]) -> None:
     """Run a command in this process; exceptions come out as they are."""
-    import typer
-
-    from ragauge.cli.app import build_app
+    from ragauge.cli.app import load_command
     from ragauge.cli.failures import CarriedException
 
     command = _COMMANDS.get(words[0])
     if command is None:
-        command = _COMMANDS[words[0]] = typer.main.get_command(build_app(words[0]))
+        command = _COMMANDS[words[0]] = load_command(words[0])
     try:
-        command.main(words, prog_name="ragauge", standalone_mode=False)
+        command.main(words[1:], prog_name=f"ragauge {words[0]}", standalone_mode=False)
     except CarriedException as passed:
         raise passed.__cause__ or passed from None
 

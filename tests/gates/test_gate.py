@@ -1196,10 +1196,10 @@ def test_the_example_for_pytest_in_the_docs_works(tmp_path):
     (example,) = [block for block in blocks if "ragauge_gate" in block]
     (tmp_path / "test_search.py").write_text(example)
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = pytest_in(tmp_path, "-p", "ragauge.gates.pytest_plugin", **alone)
+    done = pytest_in(tmp_path, "-p", "ragauge.cli.pytest_plugin", **alone)
     assert done.returncode == 0, done.stdout
     (tmp_path / "test_search.py").write_text(example.replace(">= 0.9", "> 1"))
-    done = pytest_in(tmp_path, "-p", "ragauge.gates.pytest_plugin", **alone)
+    done = pytest_in(tmp_path, "-p", "ragauge.cli.pytest_plugin", **alone)
     assert done.returncode == 1
     assert "mrr > 1: 1 is not above 1" in done.stdout
     assert "pytest_plugin.py" not in done.stdout
@@ -1210,7 +1210,7 @@ def test_pytest_finds_the_fixture_by_an_entry_point(tmp_path):
     about = tmp_path / "site" / "somebody-1.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: somebody\nVersion: 1\n")
-    (about / "entry_points.txt").write_text("[pytest11]\nragauge_by_hand = ragauge.gates.pytest_plugin\n")
+    (about / "entry_points.txt").write_text("[pytest11]\nragauge_by_hand = ragauge.cli.pytest_plugin\n")
     (tmp_path / "test_it.py").write_text("def test_it(ragauge_gate):\n    assert callable(ragauge_gate)\n")
     alone = {"PYTHONPATH": str(tmp_path / "site"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     assert pytest_in(tmp_path, "-p", "ragauge_by_hand", **alone).returncode == 0
@@ -1218,9 +1218,7 @@ def test_pytest_finds_the_fixture_by_an_entry_point(tmp_path):
 
 
 def test_the_plugin_loads_nothing_heavy():
-    code = (
-        "import ragauge.gates.pytest_plugin, sys; print([m for m in ('numpy', 'polars', 'rich') if m in sys.modules])"
-    )
+    code = "import ragauge.cli.pytest_plugin, sys; print([m for m in ('numpy', 'polars', 'rich') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

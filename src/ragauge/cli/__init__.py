@@ -33,13 +33,13 @@ def _run_command() -> int:
         os.getcwd()
     except OSError:
         raise BadInput("the working folder no longer exists", hint="cd to a folder that exists") from None
-    from ragauge.cli.app import COMMANDS, build_app
+    from ragauge.cli.app import build_app
     from ragauge.cli.console import print_warnings_as_notes
 
     print_warnings_as_notes()
     code: object = 0
     try:
-        build_app(*(verb for verb in sys.argv[1:2] if verb in COMMANDS))()
+        build_app()()
     except SystemExit as stop:
         code = stop.code
     sys.stdout.flush()

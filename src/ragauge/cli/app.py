@@ -1,71 +1,107 @@
-"""Typer application of all commands."""
+"""Table of commands. A command's module is imported only if that command runs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperGroup
 
 from ragauge import __version__
 from ragauge.cli.failures import pass_exceptions
 
-COMMANDS = (
-    "run",
-    "evaluate",
-    "judge",
-    "compare",
-    "report",
-    "gate",
-    "audit",
-    "reliability",
-    "calibrate",
-    "history",
-    "bench",
-    "embedders",
-    "gain",
-    "novelty",
-    "freshness",
-    "lint",
-    "stress",
-    "tokenizers",
-    "graph",
-    "k-range",
-    "fuse",
-    "validate",
-    "convert",
-    "datasets",
-    "systems",
-    "measures",
-    "demo",
-)
-"""Command names in the order of the help; each command is in the module of its name."""
+
+class CommandEntry(NamedTuple):
+    """A row of the list that `ragauge --help` prints."""
+
+    panel: str
+    summary: str
+    """First sentence of the command's help."""
 
 
-def build_app(*verbs: str) -> typer.Typer:
-    """Build the application with the given commands, or with all.
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
+SCORE, COMPARE, REPORT = "Run and score", "Compare and check", "Report"
+BENCHMARK, CORPUS, REFERENCE = "Benchmark", "Corpus", "Reference"
 
-    With a command name, the modules of the others are not imported.
+COMMANDS: Mapping[str, CommandEntry] = {
+    "run": CommandEntry(SCORE, "Run retrieval systems on a dataset, then time, score and compare them."),
+    "evaluate": CommandEntry(SCORE, "Score runs against judgments."),
+    "judge": CommandEntry(SCORE, "Judge generated answers: faithfulness, relevance, context precision and recall."),
+    "k-range": CommandEntry(SCORE, "Score runs over a range of k and recommend the smallest sufficient k."),
+    "fuse": CommandEntry(SCORE, "Fuse several runs into one."),
+    "demo": CommandEntry(SCORE, "Evaluate six retrieval systems on Python's documentation, offline."),
+    "compare": CommandEntry(COMPARE, "Compare systems query by query, with significance tests and intervals."),
+    "gate": CommandEntry(COMPARE, "Check a run against rules; exit with 1 if a rule fails or cannot be evaluated."),
+    "audit": CommandEntry(COMPARE, "Check judgments, runs and corpus for problems that make scores unreliable."),
+    "reliability": CommandEntry(COMPARE, "Compute pass@k and pass^k from repeated trials."),
+    "calibrate": CommandEntry(COMPARE, "Measure the agreement of a judge with human labels, and its biases."),
+    "validate": CommandEntry(COMPARE, "Check the format of judgments, runs or samples."),
+    "report": CommandEntry(REPORT, "Write a report of results: page, tables, charts, JSON, CSV, LaTeX."),
+    "history": CommandEntry(REPORT, "Show measures of saved runs over time."),
+    "convert": CommandEntry(REPORT, "Convert judgments, runs or samples between formats."),
+    "bench": CommandEntry(BENCHMARK, "Benchmark vector stores: recall, latency, throughput, build time, memory."),
+    "stress": CommandEntry(BENCHMARK, "Stress-test a document store; exit with 3 if documents are lost or altered."),
+    "embedders": CommandEntry(BENCHMARK, "Compare embedders on the same dataset."),
+    "tokenizers": CommandEntry(BENCHMARK, "Compare tokenizers on the same texts: token counts, coverage, losses."),
+    "lint": CommandEntry(CORPUS, "Check a corpus for problems before it is embedded."),
+    "novelty": CommandEntry(CORPUS, "Measure how much new information documents add to a corpus."),
+    "gain": CommandEntry(CORPUS, "Measure how added documents change retrieval quality."),
+    "freshness": CommandEntry(CORPUS, "Measure how many results are stale or contradict each other."),
+    "graph": CommandEntry(CORPUS, "Analyse the link graph of a corpus before you use graph retrieval."),
+    "datasets": CommandEntry(REFERENCE, "List the datasets, or show one."),
+    "systems": CommandEntry(REFERENCE, "List the plug-ins: retrievers, embedders, stores and more; or explain one."),
+    "measures": CommandEntry(REFERENCE, "List the measures, or explain one."),
+}
+"""Commands in the order in which `ragauge --help` lists them."""
 
-    >>> [one.name for one in build_app("k-range").registered_commands]
-    ['k-range']
+
+class LazyGroup(TyperGroup):
+    """Group that lists its commands by the table, and imports a command's module when the command runs."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments name, and load it."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load_command(name) if name in COMMANDS else command, rest
+
+
+def load_command(name: str) -> Any:
+    """Import the module of a command and return the command.
+
+    >>> load_command("k-range").name
+    'k-range'
     """
+    app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich", context_settings=HELP_OPTIONS)
+    function = name.replace("-", "_")
+    app.command(name)(pass_exceptions(getattr(import_module(f"ragauge.cli.{function}"), function)))
+    return typer.main.get_command(app)
+
+
+def build_app() -> typer.Typer:
+    """Build the application from the table of commands."""
     app = typer.Typer(
         name="ragauge",
-        help="One gauge for retrieval: run systems, time them, score them, and know whether to believe it.",
+        cls=LazyGroup,
+        help="Evaluate retrieval and RAG: ranking quality, latency, answers, and statistical significance.",
         epilog="Exit codes: 1 gate failed, 2 invalid usage or input, 3 backend failure, 4 not comparable, "
         "70 unexpected error, 130 interrupted. --debug anywhere shows the traceback.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings=HELP_OPTIONS,
     )
     app.callback()(root)
-    for verb in verbs or COMMANDS:
-        name = verb.replace("-", "_")
-        app.command(verb)(pass_exceptions(getattr(import_module(f"ragauge.cli.{name}"), name)))
+    for name, entry in COMMANDS.items():
+        app.command(name, help=entry.summary, rich_help_panel=entry.panel)(_list_only)
     return app
+
+
+def _list_only() -> None:
+    """Stand for a command whose module is not imported."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -79,5 +115,5 @@ def root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """One gauge for retrieval: run systems, time them, score them, and know whether to believe it."""
+    """Evaluate retrieval and RAG."""
     del version

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ragauge.audits.tie_orders import has_exact_bounds, order_ties
 from ragauge.core.records import Scores
-from ragauge.experiments.history.rescoring import parse_convention
+from ragauge.measures.conventions import parse_convention
 from ragauge.measures.names import parse_measure_names
 from ragauge.measures.scoring import score_judged_ranks
 from ragauge.output.numbers import format_score
@@ -54,6 +53,8 @@ def _tie_spans(scores: Scores) -> list[_TieSpan]:
     first, last = judged.tie_span
     if not (last > first).any():
         return []
+    from ragauge.audits.tie_orders import has_exact_bounds, order_ties  # only runs with ties need the audit
+
     measures = [one for name in scores.measures for one in parse_measure_names([name]) if has_exact_bounds(one)]
     undecided = replace(judged, tie_first=first, tie_last=last, _relevant={})
     worst, best = (

@@ -9,10 +9,11 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.errors import BadInput, RagaugeError, UnknownName
 
 OPTION_CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -212,3 +213,30 @@ def find_convention(which: str | Convention) -> Convention:
     if found is None:
         raise UnknownName("convention", which, PRESETS, hint=f"there are {', '.join(PRESETS)}")
     return found
+
+
+NUMERIC_OPTION_TYPES: Mapping[str, type] = MappingProxyType(
+    {one.name: float if one.name == "rel" else int for one in fields(Convention) if "str" not in str(one.type)}
+)
+"""Types of the numeric options of a convention, by option name."""
+
+
+@lru_cache(maxsize=100)
+def parse_convention(name: str) -> Convention | None:
+    """Return the convention with a recorded name.
+
+    Returns None if the name does not define it.
+
+    >>> parse_convention("rig, ties=trec, depth=5").depth, parse_convention("my own")
+    (5, None)
+    """
+    first, *options = (name or "default").split(", ")
+    chosen: dict[str, Any] = {}
+    try:
+        for text in options:
+            option, _, value = text.partition("=")
+            chosen[option] = NUMERIC_OPTION_TYPES.get(option, str)(value)
+        found = PRESETS[first].but(**chosen)
+    except (KeyError, ValueError, RagaugeError):
+        return None
+    return found if found.name == (name or "default") else None

@@ -15,7 +15,7 @@ from ragauge.core.summaries import Mean
 from ragauge.evaluation import indicators, parse_measures
 from ragauge.evaluation.indicators import Indicator
 from ragauge.experiments.history import index as history_index
-from ragauge.experiments.history.rescoring import parse_convention, rescore_run
+from ragauge.experiments.history.rescoring import rescore_run
 from ragauge.experiments.history.results import History, HistoryPoint
 from ragauge.experiments.history.run_folders import (
     ExperimentSummary,
@@ -34,7 +34,7 @@ from ragauge.experiments.history.series import (
     compare_last_points,
     indicator_for,
 )
-from ragauge.measures.conventions import PRESETS, find_convention
+from ragauge.measures.conventions import PRESETS, find_convention, parse_convention
 from ragauge.measures.latency import stage_latencies_ms, summarise_timings
 from ragauge.measures.names import Measure
 from ragauge.stats.comparisons import ComparisonSettings

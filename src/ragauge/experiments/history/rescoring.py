@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from ragauge.core.errors import BadInput, MissingEvidence, RagaugeError
+from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.records import Judgments, Run, Scores
 from ragauge.evaluation import compute_judged_ranks, judgments_for_measures, parse_measures
 from ragauge.evaluation.indicators import average_trials
 from ragauge.files import readers, table_files
 from ragauge.files.parquet import read_parquet
-from ragauge.measures.conventions import PRESETS, Convention
+from ragauge.measures.conventions import parse_convention
 from ragauge.measures.judged_ranks import defined_depth
 from ragauge.measures.scoring import score_judged_ranks
 from ragauge.runs import folder as runs_folder
@@ -25,31 +23,6 @@ MAX_WHOLE_READ_BYTES = 64 << 20
 """Largest ranking file that is read at once, which takes half the time. Larger files are read in blocks."""
 MAX_CACHED_SCORES = 64
 """Maximum number of cached scores. An unchanged system returns the same ranking in many folders."""
-NUMERIC_OPTION_TYPES: Mapping[str, type] = MappingProxyType(
-    {one.name: float if one.name == "rel" else int for one in fields(Convention) if "str" not in str(one.type)}
-)
-"""Types of the numeric options of a convention, by option name."""
-
-
-@lru_cache(maxsize=100)
-def parse_convention(name: str) -> Convention | None:
-    """Return the convention with a recorded name.
-
-    Returns None if the name does not define it.
-
-    >>> parse_convention("rig, ties=trec, depth=5").depth, parse_convention("my own")
-    (5, None)
-    """
-    first, *options = (name or "default").split(", ")
-    chosen: dict[str, Any] = {}
-    try:
-        for text in options:
-            option, _, value = text.partition("=")
-            chosen[option] = NUMERIC_OPTION_TYPES.get(option, str)(value)
-        found = PRESETS[first].but(**chosen)
-    except (KeyError, ValueError, RagaugeError):
-        return None
-    return found if found.name == (name or "default") else None
 
 
 def rescore_run(folder: Path, place: str, measures: Sequence[str], convention: str, grades: str) -> Scores:
