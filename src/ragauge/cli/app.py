@@ -60,12 +60,10 @@ COMMANDS: Mapping[str, CommandEntry] = {
 class LazyGroup(TyperGroup):
     """Group that lists its commands by the table, and imports a command's module when the command runs."""
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # Typer has its own copy of click's types
         """Find the command that the arguments name, and load it."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, load_command(name) if name in COMMANDS else command, rest
+        return name, load_command(name) if name is not None and name in COMMANDS else command, rest
 
 
 def load_command(name: str) -> Any:
