@@ -1,4 +1,4 @@
-"""compute.progress."""
+"""Progress callbacks of long operations."""
 
 from __future__ import annotations
 

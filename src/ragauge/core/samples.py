@@ -1,4 +1,4 @@
-"""core.samples."""
+"""Samples to be judged, their claims, and the verdicts on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""core.settings."""
+"""Checks of option values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""core.summaries."""
+"""Summaries of values: estimates with intervals, latency percentiles, throughput."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""output.latex."""
+"""LaTeX escaping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""output.tables."""
+"""Tables of text cells, before they are rendered."""
 
 from __future__ import annotations
 

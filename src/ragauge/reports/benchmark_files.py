@@ -1,4 +1,4 @@
-"""reports.benchmark_files."""
+"""Write a store benchmark in every format, including the layouts of other tools."""
 
 from __future__ import annotations
 

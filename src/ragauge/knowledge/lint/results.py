@@ -1,4 +1,4 @@
-"""knowledge.lint.results."""
+"""Result of `lint`: findings about a corpus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""knowledge.novelty.results."""
+"""Results of `novelty`: how new each document is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cache vectors on disk, by model and text."""
+"""Embedders: open one by name, embed many texts, cache vectors on disk."""
 
 from __future__ import annotations
 
