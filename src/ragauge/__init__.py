@@ -1,6 +1,6 @@
-"""One gauge for retrieval: ranking quality, speed, grounding, and whether a change is real.
+"""Evaluation of retrieval and RAG: ranking quality, latency, vector stores, answers, significance.
 
-The public names, and nothing else; each loads what it needs when it is first used.
+The public names; each imports what it needs when it is first used.
 """
 
 from __future__ import annotations

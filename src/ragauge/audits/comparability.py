@@ -1,4 +1,4 @@
-"""Scores of the same run under every preset: which tool would report which number."""
+"""Whether compared runs had equal conditions, and the scores of one run under every preset."""
 
 from __future__ import annotations
 

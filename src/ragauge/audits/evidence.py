@@ -1,4 +1,4 @@
-"""Effect of a flaw on the scores: every run is scored again as if the flaw were fixed."""
+"""Input of the audit checks, and the effect of a flaw on the scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields of documents other than the text that could leak judgments, as numbers or categories."""
+"""Fields of documents that could leak judgments, and the word weights of a corpus."""
 
 from __future__ import annotations
 

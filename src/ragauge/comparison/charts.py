@@ -1,4 +1,4 @@
-"""Draw six panels: hit rate, MRR, recall, diversity, latency and strata."""
+"""Charts of an overview, and the figure of six panels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draw latency distributions and mean times by stage."""
+"""Charts of latency distributions, stages, and measures over k."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timing of benchmarks: one clock, CPU pinning, and counters of what disturbed the process.
+"""Clocks, CPU pinning, disturbances, memory and disk of processes.
 
 All times are read from one clock, `now`, whose values are comparable across the processes of a machine.
 """

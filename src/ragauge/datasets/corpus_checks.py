@@ -1,4 +1,4 @@
-"""Find exact and near-duplicate texts in nearly linear time."""
+"""Find exact and near-duplicate texts, and ids that match after a small repair."""
 
 from __future__ import annotations
 

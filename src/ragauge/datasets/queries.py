@@ -1,4 +1,4 @@
-"""Tags that divide queries into strata: number of relevant documents, complexity, word overlap."""
+"""Selection of queries, and tags that divide them into strata."""
 
 from __future__ import annotations
 

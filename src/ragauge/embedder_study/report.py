@@ -1,4 +1,4 @@
-"""CSV of an embedder study: one row per embedder, or one row per value."""
+"""Report of an embedder study, and its CSV."""
 
 from __future__ import annotations
 

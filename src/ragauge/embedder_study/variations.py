@@ -1,4 +1,4 @@
-"""Quality of vectors with fewer dimensions or fewer bits per value.
+"""Quality with fewer dimensions or bits, smaller corpora and perturbed queries.
 
 All vectors are first normalised to length 1, since only their direction matters. `pca` rotates them onto the right
 singular vectors of the document matrix, largest first. Nothing is centred: a shift changes cosines, while a rotation

@@ -1,4 +1,4 @@
-"""Temporary files and folders: atomic replacement, unique names, removal of orphans.
+"""Working folders and files: atomic writes, locks, temporary files, the cache folder.
 
 A temporary name contains the host, the process id and a random token, so that no two writers share one. The first use
 of a folder in a process removes the temporary files there whose process, on this host, is dead.

@@ -1,4 +1,4 @@
-"""Normalisation of retrieval scores to a common scale, per query."""
+"""Normalisation of retrieval scores per query, and the order of fused documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fusion methods that use only ranks, without training."""
+"""Fusion methods without training, by ranks (RRF, Borda, …) or by scores (CombSUM, …)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Word matching of claims and sources: degree of support, and contradiction by negation."""
+"""Lexical judge: supports, contradicts and rates by matching words, without a model."""
 
 from __future__ import annotations
 

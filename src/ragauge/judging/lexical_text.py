@@ -1,4 +1,4 @@
-"""Claims of a sentence by its words: its phrases, without refusals, courtesies and questions."""
+"""Text processing of the lexical judge: words, stems, numbers, claims, word lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data embedded in the page of judged samples: scores of every sample, then all details."""
+"""Page of judged samples: charts, sections, and the data embedded in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strict parsing of replies: only entries that match the schema and were requested count.
+"""Prompts of a judge (rubrics, fenced data), and strict parsing of its replies.
 
 An entry counts if its id was requested, occurs once and matches the schema. A requested item without such an entry
 has no verdict. Nothing is guessed, and there are no defaults.

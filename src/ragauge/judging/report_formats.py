@@ -1,4 +1,4 @@
-"""Report of judged samples for a terminal: scores, unscored samples, cost, and the worst samples."""
+"""Judged samples for a terminal, and as CSV, JSON and Markdown."""
 
 from __future__ import annotations
 

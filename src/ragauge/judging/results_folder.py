@@ -1,4 +1,4 @@
-"""Verdicts of a judge as JSONL, one line per sample; strictly validated when read."""
+"""Results folder of `judge`: scores, verdicts and report, written and read."""
 
 from __future__ import annotations
 

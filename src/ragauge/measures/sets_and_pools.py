@@ -1,4 +1,4 @@
-"""Measures of the returned set, independent of rank: counts, set precision and recall, utility."""
+"""Measures of the returned set and of judged pools: set precision, bpref, infAP."""
 
 from __future__ import annotations
 

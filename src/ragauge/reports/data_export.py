@@ -1,4 +1,4 @@
-"""Export an overview as CSV, long or wide, by system or by query.
+"""Export an overview as CSV and as JSON.
 
 Unknown values are empty.
 """

@@ -1,4 +1,4 @@
-"""Write results to files in every output format, and read them back from JSON."""
+"""Registry of result types: their reports, output formats, and reading them from JSON."""
 
 from __future__ import annotations
 

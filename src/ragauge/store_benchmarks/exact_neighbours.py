@@ -1,4 +1,4 @@
-"""Exact neighbours on an executor: rows or queries are split into shards, and the results are merged.
+"""Exact neighbours: choice of CPU, faiss or GPU, and shards on an executor.
 
 Each row is sent to one worker, once. The distances within a shard do not depend on the other rows. So the merged
 neighbours are the same, in the same order, as those of a single search.

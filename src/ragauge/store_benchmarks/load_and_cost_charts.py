@@ -1,4 +1,4 @@
-"""Charts of build time, memory, disk space and cold start, and of recall with a filter."""
+"""Charts of load, build time, memory, disk space, cold start and filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranking measures of neighbour searches with binary relevance: nDCG, MAP, hit rate and F1 for all queries."""
+"""Measures of neighbour searches, and the check of reported distances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTML report of a benchmark: summary, frontier, tables and charts, details per store, and provenance."""
+"""Report of a benchmark for terminal, Markdown, LaTeX and as a page."""
 
 from __future__ import annotations
 

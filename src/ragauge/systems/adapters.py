@@ -1,4 +1,4 @@
-"""Adapt functions, frameworks' retrievers and their results to `Retriever` and `Hit`.
+"""Adapt functions, frameworks' retrievers and HTTP services to `Retriever`.
 
 LangChain, LlamaIndex and Haystack are not imported: their retrievers are recognised by their methods.
 """

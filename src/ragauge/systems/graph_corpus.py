@@ -1,4 +1,4 @@
-"""Operations of graph walks: links as tables, random draws for many walkers, ranking of visited nodes.
+"""Corpus for graph retrieval: documents, vectors and links, and the draws of walkers.
 
 All of them are vectorised: a step of all walkers is a few array operations.
 """

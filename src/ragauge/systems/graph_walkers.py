@@ -1,4 +1,4 @@
-"""Rank documents by personalised PageRank, restarted at the documents most similar to the query."""
+"""Retrieval by walks on a graph: personalised PageRank and trajectories."""
 
 from __future__ import annotations
 

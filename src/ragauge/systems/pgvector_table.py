@@ -1,4 +1,4 @@
-"""Table of `PgVectorDB`: its connection pool, and operations on the whole table."""
+"""Table of `PgVectorDB`: SQL, connection pool, operations on the whole table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Multi-stage retrieval: rerank the hits of a retriever, or filter them by metadata."""
+"""Systems made of systems: hybrid fusion, reranking, metadata filters."""
 
 from __future__ import annotations
 

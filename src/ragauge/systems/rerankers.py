@@ -1,4 +1,4 @@
-"""Rerank by vectors: by similarity to the query, or by maximal marginal relevance."""
+"""Rerankers: cross-encoder, vectors, maximal marginal relevance, LLM."""
 
 from __future__ import annotations
 

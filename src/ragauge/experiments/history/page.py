@@ -1,4 +1,4 @@
-"""Render the page of a history."""
+"""Page of a history, and its charts."""
 
 from __future__ import annotations
 

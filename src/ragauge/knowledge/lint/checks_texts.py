@@ -1,4 +1,4 @@
-"""Checks of text length in characters and tokens."""
+"""Checks of texts: duplicates, length in characters and tokens, language."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the request format that an endpoint accepts, from the strictest to the least strict."""
+"""OpenAI's protocol: request formats, errors and rate limits of an endpoint."""
 
 from __future__ import annotations
 

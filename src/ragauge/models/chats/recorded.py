@@ -1,4 +1,4 @@
-"""Record the replies of a chat model in a file, and replay them without cost or network."""
+"""Recorded and scripted chat models: replies without cost or network."""
 
 from __future__ import annotations
 

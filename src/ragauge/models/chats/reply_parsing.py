@@ -1,4 +1,4 @@
-"""Parse one-word replies: the chosen word and the probability of each word."""
+"""Parse replies: one-word replies, JSON schemas, and <think> blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Embed by word counts: a baseline without a model, available everywhere and deterministic."""
+"""Embedders without a model: hashed word counts and random vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Embed with all-MiniLM-L6-v2 on ONNX Runtime: 8-bit weights, offline, 23 MB, without torch."""
+"""Embedders whose packages bring their weights: MiniLM and WordLlama."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Word tokenizer: the most frequent words of a corpus, and one id for all others."""
+"""Tokenizers without a library: bytes, characters and words."""
 
 from __future__ import annotations
 

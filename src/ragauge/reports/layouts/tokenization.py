@@ -1,4 +1,4 @@
-"""Read and write the tokenization study's table of tokenizers.
+"""Read and write the tables of the tokenization study: models and tokenizers.
 
 The layout does not define `avg_tokens_per_…` and `compression_ratio`. Here the averages are the total number of
 tokens divided by the total number of words, characters or bytes. The ratio is bytes per token.
