@@ -7,15 +7,19 @@ import inspect
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import ragauge
 from command import forked, typed
+from ragauge.cli.app import COMMANDS
+from ragauge.comparison.charts import CHART_DEFINITIONS
 from ragauge.measures.answers import ANSWER_MEASURES
 from ragauge.measures.conventions import OPTION_CHOICES, PRESETS
 from ragauge.measures.registry import MEASURE_REGISTRY
+from ragauge.reports import page
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "ragauge"
@@ -86,15 +90,17 @@ def test_every_option_and_value_stands_in_conventions_md(option):
         assert f"`{value}`" in row, (option, value)
 
 
-VERBS = """
-run evaluate compare report bench gate audit reliability calibrate history k-range fuse validate convert
-datasets systems measures demo gain novelty stress lint freshness embedders tokenizers graph
-"""
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_in_the_readme_with_the_summary_of_its_help(command):
+    assert f"ragauge {command}" in (ROOT / "README.md").read_text()
+    name = command.replace("-", "_")
+    help_text = inspect.getdoc(getattr(import_module(f"ragauge.cli.{name}"), name)) or ""
+    assert help_text.splitlines()[0] == COMMANDS[command].summary
 
 
-@pytest.mark.parametrize("verb", VERBS.split())
-def test_every_verb_is_in_the_readme_and_the_docs(verb):
-    assert f"ragauge {verb}" in (ROOT / "README.md").read_text()
+def test_every_chart_belongs_to_a_section_of_the_page():
+    sections = set(re.findall(r'PageSection\(\s*"([\w-]+)"', inspect.getsource(page)))
+    assert {chart.section for chart in CHART_DEFINITIONS.values()} <= sections
 
 
 def blocks(page: str, language: str) -> list[str]:

@@ -103,8 +103,8 @@ class AuditCheck:
     """An audit check: name, description, function and required inputs."""
 
     name: str
-    about: str
-    look: Callable[[AuditInput], Iterator[Finding]]
+    description: str
+    run: Callable[[AuditInput], Iterator[Finding]]
     """Function that yields the findings; its docstring says when a finding is a problem."""
     needs: tuple[str, ...] = ()
 
@@ -196,7 +196,7 @@ def run_checks(evidence: AuditInput, checks: Iterable[AuditCheck], absent: Mappi
             )
             continue
         try:
-            findings.extend(check.look(evidence))
+            findings.extend(check.run(evidence))
         except (MissingEvidence, MissingExtra) as error:
             skipped[check.name] = error.message + (f": {error.hint}" if error.hint else "")
     leaking = any(one.what in LEAK_FINDINGS for one in findings)

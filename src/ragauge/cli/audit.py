@@ -94,5 +94,5 @@ def _print_audit_checks() -> None:
 
     table = borderless_table(["check", "what it looks for", "needs"], numbers=False)
     for one in CHECKS.values():
-        table.add_row(Text(one.name), Text(one.about), Text(", ".join(one.needs)))
+        table.add_row(Text(one.name), Text(one.description), Text(", ".join(one.needs)))
     console.print_tables(table)

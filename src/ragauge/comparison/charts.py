@@ -300,19 +300,21 @@ class ChartDefinition:
 
     title: str
     draw: Callable[[Overview], ChartDraft | None]
+    section: str
+    """Id of the section of the page that shows the chart."""
 
 
 CHART_DEFINITIONS: dict[str, ChartDefinition] = {
-    "quality_latency": ChartDefinition("Quality against latency", draw_quality_latency),
-    "panels": ChartDefinition("Six panels", draw_panels),
-    "measures": ChartDefinition("Measure by measure", draw_measures),
-    "curves": ChartDefinition("How many documents are enough", draw_curves),
-    "waterfall": ChartDefinition("Differences, sorted", draw_waterfall),
-    "boxes": ChartDefinition("How differences are spread", draw_difference_boxes),
-    "wins": ChartDefinition("Won, tied and lost", draw_wins),
-    "strata": ChartDefinition("By kind of query", draw_strata),
-    "latency": ChartDefinition("How long queries take", draw_latency_distributions),
-    "stages": ChartDefinition("Where the time goes", draw_stage_times),
+    "quality_latency": ChartDefinition("Quality against latency", draw_quality_latency, "systems"),
+    "panels": ChartDefinition("Six panels", draw_panels, "panels"),
+    "measures": ChartDefinition("Measure by measure", draw_measures, "measures"),
+    "curves": ChartDefinition("How many documents are enough", draw_curves, "over-k"),
+    "waterfall": ChartDefinition("Differences, sorted", draw_waterfall, "differences"),
+    "boxes": ChartDefinition("How differences are spread", draw_difference_boxes, "differences"),
+    "wins": ChartDefinition("Won, tied and lost", draw_wins, "differences"),
+    "strata": ChartDefinition("By kind of query", draw_strata, "strata"),
+    "latency": ChartDefinition("How long queries take", draw_latency_distributions, "latency"),
+    "stages": ChartDefinition("Where the time goes", draw_stage_times, "latency"),
 }
 """Definitions of all charts of an overview, in display order."""
 

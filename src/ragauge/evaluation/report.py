@@ -1,4 +1,4 @@
-"""Scores in the three-column output format of trec_eval, for scripts that parse it."""
+"""Scores as tables, JSON and CSV, and in the three-column format of trec_eval."""
 
 from __future__ import annotations
 

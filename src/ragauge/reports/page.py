@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.comparison.charts import draw_charts
+from ragauge.comparison.charts import CHART_DEFINITIONS, draw_charts
 from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.documents import Document
 from ragauge.core.records import Floats
@@ -194,17 +194,15 @@ def _document_snippets(ids: Sequence[str], order: Floats, documents: Mapping[str
 def render_overview_page(overview: Overview, vega: str | None = None) -> str:
     """Render the page of an overview.
 
-    `vega` is the result of `vega_script`, if already loaded.
+    `vega` is the result of `load_vega_script`, if already loaded.
     """
-    from ragauge.output import page as beside  # Imported here because it imports this module.
-
     others = with_unique_ids(build_reports(overview.beside))
     charts = draw_charts(overview)
     middle = [
         *_chart_sections(overview, charts),
-        *(part for one in others for part in beside.page_sections(one, headed=True)),
+        *(part for one in others for part in output_page.page_sections(one, headed=True)),
     ]
-    charts.update(beside.collect_charts(others))
+    charts.update(output_page.collect_charts(others))
     systems = find_browsable_systems(overview)
     packed: dict[str, str] = {}
     data: dict[str, Any] = {}
@@ -265,8 +263,8 @@ def render_overview_page(overview: Overview, vega: str | None = None) -> str:
 def _chart_sections(overview: Overview, charts: Mapping[str, Chart]) -> list[PageSection]:
     """Return the sections with charts, in reading order."""
 
-    def of(*names: str) -> dict[str, Chart]:
-        return {name: charts[name] for name in names if name in charts}
+    def charts_of(section: str) -> dict[str, Chart]:
+        return {name: chart for name, chart in charts.items() if CHART_DEFINITIONS[name].section == section}
 
     sheets = [
         one
@@ -278,21 +276,21 @@ def _chart_sections(overview: Overview, charts: Mapping[str, Chart]) -> list[Pag
     one = overview.asked[0]
     against = f"Each {one}'s {overview.first} minus that of {base}." if base else ""
     found = [
-        PageSection("panels", "Six panels", "Panels", of("panels")),
-        PageSection("measures", "Measure by measure", "Measures", of("measures")),
-        PageSection("over-k", "How many documents are enough", "Over k", of("curves")),
+        PageSection("panels", "Six panels", "Panels", charts_of("panels")),
+        PageSection("measures", "Measure by measure", "Measures", charts_of("measures")),
+        PageSection("over-k", "How many documents are enough", "Over k", charts_of("over-k")),
         PageSection(
             "differences",
             f"{one.capitalize()} by {one}",
             "Differences",
-            of("waterfall", "boxes", "wins"),
+            charts_of("differences"),
             (),
             against,
             "pairs",
         ),
         PageSection("trials", TRIALS_TITLE, "Chance", grids=page_sections.build_trials_tables(overview)),
-        PageSection("strata", f"By kind of {one}", f"Kinds of {one}", of("strata"), parts),
-        PageSection("latency", "How fast", "Latency", of("latency", "stages"), sheets),
+        PageSection("strata", f"By kind of {one}", f"Kinds of {one}", charts_of("strata"), parts),
+        PageSection("latency", "How fast", "Latency", charts_of("latency"), sheets),
     ]
     return [one for one in found if one.charts or one.grids]
 

@@ -42,8 +42,8 @@ ReportableResult = Lint | Novelty | Gain | Freshness | StressTest | EmbedderStud
 class ReportBuilder(NamedTuple):
     """Result type with the functions that report it."""
 
-    noun: type[Any]
-    account: Callable[[Any], Report]
+    result_type: type[Any]
+    build_report: Callable[[Any], Report]
     csv: Callable[[Any], str]
     derived: Sequence[str] = ()
     """Properties that are written to the JSON in addition to the fields."""
@@ -74,19 +74,19 @@ REPORT_BUILDERS: Mapping[str, ReportBuilder] = {
 
 def find_command_name(told: Result) -> str:
     """Return the name of the command that produced a result."""
-    return next(verb for verb, form in REPORT_BUILDERS.items() if isinstance(told, form.noun))
+    return next(verb for verb, form in REPORT_BUILDERS.items() if isinstance(told, form.result_type))
 
 
 def build_report(told: Result) -> Report:
     """Build the report of a result."""
-    return REPORT_BUILDERS[find_command_name(told)].account(told)
+    return REPORT_BUILDERS[find_command_name(told)].build_report(told)
 
 
 def build_joint_reports(several: Sequence[Result]) -> list[Report]:
     """Build a comparing report for each result type with several results."""
     found = []
     for form in REPORT_BUILDERS.values():
-        mine = [one for one in several if isinstance(one, form.noun)]
+        mine = [one for one in several if isinstance(one, form.result_type)]
         if form.joint is not None and len(mine) > 1:
             found.append(form.joint(mine))
     return found
@@ -150,7 +150,7 @@ def check_format_applies(form: str, noun: type[ReportableResult]) -> None:
 
 
 def _wrong_format_error(form: str, noun: type[Any]) -> BadInput:
-    verb = next(verb for verb, one in REPORT_BUILDERS.items() if one.noun is noun)
+    verb = next(verb for verb, one in REPORT_BUILDERS.items() if one.result_type is noun)
     return BadInput(f"the form `{form}` is for one result of `{verb}`", hint="--as json, --as csv, …")
 
 
@@ -237,5 +237,5 @@ def read_results(path: str | Path) -> list[ReportableResult]:
         verb = next((verb for verb in REPORT_BUILDERS if schema == SCHEMA_TEMPLATE.format(verb)), None)
         if verb is None:
             raise BadInput(f"this is no result of {', '.join(REPORT_BUILDERS)}", file=str(path))
-        found.append(from_json_data(REPORT_BUILDERS[verb].noun, one, file=str(path)))
+        found.append(from_json_data(REPORT_BUILDERS[verb].result_type, one, file=str(path)))
     return found
