@@ -10,24 +10,20 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor
 from pathlib import Path
 
 import numpy as np
 import scipy
 from scipy import stats
 
-from ragauge import dask_cluster
-from ragauge.core.records import Floats
 from ragauge.runs.folder import provenance
 from ragauge.stats.comparisons import ComparisonSettings
 from ragauge.stats.intervals import bca_interval
 from ragauge.stats.paired_tests import randomisation_test
-from ragauge.stats.resampling import bootstrap_means, draw_indices
+from ragauge.stats.resampling import bootstrap_means
 from ragauge.stats.system_pairs import SystemPair, compare_pairs
 
 QUERIES, MEASURES, ROUNDS, REPEATS = 1000, 10, 10_000, 5
-MANY, COLUMNS, FEWER, WORKERS = 1_000_000, 4, 1000, 2
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -37,36 +33,6 @@ def seconds(work: Callable[[], object]) -> float:
         work()
         taken.append(time.perf_counter() - began)
     return statistics.median(taken)
-
-
-def elsewhere() -> str:
-    """Many queries, resampled here and on worker processes."""
-    gaps = np.random.default_rng(0).normal(size=(MANY, COLUMNS))
-    began = time.perf_counter()
-    for _ in draw_indices(MANY, FEWER, np.random.default_rng(0)):
-        pass
-    drawing = time.perf_counter() - began
-    works: dict[str, Callable[[Executor | None], Floats]] = {
-        "bootstrap means": lambda executor: bootstrap_means(gaps, FEWER, 0, executor),
-        "randomisation tests": lambda executor: randomisation_test(gaps, rounds=FEWER, executor=executor),
-    }
-    lines = [
-        f"{FEWER:,} resamples, {MANY:,} queries, {COLUMNS} columns, once; {WORKERS} workers of one thread each.",
-        "",
-        f"| what | here, s | {WORKERS} workers, s | ratio | the same |",
-        "|---|---:|---:|---:|---|",
-    ]
-    with dask_cluster(f"local:{WORKERS}") as executor:
-        for what, work in works.items():
-            began = time.perf_counter()
-            found = work(None)
-            here = time.perf_counter() - began
-            same = np.array_equal(work(executor), found)
-            there = time.perf_counter() - began - here
-            lines.append(f"| {what} | {here:.1f} | {there:.1f} | {here / there:.2f}x | {same} |")
-            if what == "bootstrap means":
-                lines.append(f"| of that: drawing | {drawing:.1f} | | {drawing / here:.0%} | |")
-    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
@@ -113,7 +79,6 @@ def main() -> None:
     text = "\n".join(lines) + "\n"
     print(text)
     (Path(__file__).parent / "COMPARE.md").write_text(text)
-    print(elsewhere())
 
 
 if __name__ == "__main__":

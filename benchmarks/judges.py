@@ -3,8 +3,7 @@
 Writes JUDGES.md. A server on this machine speaks OpenAI's protocol and takes 50 ms a reply, in a process of its own.
 It obeys whatever schema it is given and knows nothing, so the scores mean nothing and are not shown; what is counted is
 the work. The peers run in an environment of their own (`--peers PYTHON`; `make bench` makes one), because they ask for
-other versions of what is used here; without it they are left out. `--elsewhere` prints calls a second on a cluster of
-two processes, and writes nothing.
+other versions of what is used here; without it they are left out.
 """
 
 from __future__ import annotations
@@ -20,12 +19,10 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ragauge.compute.dask_cluster import dask_cluster
 from ragauge.judging import judge_unsaved
 from ragauge.runs.folder import provenance
 
@@ -84,10 +81,8 @@ def stats(url: str) -> dict[str, Any]:
     return found
 
 
-def ours(
-    url: str, rows: list[dict[str, Any]], concurrency: int, folder: str, executor: Executor | None = None
-) -> dict[str, Any]:
-    """The four measures, with every reply kept on disk; the calls are made here, unless told."""
+def ours(url: str, rows: list[dict[str, Any]], concurrency: int, folder: str) -> dict[str, Any]:
+    """The four measures, with every reply kept on disk."""
     began, cpu = time.perf_counter(), time.process_time()
     found = judge_unsaved(
         rows,
@@ -96,7 +91,6 @@ def ours(
         folder=folder,
         concurrency=concurrency,
         embedder="words",
-        executor=executor,
     )
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     return {"seconds": seconds, "cpu": cpu, "scored": min(found.scores.n.values())}
@@ -127,21 +121,6 @@ def measured(name: str, work: Any) -> dict[str, Any]:
     with server() as url:
         found: dict[str, Any] = work(url)
         return {"name": name, **found, **stats(url)}
-
-
-def elsewhere(rows: list[dict[str, Any]], folder: str, concurrency: int = 64) -> list[str]:
-    """Calls a second of two processes of a cluster beside those of this one; both are measured once warm."""
-    lines = ["| | calls | wall | calls a second |", "|---|---:|---:|---:|"]
-    for address in (None, "local:2"):
-        with dask_cluster(address) as executor:
-            with server() as url:
-                ours(url, rows[:8], concurrency, f"{folder}/warm-{address}", executor)
-            place = f"{folder}/{address}"
-            row = measured("", lambda url, e=executor, p=place: ours(url, rows, concurrency, p, e))
-        lines.append(
-            f"| {address or 'here'} | {row['calls']:,} | {row['seconds']:.1f} s | {row['calls'] / row['seconds']:.0f} |"
-        )
-    return lines
 
 
 def peer(which: str, python: str, file: str, concurrency: int) -> Any:
@@ -179,15 +158,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--contexts", type=int, default=5)
-    parser.add_argument("--elsewhere", action="store_true", help="only print what a cluster of two processes does")
     parser.add_argument("--peers", default=str(HERE.parent / ".venv-peers" / "bin" / "python"))
     given = parser.parse_args()
     os.environ.setdefault("OPENAI_API_KEY", "x")
     data = samples(given.samples, given.contexts)
-    if given.elsewhere:
-        with tempfile.TemporaryDirectory() as folder:
-            print("\n".join(elsewhere(data, folder)))
-        sys.exit()
     machine = provenance()["machine"]
     lines = [
         "# What judging costs",

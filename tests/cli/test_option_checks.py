@@ -71,7 +71,6 @@ def run(tmp_path):
         ("calibrate samples.jsonl --price 1,2 --prices x.toml", "--price and --prices are mutually exclusive"),
         ("calibrate samples.jsonl --concurrency 3", "--concurrency has no effect on the lexical judge"),
         ("calibrate samples.jsonl --per-sample", "--per-sample has no effect without --json"),
-        ("history --no-index --rebuild", "--rebuild has no effect with --no-index"),
         ("embedders pydocs -e words --fresh", "--fresh has no effect without --out"),
         ("gain --before a.jsonl --add b.jsonl --max-calls 3", "--max-calls has no effect without --chat"),
         ("stress -s memory --kills 2 --kill-at 3", "--kills has no effect with --kill-at"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 import pickle
@@ -19,7 +18,7 @@ import pytest
 
 import ragauge
 from ragauge.compute import executors
-from ragauge.compute.executors import AsyncTasks, map_ordered, worker_count
+from ragauge.compute.executors import map_ordered, worker_count
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, UnknownName
 from worker_tasks import Summing, broken, deadly, the_pid, touch
 
@@ -154,61 +153,11 @@ def test_workers_with_other_versions_are_refused(workers, monkeypatch):
         pass
 
 
-def awaited(executor, work, parts, **how):
-    async def all_of_them():
-        errands = AsyncTasks(executor, work, **how)
-        return await asyncio.gather(*(errands(part) for part in parts))
-
-    return asyncio.run(all_of_them())
-
-
-def test_errands_are_awaited_on_any_executor(workers):
-    with ThreadPoolExecutor(2) as pool:
-        assert awaited(pool, Summing(10), range(20)) == expected(10, 20)
-    assert awaited(workers.executor, Summing(10), range(20)) == expected(10, 20)
-    assert awaited(workers.executor, np.sum, [np.ones(9), np.ones(4)], heavy=True) == [9.0, 4.0]
-
-
-def test_what_an_errand_raises_arrives_as_it_was(workers):
-    with pytest.raises(BadInput, match=r"run\.txt:7: no good"):
-        awaited(workers.executor, broken, [1, 3])
-
-
-@pytest.mark.parametrize("victims", [1, 2])
-def test_errands_of_killed_workers_are_run_again(workers, victims):
-    workers.executor._client.wait_for_workers(2)  # one that is killed while it starts does not come back
-    threading.Timer(0.2, workers.kill, (victims,)).start()
-    assert awaited(workers.executor, Summing(10, seconds=0.05), range(30)) == expected(10, 30)
-
-
-def test_an_errand_that_is_cancelled_is_taken_back():
-    begun, gate = [], threading.Event()
-
-    def slow(part: int) -> int:
-        begun.append(part)
-        gate.wait(10)
-        return part
-
-    async def cancelled() -> None:
-        errands = AsyncTasks(pool, slow)
-        tasks = [asyncio.create_task(errands(part)) for part in range(5)]
-        while not begun:
-            await asyncio.sleep(0.01)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    with ThreadPoolExecutor(1) as pool:
-        asyncio.run(cancelled())
-        gate.set()
-    assert begun == [0]
-
-
-def test_errands_for_an_executor_that_was_shut_down_say_so():
+def test_map_ordered_on_a_shut_down_executor_says_so():
     pool = ThreadPoolExecutor(1)
     pool.shutdown()
     with pytest.raises(BackendFailed, match="the executor was shut down"):
-        awaited(pool, abs, [1])
+        list(map_ordered(pool, abs, [1]))
 
 
 def test_large_work_lies_in_a_file_for_processes_of_this_machine_and_goes_away(tmp_path, monkeypatch):
@@ -254,9 +203,9 @@ def test_a_client_of_dask_is_as_good_as_its_executor(workers):
 def test_ctrl_c_ends_a_local_cluster_without_a_word_from_its_workers(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        "import ragauge\nfrom labour import Summing\nfrom ragauge.compute.executors import map_ordered as spread\n"
+        "import ragauge\nfrom worker_tasks import Summing\nfrom ragauge.compute.executors import map_ordered\n"
         "if __name__ == '__main__':\n    with ragauge.dask_cluster('local:2') as executor:\n"
-        "        print('up', flush=True)\n        list(spread(executor, Summing(10, 0.2), range(10_000)))\n"
+        "        print('up', flush=True)\n        list(map_ordered(executor, Summing(10, 0.2), range(10_000)))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     process = subprocess.Popen(

@@ -23,6 +23,7 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import BackendFailed, BadInput, RagaugeError, UnknownName
 from ragauge.core.records import Dataset, Judgments
 from ragauge.experiments import read_experiment, run
+from ragauge.runs import system_run
 from ragauge.runs.execution import QueryResult
 from ragauge.runs.journal import Journal
 from ragauge.runs.system_run import measure_overhead_us
@@ -498,6 +499,16 @@ def test_folder_names_lead_nowhere_else(tmp_path):
 
 def test_the_harness_costs_microseconds():
     assert 0 < measure_overhead_us(10, 50) < 10_000  # a figure to print, not to promise: only that it is one
+
+
+def test_harness_overhead_is_measured_once_for_all_systems(monkeypatch):
+    measured = []
+    system_run._measured_overhead_us.cache_clear()
+    monkeypatch.setattr(system_run, "measure_overhead_us", lambda k: measured.append(k) or 12.5)
+    found = run(DATA, {"first": right, "second": right}, measures=["recall@10"])
+    system_run._measured_overhead_us.cache_clear()
+    assert measured == [10]
+    assert [one.manifest["harness_microseconds"] for one in found.runs.values()] == [12.5, 12.5]
 
 
 TOML = """

@@ -1,4 +1,4 @@
-"""Folders found and read, and the index that saves reading them: never believed where the folders say otherwise."""
+"""Folders of results: found at any depth, read, and skipped with a reason."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from ragauge.core.errors import BadInput
-from ragauge.experiments.history import history, index, rescoring
+from ragauge.experiments.history import history, rescoring
 from ragauge.experiments.history.run_folders import MAX_FOLDER_DEPTH, find_experiment_folders
 from ragauge.files.readers import read_judgments
 from ragauge.runs.folder import judgments_hash
@@ -43,43 +42,7 @@ def means(folder, **how):
     return [one.mean.value for one in history(folder, measures="mrr@10", **how).points]
 
 
-def change_unseen(folder, name="b"):
-    """Other scores of the same length and time: whoever still finds the old ones has them from the index."""
-    scores = folder / name / "scores.csv"
-    before = scores.stat()
-    scores.write_text(scores.read_text().replace("mrr@10,0.5", "mrr@10,0.7"))
-    os.utime(scores, ns=(before.st_mtime_ns, before.st_mtime_ns))
-    assert scores.stat().st_size == before.st_size
-
-
-def test_the_index_is_used_where_nothing_has_changed_and_rebuilt_on_demand(runs):
-    assert means(runs) == [1.0, 0.5]
-    assert (runs / index.NAME).is_file()
-    change_unseen(runs)
-    assert means(runs) == [1.0, 0.5]
-    assert means(runs, index=False) == pytest.approx([1.0, 0.7])
-    assert means(runs) == [1.0, 0.5]  # without an index none is written either
-    assert means(runs, rebuild=True) == pytest.approx([1.0, 0.7])
-    assert means(runs) == pytest.approx([1.0, 0.7])
-
-
-def test_a_folder_that_has_changed_is_read_again(runs):
-    means(runs)
-    change_unseen(runs)
-    os.utime(runs / "b" / "scores.csv", ns=(LONG_AGO, LONG_AGO + 2 * 10**9))
-    assert means(runs) == pytest.approx([1.0, 0.7])
-
-
-def test_a_folder_that_has_gone_drops_out_and_a_new_one_comes_in(runs):
-    means(runs)
-    shutil.move(runs / "b", runs / "c")
-    assert [os.path.basename(one.folder) for one in history(runs).series("mine", "mrr@10")] == ["a", "c"]
-    shutil.rmtree(runs / "c")
-    assert means(runs) == [1.0]
-    assert set(index.load(runs)) == {str(runs / "a")}
-
-
-def test_a_new_system_in_a_known_folder_is_seen(runs):
+def test_a_new_system_in_a_read_folder_is_seen(runs):
     means(runs)
     shutil.copytree(runs / "a" / "mine", runs / "a" / "other")
     about = json.loads((runs / "a" / "other" / "manifest.json").read_text())
@@ -90,82 +53,7 @@ def test_a_new_system_in_a_known_folder_is_seen(runs):
     assert found.series("other", "mrr@10")[0].mean.value == 1.0  # scored from its run: scores.csv does not know it
 
 
-def test_a_tree_that_moves_takes_its_index_along(runs):
-    means(runs)
-    change_unseen(runs)
-    elsewhere = shutil.move(runs, runs.parent / "elsewhere")
-    assert means(elsewhere) == [1.0, 0.5]
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda data: b"",
-        lambda data: b"nonsense",
-        lambda data: data[:-20],
-        lambda data: data.replace(b'"n', b'"m', 1),
-        lambda data: data.replace(b"0.5", b"0.9", 1),
-        lambda data: data + data,
-        lambda data: b"\xff\xfe" + data,
-        lambda data: b"[" * 100_000,
-    ],
-    ids=["empty", "nonsense", "torn", "renamed", "edited", "twice", "bytes", "deep"],
-)
-def test_a_damaged_index_is_made_anew(runs, damage):
-    means(runs)
-    path = runs / index.NAME
-    whole = path.read_bytes()
-    path.write_bytes(damage(whole))
-    assert index.load(runs) == {}
-    assert means(runs) == [1.0, 0.5]
-    assert path.read_bytes() == whole
-
-
-@pytest.mark.parametrize(
-    "spoilt",
-    [
-        {"folder": "a"},
-        {"folder": "a", "stamp": [["x", 1]], "judgments": "", "convention": "", "systems": [], "problems": {}},
-        {"folder": 3, "stamp": [], "judgments": "", "convention": "", "systems": [{}], "problems": {}},
-        ["a"],
-    ],
-)
-def test_an_index_of_another_shape_is_not_believed_though_its_hash_is_right(runs, spoilt):
-    rest = json.dumps(spoilt).encode() + b"\n"
-    head = json.dumps(index._header(rest)).encode() + b"\n"
-    (runs / index.NAME).write_bytes(head + rest)
-    assert index.load(runs) == {}
-    assert means(runs) == [1.0, 0.5]
-
-
-@pytest.mark.parametrize("part", ["version", "ragauge history"])
-def test_an_index_of_another_version_is_made_anew(runs, part):
-    means(runs)
-    change_unseen(runs)
-    path = runs / index.NAME
-    first, _, rest = path.read_bytes().partition(b"\n")
-    head = json.loads(first)
-    assert head["version"] == version("ragauge")
-    path.write_bytes(json.dumps({**head, part: "0.0"}).encode() + b"\n" + rest)
-    assert means(runs) == pytest.approx([1.0, 0.7])
-
-
-@pytest.mark.parametrize("obstacle", [index.NAME, f".{index.NAME}.part"])
-def test_where_no_index_can_be_written_one_does_without(runs, obstacle):
-    (runs / obstacle).mkdir()
-    assert means(runs) == [1.0, 0.5]
-    assert means(runs) == [1.0, 0.5]
-    assert (runs / obstacle).is_dir()
-
-
-def test_what_was_written_a_moment_ago_is_not_put_in_the_index(runs):
-    scores = runs / "b" / "scores.csv"
-    scores.write_text(scores.read_text())
-    assert means(runs) == [1.0, 0.5]
-    assert set(index.load(runs)) == {str(runs / "a")}
-
-
-def test_what_could_not_be_read_is_not_put_in_the_index(runs):
+def test_a_manifest_without_a_time_is_skipped_until_it_is_repaired(runs):
     manifest = runs / "b" / "mine" / "manifest.json"
     whole = manifest.read_text()
     manifest.write_text(whole.replace('"finished"', '"finishes"'))
@@ -175,35 +63,6 @@ def test_what_could_not_be_read_is_not_put_in_the_index(runs):
     manifest.write_text(whole)
     settle(runs / "b")
     assert means(runs) == [1.0, 0.5]
-
-
-def test_processes_at_once_do_no_harm(runs):
-    code = (
-        f"from ragauge.experiments.history import history; print([p.mean.value for p in "
-        f"history({str(runs)!r}, rebuild=True)"
-    )
-    code += ".points])"
-    at_once = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    said = {one.communicate()[0] for one in at_once}
-    assert said == {"[1.0, 1.0, 0.5, 1.0]\n"}
-    assert [one.returncode for one in at_once] == [0] * 4
-    assert not list(runs.glob("*.part"))
-    assert means(runs) == [1.0, 0.5]
-    assert set(index.load(runs)) == {str(runs / name) for name in "ab"}
-
-
-def test_what_the_index_has_is_what_the_folders_have(runs):
-    for how in ({"measures": ["ndcg@3", "p95_ms", "throughput"]}, {"confidence": 0.8, "measures": "p50_ms"}, {}):
-        read, kept = (history(runs, **how) for _ in range(2))
-        assert repr(kept.points) == repr(read.points) == repr(history(runs, index=False, **how).points)
-
-
-def test_the_index_stands_in_the_first_folder_that_is_given(runs):
-    history([runs / "b", runs / "a"])
-    assert (runs / "b" / index.NAME).is_file()
-    assert not (runs / "a" / index.NAME).exists()
-    change_unseen(runs, "b")
-    assert means([runs / "b", runs / "a"]) == [1.0, 0.5]
 
 
 def test_results_are_found_at_any_depth_but_not_in_hidden_folders(runs, tmp_path):
@@ -311,7 +170,6 @@ def test_odd_things_in_files_and_names_stop_nothing(runs):
     assert list(found.skipped.values()) == ["its name is not UTF-8"]
     again = history(runs, measures=["mrr@10", "p95_ms"])
     assert again.points == found.points
-    assert len(index.load(runs)) == 2
 
 
 def test_where_nothing_can_be_read_the_first_reason_is_told(runs):
@@ -378,7 +236,7 @@ def test_a_convention_that_has_no_name_cannot_be_had_again(runs):
 
 
 def test_scored_in_blocks_or_at_once_it_is_the_same(runs, monkeypatch):
-    how = {"measures": ["ndcg@3", "map"], "index": False}
+    how = {"measures": ["ndcg@3", "map"]}
     at_once = history(runs, **how).points
     monkeypatch.setattr(rescoring, "MAX_WHOLE_READ_BYTES", 0)
     assert history(runs, **how).points == at_once
@@ -394,7 +252,7 @@ def test_runs_that_returned_the_same_are_told_apart_by_their_judgments(runs):
         path.write_text(json.dumps(about))
     settle(runs / "c")
     (runs / "c" / "scores.csv").unlink()
-    found = history(runs, measures="ndcg@3", index=False)
+    found = history(runs, measures="ndcg@3")
     values = {os.path.basename(one.folder): one.mean.value for one in found.points}
     assert (values["a"], values["c"]) == (1.0, 0.0)
 
@@ -408,46 +266,18 @@ def test_who_looks_on_is_told_how_far_it_is(runs):
     assert {step[2] for step in seen if step[0] == "compares"} == {3}
 
 
-@pytest.mark.parametrize(("at", "known"), [(("reads", 1, 2), "a"), (("scores", 1, 2), "ab")])
-def test_who_is_interrupted_keeps_what_was_read(runs, at, known):
-    def interrupts(*step):
-        if step == at:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        history(runs, measures="ndcg@3", watch=interrupts)
-    kept = index.load(runs)
-    assert set(kept) == {str(runs / name) for name in known}
-    scored = [bool(one.systems[0].more) for one in kept.values()]
-    assert scored == ([False] if known == "a" else [True, False])
-    assert [one.mean.n for one in history(runs, measures="ndcg@3").points] == [30, 30]
-
-
-def test_an_interruption_takes_nothing_out_of_the_index(runs):
-    means(runs)
-    shutil.copytree(runs / "a", runs / "0")
-
-    def interrupts(*step):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        history(runs, watch=interrupts)
-    assert set(index.load(runs)) == {str(runs / name) for name in "ab"}
-
-
-def test_the_command_that_is_interrupted_says_how_to_go_on(runs):
+def test_cli_interrupted_history_exits_with_130(runs):
     code = (
         "import os, signal, sys, ragauge.experiments.history.rescoring as again\n"
         "from ragauge.cli import main\n"
-        "kept = again.score\n"
+        "kept = again.score_judged_ranks\n"
         "def score(*how):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    return kept(*how)\n"
-        "again.score = score\n"
+        "again.score_judged_ranks = score\n"
         "sys.argv = ['ragauge', 'history', 'runs', '-m', 'ndcg@3']\n"
         "main()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=runs.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 130
-    assert "stopped; what was read is kept in runs, and the same command goes on from there" in done.stderr
-    assert set(index.load(runs)) == {str(runs / name) for name in "ab"}
+    assert done.stderr.endswith("\nstopped\n")

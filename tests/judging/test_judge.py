@@ -21,6 +21,7 @@ import ragauge
 from ragauge.core.errors import BackendFailed, BadInput, MissingEvidence
 from ragauge.core.protocols import Reply
 from ragauge.core.samples import Sample, Support
+from ragauge.judging.lexical_judge import LexicalJudge
 from ragauge.models.chats.recorded import Recording, ScriptedChat
 
 SAMPLE = Sample(
@@ -455,6 +456,29 @@ def test_it_works_inside_a_running_loop():
 
     sync, awaited = asyncio.run(notebook())
     assert sync.scores.means["faithfulness"] == awaited.scores.means["faithfulness"]
+
+
+class QueueingJudge:
+    """A judge with a lock, which belongs to the event loop of its first use."""
+
+    name = "queueing"
+    identity = {"judge": "queueing"}  # noqa: RUF012 - as a user would write it
+
+    def __init__(self):
+        self.turn = asyncio.Lock()
+
+    async def answer(self, task):
+        async with self.turn:
+            await asyncio.sleep(0.001)
+            return LexicalJudge().say(task)
+
+
+def test_a_judge_with_a_lock_of_another_event_loop_is_refused():
+    samples, judge = [replace(SAMPLE, id=f"s{place}") for place in range(4)], QueueingJudge()
+    judged(samples, chat=judge)
+    with pytest.raises(BackendFailed, match="the judge queueing holds something of another event loop") as caught:
+        judged(samples, chat=judge)
+    assert "a new judge for every call of `judge`" in str(caught.value.hint)
 
 
 def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):

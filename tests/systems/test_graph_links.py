@@ -15,7 +15,7 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
 from ragauge.core.graphs import Graph
 from ragauge.core.protocols import GraphBuilder
-from ragauge.models.embedders.directions import unit
+from ragauge.core.vectors import to_unit_rows
 from ragauge.systems.graph_entities import EntityLinks
 from ragauge.systems.graph_links import MetadataLinks, NeighbourLinks, SharedFieldLinks
 
@@ -144,7 +144,7 @@ def brute(vectors, neighbours, mutual, least):
 @pytest.mark.parametrize("least", [0.0, 0.3])
 @pytest.mark.parametrize("neighbours", [1, 4, 100])
 def test_the_nearest_are_those_of_comparing_all_with_all(neighbours, least, mutual):
-    vectors = unit(np.random.default_rng(5).normal(size=(60, 6)).astype(np.float32))
+    vectors = to_unit_rows(np.random.default_rng(5).normal(size=(60, 6)).astype(np.float32))
     given = NeighbourLinks(neighbours=neighbours, mutual=mutual, least=least).link(
         [Document(str(n), "") for n in range(60)], vectors
     )

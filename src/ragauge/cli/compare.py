@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.console import ClusterAddress
 from ragauge.cli.evaluate import parse_convention_options
 from ragauge.cli.option_checks import refuse_options
 from ragauge.cli.options import HigherIsBetter, LowerIsBetter, MinRelevantGrade
@@ -17,7 +16,6 @@ from ragauge.comparison import compare as compare_scores
 from ragauge.comparison import report as reports
 from ragauge.comparison.latex import render_comparisons_latex
 from ragauge.comparison.scored_files import DEFAULT_MEASURES, score_runs
-from ragauge.compute import dask_cluster
 from ragauge.core.errors import BadInput
 from ragauge.core.run_dates import describe_run_dates
 from ragauge.files.table_rows import read_tags
@@ -80,7 +78,6 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder.")] = None,
     lower_is_better: LowerIsBetter = None,
     higher_is_better: HigherIsBetter = None,
-    cluster: ClusterAddress = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Markdown on standard output.")] = False,
@@ -104,13 +101,12 @@ def compare(  # noqa: PLR0913 - each is an option of the command
             raise BadInput("--tags does nothing without --by", hint="--by COLUMN")
         for query, values in read_tags(tags).items():
             tagged.setdefault(query, {}).update(values)
-    with dask_cluster.dask_cluster(cluster) as executor:
-        compared = compare_scores(
-            found, baseline=found.baseline, by=by, tags=tagged, overlap=overlap, count_missing=count_missing,
-            executor=executor, test=test, correction=correction, family=family, confidence=confidence,
-            interval=interval, rounds=rounds, seed=seed, margin=margin, detect=detect, power=power,
-            lower_is_better=lower_is_better, higher_is_better=higher_is_better,
-        )  # fmt: skip
+    compared = compare_scores(
+        found, baseline=found.baseline, by=by, tags=tagged, overlap=overlap, count_missing=count_missing,
+        test=test, correction=correction, family=family, confidence=confidence,
+        interval=interval, rounds=rounds, seed=seed, margin=margin, detect=detect, power=power,
+        lower_is_better=lower_is_better, higher_is_better=higher_is_better,
+    )  # fmt: skip
     shown = 3 if moved is None else moved
     if as_json:
         console.write_data(

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.option_checks import allow_only_options, check_output_libraries, refuse_options
+from ragauge.cli.option_checks import allow_only_options, check_output_libraries
 from ragauge.cli.progress import show_status
 from ragauge.core.errors import BadInput
 from ragauge.experiments.history import history as look_back
@@ -44,10 +44,6 @@ def history(  # noqa: PLR0913 - each is an option of the command
         str | None, typer.Option("-C", "--convention", help="Score every run again under this one, as in evaluate.")
     ] = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals; the tests' level is the rest.")] = 0.95,
-    rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Read every folder again, whatever the index says.")
-    ] = False,
-    no_index: Annotated[bool, typer.Option("--no-index", help="Neither read nor write an index.")] = False,
     out: Annotated[str | None, typer.Option("-o", "--out", metavar="FILE.html", help="Write a page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output: a row for each point.")] = False,
@@ -68,20 +64,16 @@ def history(  # noqa: PLR0913 - each is an option of the command
     if out is not None and not out.endswith((".html", ".htm")):
         raise BadInput("the page is an .html file", file=out, hint="-o history.html")
     check_output_libraries([out or ""], None)
-    if no_index:
-        refuse_options(context, ["rebuild"], "with --no-index")
     given = folders or ["runs"]
     try:
         with show_status(after=1.0) as tell:
             found = look_back(
                 given, measures=measure, systems=system, datasets=dataset, convention=convention,
-                index=not no_index, rebuild=rebuild, confidence=confidence,
+                confidence=confidence,
                 watch=lambda what, done, total: tell(f"{what} {done:,} of {total:,}"),
             )  # fmt: skip
     except KeyboardInterrupt:
-        kept = "" if no_index else f"; what was read is kept in {given[0]}, and the same command"
-        kept += " without --rebuild" if kept and rebuild else ""
-        sys.stderr.write(f"\nstopped{kept}{' goes on from there' * bool(kept)}\n")
+        sys.stderr.write("\nstopped\n")
         raise typer.Exit(130) from None
     if as_json:
         console.write_data(json.dumps(reports.history_to_data(found), indent=2, ensure_ascii=False, allow_nan=False))

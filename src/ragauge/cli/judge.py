@@ -15,11 +15,9 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.console import ClusterAddress
 from ragauge.cli.evaluate import parse_convention_options
 from ragauge.cli.option_checks import MODEL_JUDGE_OPTIONS, allow_only_options, refuse_options
 from ragauge.cli.progress import CountProgress, show_status
-from ragauge.compute import dask_cluster
 from ragauge.core.errors import BadInput
 from ragauge.core.samples import LEXICAL_JUDGE
 from ragauge.files.judged_folders import is_judged_folder
@@ -122,7 +120,6 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say how many calls and tokens it would take, and ask nothing.")
     ] = False,
-    cluster: ClusterAddress = None,
     out: Annotated[
         str | None,
         typer.Option(
@@ -175,13 +172,12 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         )
     folder = Path(out) if out is not None else _default_judging_folder(samples, who)
     if dry_run:
-        refuse_options(context, ["as_csv", "cluster", "verdicts", "canaries", "confidence"], "with --dry-run")
+        refuse_options(context, ["as_csv", "verdicts", "canaries", "confidence"], "with --dry-run")
         _print_judging_estimate(samples, measure, who, folder, how, as_json=as_json)
         return
     with hold_folder(folder):
         check_same_samples(folder, load_samples(samples, answers=answers, k=k)[:limit])
-        with dask_cluster.dask_cluster(cluster) as executor:
-            found = _judge_with_progress(samples, measure, who, folder, {**how, "executor": executor})
+        found = _judge_with_progress(samples, measure, who, folder, how)
         _finish_judging(found, folder, as_json=as_json, as_csv=as_csv)
 
 

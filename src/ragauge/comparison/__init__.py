@@ -6,7 +6,6 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,7 +47,6 @@ def compare(
     tags: TagsByQuery | None = None,
     overlap: bool = False,
     count_missing: bool = False,
-    executor: Executor | None = None,
     **how: Any,
 ) -> Comparisons:
     """Compare every system with the baseline, or every pair of systems.
@@ -56,10 +54,9 @@ def compare(
     `scores` is the result of `evaluate` for several runs, an Experiment with all its trials, files, or plain
     numbers: `{system: {query: value}}` or `{system: {measure: {query: value}}}`. A list, or a mapping from seeds,
     instead of one system's scores contains repeated runs of that system; the interval then covers queries and seeds.
-    `by` is a tag of the queries, `complexity`, or a mapping from queries to strata. An `executor` resamples in
-    parallel, with identical results. `how` is test, correction, family, confidence, interval, rounds, seed, margin,
-    detect, power, lower_is_better and higher_is_better: see `ComparisonSettings`. A measure of unknown direction is
-    assumed to be higher-is-better, and a note says so.
+    `by` is a tag of the queries, `complexity`, or a mapping from queries to strata. `how` is test, correction, family,
+    confidence, interval, rounds, seed, margin, detect, power, lower_is_better and higher_is_better: see
+    `ComparisonSettings`. A measure of unknown direction is assumed to be higher-is-better, and a note says so.
 
     >>> found = compare({"a": {"q1": 0.1, "q2": 0.4, "q3": 0.3}, "b": {"q1": 0.3, "q2": 0.5, "q3": 0.9}}, baseline="a")
     >>> row = found.find("b")
@@ -101,13 +98,13 @@ def compare(
     others = [name for name in named if name != baseline]
     couples = [(baseline, name) for name in others] if baseline else list(itertools.combinations(named, 2))
     pairs = [_build_system_pair(table, m, base, name, queries, m in lower) for m in chosen for base, name in couples]
-    rows = compare_pairs(pairs, method, executor)
+    rows = compare_pairs(pairs, method)
     strata: list[Comparison] = []
     if by is not None:
         groups, more = _build_strata_masks(by, tags, sides[0], queries)
         notes += more
         parts = [_restrict_pair(pair, label, mask) for pair in pairs for label, mask in groups.items()]
-        strata = compare_pairs(parts, method, executor)
+        strata = compare_pairs(parts, method)
     notes += _comparison_notes([*rows, *strata], sides, chosen)
     return Comparisons(
         rows,

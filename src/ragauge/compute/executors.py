@@ -7,12 +7,9 @@ unpickle it once each, and threads share it. The module also pickles callables f
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import multiprocessing
 import os
 import pickle
-import sys
-import threading
 import time
 import uuid
 import weakref
@@ -155,51 +152,6 @@ def map_ordered(
             one.future.cancel()
 
 
-class AsyncTasks(Generic[P, R]):
-    """Tasks on an executor for asyncio code: `await tasks(part)` submits a task and returns its result.
-
-    The caller bounds the number of concurrent tasks. A cancelled await cancels its task. `idle` tasks mostly wait
-    and call `secede`.
-    """
-
-    def __init__(self, executor: Executor, work: Callable[[P], R], *, heavy: bool = False, idle: bool = False) -> None:
-        self._office = _TaskDispatcher(executor, work, heavy=heavy, idle=idle)
-        self._heavy = heavy
-        self.make_room = idle and _is_dask(_to_executor(executor))
-        """Whether more tasks than there are workers can run at a time."""
-
-    async def __call__(self, part: P) -> R:
-        """Submit a task and return its result.
-
-        A task that is lost with its worker is submitted again.
-        """
-        # Sending large data takes long and would block the event loop.
-        given = await asyncio.to_thread(self._office.give, part) if self._heavy else self._office.give(part)
-        while True:
-            waiting = asyncio.wrap_future(given.future)
-            try:
-                await asyncio.wait([waiting])
-            except asyncio.CancelledError:
-                waiting.cancel()
-                raise
-            if not waiting.cancelled():
-                waiting.exception()  # mark as retrieved; it is raised below
-            try:
-                return _wait_for_result(given.future)
-            except _TaskLost:
-                given = await asyncio.to_thread(self._office.again, given)
-
-
-def secede() -> None:
-    """Let a Dask worker start another task while this one only waits.
-
-    Other executors are not affected.
-    """
-    if "distributed" in sys.modules:
-        with contextlib.suppress(ValueError):  # not running on a worker
-            sys.modules["distributed"].secede()
-
-
 @dataclass
 class _SubmittedTask(Generic[P, R]):
     """A submitted task."""
@@ -219,21 +171,16 @@ class _TaskLost(Exception):
 class _TaskDispatcher(Generic[P, R]):
     """Submits tasks to an executor, together with the function to run."""
 
-    def __init__(self, executor: Executor, work: Callable[[P], R], *, heavy: bool, idle: bool = False) -> None:
+    def __init__(self, executor: Executor, work: Callable[[P], R], *, heavy: bool) -> None:
         executor = _to_executor(executor)
         self._executor = _replace_forking_pool(executor)
         self._heavy = heavy
-        self._idle = idle
-        self._workers: list[str] = []
-        self._looked = -POLL_INTERVAL_S
-        self._turn = 0
         self._dask = _is_dask(executor)
         self._work: Any = work
         if isinstance(executor, ProcessPoolExecutor):
             self._work = spill_to_file(pickle_task(work), self)
         elif not isinstance(executor, ThreadPoolExecutor):
             self._work = pickle_task(work)
-        self._sending = threading.Lock()
         self._there: Any = None
         """Future of the work on the cluster; None for other executors."""
         self._send_work()
@@ -290,26 +237,13 @@ class _TaskDispatcher(Generic[P, R]):
         """
         client = _dask_client(self._executor)
         # Two equal calls are two tasks: Dask must not identify them by their arguments.
-        how = {**self._next_worker_options(client), **getattr(self._executor, "_kwargs", {}), "pure": False}
+        how = {**getattr(self._executor, "_kwargs", {}), "pure": False}
         there = client.submit(*what, **how)
         future: Future[R] = asyncio.run_coroutine_threadsafe(
             _await_dask_result(there, client), client.loop.asyncio_loop
         )
         future.add_done_callback(lambda own: there.cancel() if own.cancelled() and not there.done() else None)
         return future
-
-    def _next_worker_options(self, client: Any) -> dict[str, Any]:
-        """Choose workers in turn for idle tasks.
-
-        The scheduler regards them as free and would give all tasks to one worker.
-        """
-        if not self._idle:
-            return {}
-        if time.monotonic() - self._looked >= POLL_INTERVAL_S:  # workers come and go
-            self._workers, self._looked = sorted(client.nthreads()), time.monotonic()
-        self._turn += 1
-        turn = self._workers[self._turn % len(self._workers)] if self._workers else None
-        return {} if turn is None else {"workers": [turn], "allow_other_workers": True}
 
     def again(self, lost: _SubmittedTask[P, R]) -> _SubmittedTask[P, R]:
         """Submit a lost task again, and the work too if its only copy may have been lost."""
@@ -321,9 +255,8 @@ class _TaskDispatcher(Generic[P, R]):
                 hint="are workers out of memory?",
                 final=True,
             ) from None
-        with self._sending:
-            if lost.there is self._there:  # no other thread has sent it since
-                self._send_work()
+        if lost.there is self._there:  # not sent again yet for another lost task
+            self._send_work()
         return self.give(lost.part, lost.times + 1)
 
 

@@ -284,9 +284,7 @@ class Chat(Protocol):
     """A chat model. One instance has one model and one set of parameters.
 
     Optional attributes: `concurrency` (parallel calls), `timeout` (seconds per reply), `notes` about parameters that
-    the endpoint rejected, and `ready()`, which raises an error before the first call if calls cannot work. A chat
-    model with `stays` is called in this process regardless of the executor, because its replies depend on earlier
-    calls.
+    the endpoint rejected, and `ready()`, which raises an error before the first call if calls cannot work.
     """
 
     @property

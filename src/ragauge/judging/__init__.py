@@ -67,9 +67,8 @@ def judge(
     defaults to the main measures (`MAIN`) for which the samples have the required fields. `chat` is `lexical`,
     `openai:MODEL@URL`, `local:FILE.gguf`, `replay:FILE`, or an object with `complete`. With a `folder`, every reply
     is saved there as it arrives, so that the same call resumes where the last one stopped. Verdicts, scores and a
-    report are written there at the end. An `executor` makes the calls, or runs the lexical judge; the results are
-    the same. Further settings are those of `JudgingSettings`. Also works inside a running event loop; `judge_async`
-    is the awaitable variant.
+    report are written there at the end. Further settings are those of `JudgingSettings`. Also works inside a running
+    event loop; `judge_async` is the awaitable variant.
     """
     return run_coroutine(judge_async(samples, measures, chat=chat, folder=folder, **how))
 

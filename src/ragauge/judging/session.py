@@ -7,16 +7,13 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from ragauge.compute.event_loops import LoopThread, map_async
-from ragauge.compute.executors import QUEUED_PER_WORKER, AsyncTasks, identity_function, worker_count
+from ragauge.compute.event_loops import map_async
 from ragauge.core import protocols
 from ragauge.core.errors import BackendFailed, BadInput, check_count
 from ragauge.core.protocols import Chat, Embedder
@@ -34,10 +31,9 @@ from ragauge.judging.costs import Budget, CostLedger, Price, find_price, parse_p
 from ragauge.judging.lexical_judge import LexicalJudge
 from ragauge.judging.model_judge import ModelJudge, PromptSettings
 from ragauge.judging.prompts import parse_reply, parse_word_reply
-from ragauge.judging.remote_calls import Elsewhere
 from ragauge.judging.reply_cache import ReplyCache, compute_cache_key
 from ragauge.judging.results import CostEstimate
-from ragauge.judging.tasks import GeneratedQuestions, Judge, JudgeTask, SampleBatchJudge, TaskResult, judge_sample
+from ragauge.judging.tasks import GeneratedQuestions, Judge, JudgeTask, TaskResult, judge_sample
 from ragauge.measures.conventions import Convention
 from ragauge.models.chats import open_chat
 from ragauge.models.chats.calls import ChatCaller, check_identity
@@ -108,8 +104,6 @@ def _placeholder_verdict(task: JudgeTask, text: str) -> Any:
 
 DEFAULT_TIMEOUT_S = 60.0
 DEFAULT_EMBEDDER = "wordllama"
-MAX_SAMPLES_PER_TASK = 64
-"""Maximum number of samples that a worker judges per task."""
 SampleProgress = Callable[[int, int], None]
 
 
@@ -157,8 +151,6 @@ class JudgingSettings:
     name: str | None = None
     """Name of the judged system, for reports."""
     progress: SampleProgress | None = None
-    executor: Executor | None = None
-    """Executor that calls the chat model or runs the lexical judge; None uses this process."""
 
     def __post_init__(self) -> None:
         ranges = {"questions": (1, 1000), "concurrency": (1, 10_000), "retries": (0, 1000), "limit": (1, 10**9)}
@@ -204,10 +196,8 @@ class JudgingSession:
             self.judge, self.ledger = cast(Judge, chat), CostLedger()
             self._replies = ReplyCache(self._folder)
             return self
-        opening: Callable[[], Chat] = partial(identity_function, cast(Chat, chat))
         if isinstance(chat, str):
-            opening = partial(open_chat, chat, dict(settings.options))
-            chat = opening()
+            chat = open_chat(chat, dict(settings.options))
             self._own = [chat]
         elif settings.options:
             raise BadInput("options are for a chat that is named", hint="give them to the object itself")
@@ -219,19 +209,8 @@ class JudgingSession:
         CostLedger(self.price, limits)  # Reject an unenforceable budget before anything is opened.
         self._replies = ReplyCache(self._folder)
         self.ledger = CostLedger(self.price, limits, self._replies.spent())
-        timeout: float | None = settings.timeout or getattr(chat, "timeout", DEFAULT_TIMEOUT_S)
+        timeout = settings.timeout or getattr(chat, "timeout", DEFAULT_TIMEOUT_S)
         patience = max(settings.patience, getattr(chat, "timeout", 0.0))
-        if settings.executor is not None and not getattr(chat, "stays", False):
-            self.chat = chat = Elsewhere(
-                chat,
-                opening,
-                settings.executor,
-                concurrency=settings.concurrency,
-                timeout=timeout or DEFAULT_TIMEOUT_S,
-                borrowed=not self._own,
-            )
-            self._own = [chat, *self._own]
-            timeout = None  # the worker's timeout starts with the call
         # A local model handles one call after the other, and each takes its time.
         self._at_a_time = min(settings.concurrency, getattr(chat, "concurrency", settings.concurrency))
         caller = ChatCaller(
@@ -297,8 +276,6 @@ class JudgingSession:
             if self._settings.progress is not None:
                 self._settings.progress(len(found), len(samples))
 
-        if self._settings.executor is not None and not isinstance(self.judge, ModelJudge):
-            return await self._collect_verdicts_remotely(samples, wanted, self._settings.executor)
         try:
             await map_async(samples, one, self._concurrent_samples())
         except BackendFailed as failure:
@@ -306,34 +283,6 @@ class JudgingSession:
                 kept = "what was said so far is kept: the same command goes on there"
                 failure.hint = f"{failure.hint}; {kept}" if failure.hint else kept
             raise
-        return {sample.id: found[sample.id] for sample in samples}
-
-    async def _collect_verdicts_remotely(
-        self, samples: Sequence[Sample], wanted: frozenset[str], executor: Executor
-    ) -> dict[str, Verdicts]:
-        """Judge samples with one judge per worker of an executor."""
-        opening: Callable[[], Judge] = (
-            LexicalJudge if isinstance(self.judge, LexicalJudge) else partial(identity_function, self.judge)
-        )
-        room = LoopThread(opening)
-        session = SampleBatchJudge(room, wanted, self._settings.questions, self._concurrent_samples())
-        errands: AsyncTasks[Sequence[Sample], list[Verdicts]] = AsyncTasks(executor, session, heavy=True)
-        among = worker_count(executor)
-        size = min(MAX_SAMPLES_PER_TASK, math.ceil(len(samples) / (QUEUED_PER_WORKER * among)))
-        found: dict[str, Verdicts] = {}
-
-        async def one(start: int) -> None:
-            part = samples[start : start + size]
-            # Labels and metadata must not reach a judge.
-            told = await errands([replace(sample, labels={}, metadata={}) for sample in part])
-            found.update((verdicts.sample, verdicts) for verdicts in told)
-            if self._settings.progress is not None:
-                self._settings.progress(len(found), len(samples))
-
-        try:
-            await map_async(range(0, len(samples), size), one, QUEUED_PER_WORKER * among)
-        finally:
-            await room.close()
         return {sample.id: found[sample.id] for sample in samples}
 
     def _concurrent_samples(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from ragauge.compute.event_loops import LoopThread, gather_or_cancel, map_async
+from ragauge.compute.event_loops import gather_or_cancel
 from ragauge.core.errors import BackendFailed
 from ragauge.core.samples import (
     ANSWER,
@@ -133,31 +133,6 @@ async def judge_sample(sample: Sample, judge: Judge, wanted: RequiredTasks, n: i
         unscored=unscored,
         left_out={name: listed for name, listed in left_out.items() if listed},
     )
-
-
-@dataclass(frozen=True)
-class SampleBatchJudge:
-    """Work for an executor: judge a batch of samples, in their order."""
-
-    room: LoopThread[Judge]
-    """Thread with an event loop that opens one judge per process."""
-    wanted: RequiredTasks
-    n: int
-    at_a_time: int
-    """Maximum number of samples judged concurrently."""
-
-    def __call__(self, samples: Sequence[Sample]) -> list[Verdicts]:
-        """Return the verdicts on each sample."""
-        found: dict[str, Verdicts] = {}
-
-        async def heard(judge: Judge) -> None:
-            async def one(sample: Sample) -> None:
-                found[sample.id] = await judge_sample(sample, judge, self.wanted, self.n)
-
-            await map_async(samples, one, self.at_a_time)
-
-        self.room.run(heard)
-        return [found[sample.id] for sample in samples]
 
 
 def _judged_kinds(sample: Sample, claims: Mapping[str, Sequence[Claim]], said: Mapping[str, TaskResult]) -> list[str]:

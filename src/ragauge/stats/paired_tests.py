@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from concurrent.futures import Executor
 
 import numpy as np
 
@@ -70,9 +69,7 @@ def t_test(gaps: Floats, shift: float = 0.0) -> tuple[Floats, Floats]:
     return two, np.where(np.isnan(t), 1.0, stdtr(n - 1, -t))
 
 
-def randomisation_test(
-    gaps: Floats, *, rounds: int = RANDOMISATION_ROUNDS, seed: int = 0, executor: Executor | None = None
-) -> Floats:
+def randomisation_test(gaps: Floats, *, rounds: int = RANDOMISATION_ROUNDS, seed: int = 0) -> Floats:
     """Compute Fisher's paired randomisation test, two-sided; exact if 2^n <= `rounds`.
 
     Formula: over sign patterns s, twice the smaller of the shares with sum s_i d_i >= sum d_i and <= sum d_i, at
@@ -82,7 +79,7 @@ def randomisation_test(
     >>> randomisation_test(np.array([[1.0], [2.0], [3.0]])).tolist()
     [0.25]
     """
-    sums, exact = sign_flipped_sums(gaps, rounds, seed, executor)
+    sums, exact = sign_flipped_sums(gaps, rounds, seed)
     observed = gaps.sum(axis=0)
     near = 1e-12 * np.abs(gaps).sum(axis=0)  # tolerance for sums of equal values in another order
     more, less = (sums >= observed - near).sum(axis=0), (sums <= observed + near).sum(axis=0)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from ragauge.core.records import Floats
-from ragauge.stats.resampling import ExactSums, draw_counts, draw_indices, map_rounds, rounds_per_block
+from ragauge.stats.resampling import ExactSums, draw_counts
 
 
 class VarianceComponents(NamedTuple):
@@ -268,52 +267,27 @@ def trial_intervals(
     return found
 
 
-def hierarchical_bootstrap_means(
-    pairs: Sequence[Sequence[Floats]], rounds: int, seed: int = 0, executor: Executor | None = None
-) -> Floats:
-    """Compute mean differences over resamples of queries and seeds.
+def hierarchical_bootstrap_means(pairs: Sequence[Sequence[Floats]], rounds: int, seed: int = 0) -> Floats:
+    """Compute mean differences over resamples of queries, and of the seeds of each system.
 
     The result has one row per round and one column per pair. Of S seeds S - 1 are drawn (Rao and Wu 1988): drawing S
     would make the seed variance too small by 1/S.
     """
-    stacked = np.concatenate([side for sides in pairs for side in sides]).T
-    work = _HierarchicalMeans(ExactSums.of(stacked), [[len(side) for side in sides] for sides in pairs])
-    return map_rounds(work, rounds, seed, executor)
-
-
-@dataclass(frozen=True, eq=False)
-class _HierarchicalMeans:
-    """Round function: mean differences over a resample of queries, and of the seeds of each system."""
-
-    columns: ExactSums
-    """One column per seed of each system of each pair."""
-    pairs: Sequence[Sequence[int]]
-    """Numbers of seeds of the systems of each pair."""
-
-    @property
-    def block(self) -> int:
-        return rounds_per_block(len(self.columns))
-
-    def __call__(self, rng: np.random.Generator, rounds: int) -> Floats:
-        n = len(self.columns)
-        blocks = []
-        for counts in draw_counts(n, rounds, rng):
-            means = self.columns.taken(counts) / n
-            found = np.zeros((len(counts), len(self.pairs)))
-            at = 0
-            for column, sides in enumerate(self.pairs):
-                for seeds in sides:
-                    mine = means[:, at : at + seeds]
-                    at += seeds
-                    found[:, column] += mine[:, 0] if seeds == 1 else _mean_over_drawn_seeds(mine, rng)
-            blocks.append(found)
-        return np.concatenate(blocks)
-
-    def skip(self, rng: np.random.Generator, rounds: int) -> None:
-        for drawn in draw_indices(len(self.columns), rounds, rng):
-            for seeds in (one for sides in self.pairs for one in sides if one > 1):
-                for _ in draw_indices(seeds, len(drawn), rng, seeds - 1):
-                    pass
+    columns = ExactSums.of(np.concatenate([side for sides in pairs for side in sides]).T)
+    n = len(columns)
+    rng = np.random.default_rng(seed)
+    blocks = []
+    for counts in draw_counts(n, rounds, rng):
+        means = columns.taken(counts) / n
+        found = np.zeros((len(counts), len(pairs)))
+        at = 0
+        for column, sides in enumerate(pairs):
+            for side in sides:
+                mine = means[:, at : at + len(side)]
+                at += len(side)
+                found[:, column] += mine[:, 0] if len(side) == 1 else _mean_over_drawn_seeds(mine, rng)
+        blocks.append(found)
+    return np.concatenate(blocks)
 
 
 def _mean_over_drawn_seeds(means: Floats, rng: np.random.Generator) -> Floats:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -50,12 +49,10 @@ class SystemPair:
     stratum: str = ""
 
 
-def compare_pairs(
-    pairs: Sequence[SystemPair], method: ComparisonSettings, executor: Executor | None = None
-) -> list[Comparison]:
+def compare_pairs(pairs: Sequence[SystemPair], method: ComparisonSettings) -> list[Comparison]:
     """Compare all pairs, with p-values corrected per family.
 
-    Comparisons are in input order. Resampling runs on the executor, if given.
+    Comparisons are in input order.
     """
     kept = [_scored_by_both(one) for one in pairs]
     groups: dict[bytes, list[int]] = {}
@@ -66,7 +63,7 @@ def compare_pairs(
     for whole in groups.values():
         for start in range(0, len(whole), width):
             places = whole[start : start + width]
-            rows = _test_pairs([pairs[i] for i in places], kept[places[0]], method, executor)
+            rows = _test_pairs([pairs[i] for i in places], kept[places[0]], method)
             found.update(zip(places, rows, strict=True))
     return _correct_families([found[i] for i in range(len(pairs))], method)
 
@@ -86,9 +83,7 @@ def _correct_families(rows: Sequence[Comparison], method: ComparisonSettings) ->
     return [replace(row, p_corrected=float(p)) for row, p in zip(rows, after, strict=True)]
 
 
-def _test_pairs(
-    pairs: Sequence[SystemPair], mask: QueryMask, method: ComparisonSettings, executor: Executor | None
-) -> list[Comparison]:
+def _test_pairs(pairs: Sequence[SystemPair], mask: QueryMask, method: ComparisonSettings) -> list[Comparison]:
     """Test pairs that have the same queries, as columns of one table."""
     base = np.stack([one.base[:, mask].mean(axis=0) for one in pairs], axis=1)
     mine = np.stack([one.mine[:, mask].mean(axis=0) for one in pairs], axis=1)
@@ -101,11 +96,9 @@ def _test_pairs(
     else:
         p_t, _ = paired_tests.t_test(gaps)
         p_wilcoxon, p_sign = paired_tests.wilcoxon_test(gaps), paired_tests.sign_test(gaps)
-        p_randomisation = paired_tests.randomisation_test(
-            gaps, rounds=method.rounds, seed=method.seed, executor=executor
-        )
+        p_randomisation = paired_tests.randomisation_test(gaps, rounds=method.rounds, seed=method.seed)
         effect, delta = paired_tests.cohens_d(gaps), paired_tests.cliffs_delta(mine, base)
-        resampled = bootstrap_means(gaps, method.rounds, method.seed, executor)
+        resampled = bootstrap_means(gaps, method.rounds, method.seed)
         ends = (
             bca_interval(gaps, resampled, method.confidence)
             if method.interval == "bca"
@@ -114,7 +107,7 @@ def _test_pairs(
         several = [j for j, one in enumerate(pairs) if len(one.mine) > 1 or len(one.base) > 1]
         if several:
             some = [pairs[j] for j in several]
-            p_t[several], ends[:, several] = _test_over_seeds(some, mask, gaps[:, several], method, executor)
+            p_t[several], ends[:, several] = _test_over_seeds(some, mask, gaps[:, several], method)
     queries = [query for query, there in zip(pairs[0].queries, mask.tolist(), strict=True) if there]
     rows = []
     for j, one in enumerate(pairs):
@@ -207,11 +200,11 @@ def _test_margin(gap: Floats, pair: SystemPair, method: ComparisonSettings) -> M
 
 
 def _test_over_seeds(
-    pairs: Sequence[SystemPair], mask: QueryMask, gaps: Floats, method: ComparisonSettings, executor: Executor | None
+    pairs: Sequence[SystemPair], mask: QueryMask, gaps: Floats, method: ComparisonSettings
 ) -> tuple[Floats, Floats]:
     """Compute p-values and intervals over queries and seeds."""
     sides = [values_by_seed(one.mine[:, mask], one.base[:, mask], paired=_has_paired_seeds(one)) for one in pairs]
-    resampled = hierarchical_bootstrap_means(sides, method.rounds, method.seed, executor)
+    resampled = hierarchical_bootstrap_means(sides, method.rounds, method.seed)
     found = []
     for column, mine in enumerate(sides):
         difference, known = _mean_or_nan(gaps[:, column]), draw_variances(mine, method.seed)

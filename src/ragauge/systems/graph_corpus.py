@@ -22,7 +22,7 @@ from ragauge.core.protocols import Embedder, GraphBuilder, Vectors
 from ragauge.core.records import Floats, Ints
 from ragauge.core.settings import check_int
 from ragauge.core.stages import stage
-from ragauge.models.embedders.directions import unit
+from ragauge.core.vectors import to_unit_rows
 from ragauge.systems.bm25 import find_top_k
 
 
@@ -47,7 +47,7 @@ class LinkedCorpus:
         if len(self.rows) < len(documents):
             twice = next(one.id for row, one in enumerate(documents) if self.rows[one.id] != row)
             raise BadInput(f"two documents have the id `{twice}`, and a node needs one of its own")
-        self.vectors: Vectors = unit(_embed_documents(documents, document_embedder or embedder))
+        self.vectors: Vectors = to_unit_rows(_embed_documents(documents, document_embedder or embedder))
         links: dict[str, LinkArrays] = {}
         for linker in linkers:
             if linker.name in links:
@@ -64,7 +64,7 @@ class LinkedCorpus:
         if not np.isfinite(given).all():
             raise BadInput(f"the embedder `{self.embedder.name}` gave a vector that is no numbers for the query")
         with stage("retrieve"):
-            return np.asarray(self.vectors @ unit(given)[0], np.float64)
+            return np.asarray(self.vectors @ to_unit_rows(given)[0], np.float64)
 
     def numbers(self, field: str) -> Floats:
         """Return a numeric metadata field per document, scaled to 0 to 1; 0 if missing."""

@@ -12,7 +12,7 @@ import numpy as np
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.core.protocols import Embedder, Vectors
-from ragauge.models.embedders.directions import unit
+from ragauge.core.vectors import to_unit_rows
 from ragauge.models.huggingface import load_model
 from ragauge.models.openai_client import open_openai_client, to_failure
 
@@ -45,12 +45,12 @@ class DocumentVectors:
     def __init__(self, embedder: Embedder, documents: Sequence[Document]) -> None:
         self._embedder = embedder
         self._rows = {document.id: row for row, document in enumerate(documents)}
-        self._vectors = unit(embedder.embed([document.whole for document in documents])) if documents else None
+        self._vectors = to_unit_rows(embedder.embed([document.whole for document in documents])) if documents else None
 
     def of(self, hits: Sequence[Hit]) -> Vectors:
         """Return the vectors of hits, one row per hit."""
         if self._vectors is None or any(hit.id not in self._rows for hit in hits):
-            return unit(self._embedder.embed([hit.text for hit in hits]))
+            return to_unit_rows(self._embedder.embed([hit.text for hit in hits]))
         return np.asarray(self._vectors[[self._rows[hit.id] for hit in hits]])
 
 
@@ -67,7 +67,7 @@ class EmbeddingReranker:
         """Return the hits in order of cosine; ties keep their order."""
         if not hits:
             return []
-        near = self._known.of(hits) @ unit(self._embedder.embed([query]))[0]
+        near = self._known.of(hits) @ to_unit_rows(self._embedder.embed([query]))[0]
         order = np.argsort(-near, kind="stable")
         return [hits[i]._replace(score=float(near[i])) for i in order.tolist()]
 
@@ -98,7 +98,7 @@ class MMR:
         if not hits:
             return []
         vectors = self._known.of(hits)
-        worth = vectors @ unit(self._embedder.embed([query]))[0]
+        worth = vectors @ to_unit_rows(self._embedder.embed([query]))[0]
         closest = np.zeros(len(hits), np.float32)
         chosen: list[int] = []
         left = np.ones(len(hits), bool)

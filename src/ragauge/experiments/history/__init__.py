@@ -14,12 +14,11 @@ from ragauge.core.errors import BadInput, MissingEvidence, RagaugeError, Unknown
 from ragauge.core.summaries import Mean
 from ragauge.evaluation import indicators, parse_measures
 from ragauge.evaluation.indicators import Indicator
-from ragauge.experiments.history import index as history_index
 from ragauge.experiments.history.rescoring import rescore_run
 from ragauge.experiments.history.results import History, HistoryPoint
 from ragauge.experiments.history.run_folders import (
     ExperimentSummary,
-    FolderStamp,
+    FileTimes,
     MeanWithSpread,
     RunSummary,
     find_experiment_folders,
@@ -43,15 +42,13 @@ from ragauge.stats.intervals import quantile_interval
 T = TypeVar("T")
 
 
-def history(  # noqa: PLR0913 - each has a use of its own, and a default
+def history(
     folders: str | Path | Iterable[str | Path] = "runs",
     *,
     measures: str | Iterable[str] | None = None,
     systems: str | Iterable[str] | None = None,
     datasets: str | Iterable[str] | None = None,
     convention: str | None = None,
-    index: bool = True,
-    rebuild: bool = False,
     confidence: float = 0.95,
     watch: HistoryProgressCallback | None = None,
 ) -> History:
@@ -61,9 +58,7 @@ def history(  # noqa: PLR0913 - each has a use of its own, and a default
     timings (`p95_ms`, `throughput`); the default is the measures that each folder was scored by. A measure that a
     folder lacks is computed from its run. If `convention` is given, all measures are computed under it.
 
-    The values read are cached in an index in the first folder. The index can be deleted at any time. `rebuild=True`
-    ignores it, and `index=False` neither reads nor writes it. `watch` is called with the current step, the number of
-    items done and their total. After an interruption, the values read so far are in the index.
+    `watch` is called with the current step, the number of items done and their total.
     """
     method = ComparisonSettings(confidence=confidence)
     given = [folders] if isinstance(folders, str | Path) else list(folders)
@@ -72,33 +67,21 @@ def history(  # noqa: PLR0913 - each has a use of its own, and a default
     rules = None if convention is None else find_convention(convention)
     wanted = None if measures is None else [_find_history_indicator(one) for one in _names_list(measures)]
     found, skipped = find_experiment_folders(given)
-    known = history_index.load(Path(given[0])) if index and not rebuild else {}
     kept: dict[str, ExperimentSummary] = {}
     stands: list[PointSource] = []
-    chosen: list[tuple[str, ExperimentSummary, RunSummary]] = []
-    before = _count_cached_values(known.values())
-    try:
-        for folder, entry in _iterate_with_progress(_read_folders(found, known, skipped), "reads", len(found), watch):
-            kept[folder] = entry
-        chosen = _select_runs(kept, systems, datasets)
-        for folder, entry, told in _iterate_with_progress(iter(chosen), "scores", len(chosen), watch):
-            rule = rules.name if rules is not None else entry.convention
-            try:
-                for name, tally, timed, under in _requested_values(Path(folder), entry, told, wanted, rule, method):
-                    mean = Mean(tally.value, tally.n, *_value_interval(tally, method.confidence))
-                    dataset = str(told.data.get("name", ""))
-                    point = HistoryPoint(told.finished, folder, told.name, name, mean, "", dataset)
-                    stands.append(PointSource(point, entry, told, timed, under))
-            except RagaugeError as error:
-                skipped[str(Path(folder) / told.place)] = error.message
-    finally:  # Save also after an interruption, so that the next call resumes here.
-        if index:
-            rest = {one: history_index.fresh(known, one, stamp) for one, stamp in found.items() if one not in kept}
-            held = kept | {one: mine for one, mine in rest.items() if mine is not None}
-            if {history_index.key(one): held[one] for one in held} != known or _count_cached_values(
-                held.values()
-            ) != before:
-                history_index.save(Path(given[0]), held)
+    for folder, entry in _iterate_with_progress(_read_folders(found, skipped), "reads", len(found), watch):
+        kept[folder] = entry
+    chosen = _select_runs(kept, systems, datasets)
+    for folder, entry, told in _iterate_with_progress(iter(chosen), "scores", len(chosen), watch):
+        rule = rules.name if rules is not None else entry.convention
+        try:
+            for name, tally, timed, under in _requested_values(Path(folder), entry, told, wanted, rule, method):
+                mean = Mean(tally.value, tally.n, *_value_interval(tally, method.confidence))
+                dataset = str(told.data.get("name", ""))
+                point = HistoryPoint(told.finished, folder, told.name, name, mean, "", dataset)
+                stands.append(PointSource(point, entry, told, timed, under))
+        except RagaugeError as error:
+            skipped[str(Path(folder) / told.place)] = error.message
     if not stands:
         raise _no_runs_error(given, skipped)
     stands.sort(key=lambda one: (one.point.when, one.point.folder))
@@ -126,14 +109,6 @@ def _find_history_indicator(name: str) -> Indicator:
     return found
 
 
-def _count_cached_values(entries: Iterable[ExperimentSummary]) -> int:
-    """Count the cached values that are not in the folders themselves.
-
-    The number only grows, so a change of it means that the index must be saved.
-    """
-    return sum(len(told.more) for entry in entries for told in entry.systems)
-
-
 def _iterate_with_progress(
     things: Iterator[T], what: str, total: int, watch: HistoryProgressCallback | None
 ) -> Iterator[T]:
@@ -143,18 +118,14 @@ def _iterate_with_progress(
         yield one
 
 
-def _read_folders(
-    found: Mapping[str, FolderStamp], known: Mapping[str, ExperimentSummary], skipped: dict[str, str]
-) -> Iterator[tuple[str, ExperimentSummary]]:
-    """Yield the summary of each folder, from the index if its files are unchanged."""
-    for folder, stamp in found.items():
-        entry = history_index.fresh(known, folder, stamp)
-        if entry is None:
-            try:
-                entry = read_experiment_summary(Path(folder), stamp)
-            except RagaugeError as error:
-                skipped[folder] = error.message
-                continue
+def _read_folders(found: Mapping[str, FileTimes], skipped: dict[str, str]) -> Iterator[tuple[str, ExperimentSummary]]:
+    """Yield the summary of each folder that can be read."""
+    for folder, changed in found.items():
+        try:
+            entry = read_experiment_summary(Path(folder), changed)
+        except RagaugeError as error:
+            skipped[folder] = error.message
+            continue
         yield folder, entry
         skipped.update({str(Path(folder) / place): why for place, why in entry.problems.items()})
 
@@ -209,24 +180,24 @@ def _requested_values(
         for one in asked
         if one.source == "measure"
     }
-    lacks = [name for name in names.values() if name not in own and f"{convention}\t{name}" not in told.more]
+    lacks = [name for name in names.values() if name not in own]
+    computed: dict[str, MeanWithSpread] = {}
     failed: RagaugeError | None = None
     try:
-        if any(f"{method.confidence:g}\t{one.name}" not in told.more for one in timed):
-            told.more.update(_compute_timing_values(folder / told.place, told, timed, method.confidence))
+        if timed:
+            computed.update(_compute_timing_values(folder / told.place, told, timed, method.confidence))
         if lacks:
             scores = rescore_run(folder, told.place, lacks, convention, entry.judgments)
-            told.more.update({f"{convention}\t{one}": mean_from_scores(scores, one) for one in scores.measures})
+            computed.update({one: mean_from_scores(scores, one) for one in scores.measures})
     except RagaugeError as error:
         failed = error
     for one in asked:
         is_time = one.source != "measure"
         name = one.name if is_time else names[one]
-        key = f"{method.confidence:g}\t{name}" if is_time else f"{convention}\t{name}"
         if not is_time and name in own:
             yield name, own[name], False, convention or ("" if told.scored else "default")
-        elif key in told.more:
-            yield name, told.more[key], is_time, convention or "default"
+        elif name in computed:
+            yield name, computed[name], is_time, convention or "default"
     if failed is not None:  # Raise last, so that the values above are kept.
         raise failed
 
@@ -267,7 +238,7 @@ def _compute_timing_values(
             stage, statistic = indicators.split_latency_name(one)
             values = stages.get(stage, np.empty(0))
             tally = tally if not len(values) else _compute_latency_statistic(values, statistic, confidence)
-        found[f"{confidence:g}\t{one.name}"] = tally
+        found[one.name] = tally
     return found
 
 

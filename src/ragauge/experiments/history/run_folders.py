@@ -36,16 +36,16 @@ MAX_FOLDER_DEPTH = 8
 MAX_FOLDERS = 100_000
 """Maximum number of folders searched. Stops at a link to a very large tree."""
 
-FolderStamp = list[tuple[str, int, int]]
-"""Path within the folder, size in bytes and modification time in nanoseconds of each file that is read."""
+FileTimes = dict[str, int]
+"""Modification time in nanoseconds of each file that is read, by its path within the folder."""
 
 
-def find_experiment_folders(folders: Sequence[str | Path]) -> tuple[dict[str, FolderStamp], dict[str, str]]:
+def find_experiment_folders(folders: Sequence[str | Path]) -> tuple[dict[str, FileTimes], dict[str, str]]:
     """Find experiment folders at and below the given folders.
 
-    Returns the stamp by folder, and the reason by folder that was skipped.
+    Returns the file times by folder, and the reason by folder that was skipped.
     """
-    found: dict[str, FolderStamp] = {}
+    found: dict[str, FileTimes] = {}
     skipped: dict[str, str] = {}
     seen: set[tuple[int, int]] = set()
     for one in folders:
@@ -59,11 +59,11 @@ def find_experiment_folders(folders: Sequence[str | Path]) -> tuple[dict[str, Fo
 
 
 def _scan_folder(
-    folder: Path, depth: int, seen: set[tuple[int, int]], found: dict[str, FolderStamp], skipped: dict[str, str]
-) -> FolderStamp | None:
+    folder: Path, depth: int, seen: set[tuple[int, int]], found: dict[str, FileTimes], skipped: dict[str, str]
+) -> FileTimes | None:
     """Search a folder and its subfolders.
 
-    Return the stamp if the folder itself is a run, else None.
+    Return its file times if the folder itself is a run, else None.
     """
     try:
         with os.scandir(folder) as entries:
@@ -71,12 +71,12 @@ def _scan_folder(
         files = {one.name: one for one in inside if one.is_file()}
         below = [one for one in inside if one.is_dir() and not one.name.startswith(".")]
         if "manifest.json" in files and "run.parquet" in files:
-            return _stamp_files(files, RUN_INPUT_FILES)
+            return _file_times(files, RUN_INPUT_FILES)
         if any(name in files for name in ("manifest.json", "run.parquet", "journal.jsonl")):
             skipped[str(folder)] = "holds a run that is not finished, or not whole"
             return None
         here = os.stat(folder)
-        mine = _stamp_files(files, EXPERIMENT_INPUT_FILES)
+        mine = _file_times(files, EXPERIMENT_INPUT_FILES)
     except OSError as error:
         skipped[str(folder)] = f"cannot be looked into ({error.strerror})"
         return None
@@ -95,10 +95,10 @@ def _scan_folder(
         if not one.name.isascii() and one.name.encode("utf-8", "replace").decode() != one.name:
             skipped[str(folder / one.name)] = "its name is not UTF-8"
             continue
-        stamp = _scan_folder(folder / one.name, depth + 1, seen, found, skipped)
-        if stamp is not None:
+        times = _scan_folder(folder / one.name, depth + 1, seen, found, skipped)
+        if times is not None:
             runs += 1
-            mine += [(f"{one.name}/{name}", size, changed) for name, size, changed in stamp]
+            mine |= {f"{one.name}/{name}": changed for name, changed in times.items()}
     if runs and "judgments.parquet" in files:
         found[str(folder)] = mine
     elif runs:
@@ -108,9 +108,8 @@ def _scan_folder(
     return None
 
 
-def _stamp_files(files: Mapping[str, os.DirEntry[str]], names: Sequence[str]) -> FolderStamp:
-    known = [(name, files[name].stat()) for name in names if name in files]
-    return [(name, one.st_size, one.st_mtime_ns) for name, one in known]
+def _file_times(files: Mapping[str, os.DirEntry[str]], names: Sequence[str]) -> FileTimes:
+    return {name: files[name].stat().st_mtime_ns for name in names if name in files}
 
 
 class MeanWithSpread(NamedTuple):
@@ -143,8 +142,6 @@ class RunSummary:
     """Whether scores.csv has current scores of this run."""
     tallies: dict[str, MeanWithSpread] = field(default_factory=dict)
     """Means by measure, for the measures that the run was scored by."""
-    more: dict[str, MeanWithSpread] = field(default_factory=dict)
-    """Cached values computed on request; the key combines the convention or confidence with the name."""
     uncounted: dict[str, str] = field(default_factory=dict)
     """`{measure: reason}` for measures that cannot be recomputed, e.g. user-defined ones or those that lack data."""
 
@@ -158,7 +155,6 @@ class RunSummary:
 class ExperimentSummary:
     """Summary of an experiment folder."""
 
-    stamp: FolderStamp
     judgments: str
     """Hash of the content of the judgments."""
     convention: str
@@ -178,14 +174,14 @@ def parse_utc_time(text: str) -> datetime:
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
-def read_experiment_summary(folder: Path, stamp: FolderStamp) -> ExperimentSummary:
+def read_experiment_summary(folder: Path, changed: FileTimes) -> ExperimentSummary:
     """Read the summary of an experiment folder.
 
-    A run that cannot be read is listed in `problems`. Raises BadInput if the folder itself cannot be read.
+    `changed` has the modification times of its files. A run that cannot be read is listed in `problems`. Raises
+    BadInput if the folder itself cannot be read.
     """
     about = _read_json_object(folder / EXPERIMENT_FILE) if (folder / EXPERIMENT_FILE).exists() else {}
     grades = _hash_judgments_file(folder / "judgments.parquet")
-    changed = {name: when for name, _, when in stamp}
     values, convention = read_scores_table(folder) if "scores.csv" in changed else (None, "")
     convention = str(about.get("convention") or convention or _find_report_convention(folder / "report.md"))
     tallied = {} if values is None else _means_by_system(values, folder / "scores.csv")
@@ -205,7 +201,7 @@ def read_experiment_summary(folder: Path, stamp: FolderStamp) -> ExperimentSumma
             systems.append(told)
         except RagaugeError as error:
             problems[place] = error.message
-    return ExperimentSummary(stamp, grades, convention, systems, problems)
+    return ExperimentSummary(grades, convention, systems, problems)
 
 
 def _score_missing_measures(

@@ -19,6 +19,7 @@ from ragauge.core.protocols import Embedder, GraphBuilder
 from ragauge.core.records import Dataset, Ints, Judgments
 from ragauge.core.specs import parse_specs
 from ragauge.core.structured_text import parse_json
+from ragauge.core.vectors import to_unit_rows
 from ragauge.datasets import folders, load
 from ragauge.datasets.queries import restrict_queries, self_documents
 from ragauge.files.workspace import cache_folder
@@ -33,7 +34,6 @@ from ragauge.knowledge.graph.distances import (
 from ragauge.knowledge.graph.results import DegreeSummary, GraphAnalysis, Hub, LinkKind, QueryReach, SharedLinks
 from ragauge.measures.conventions import find_convention
 from ragauge.models.embedders import BatchedEmbedder, CachedEmbedder, open_embedder
-from ragauge.models.embedders.directions import unit
 from ragauge.runs.folder import dataset_fingerprint, provenance, utc_now
 from ragauge.runs.inputs import load_documents
 from ragauge.systems.graph_corpus import LinkedCorpus
@@ -248,7 +248,7 @@ def _rank_queries(
     names = list(relevant)
     for first in range(0, len(names), QUERY_BATCH_SIZE):
         some = names[first : first + QUERY_BATCH_SIZE]
-        vectors = unit(terrain.embedder.embed([data.queries[name] for name in some]))
+        vectors = to_unit_rows(terrain.embedder.embed([data.queries[name] for name in some]))
         for name, vector, alike in zip(some, vectors, vectors @ terrain.vectors.T, strict=True):
             order = np.argsort(-alike, kind="stable")
             if name in own:

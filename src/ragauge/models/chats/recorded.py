@@ -35,8 +35,6 @@ class Replay:
     If a request was recorded several times, its replies are returned in order; the last one is repeated.
     """
 
-    stays = True
-
     def __init__(self, path: str) -> None:
         file = Path(path)
         if not file.is_file():
@@ -89,7 +87,6 @@ class Recording:
     """
 
     asynchronous = True
-    stays = True
 
     def __init__(self, chat: Chat, path: str | Path) -> None:
         self._chat = chat
@@ -153,8 +150,6 @@ class ScriptedChat:
     >>> chat.asked[0][0][0]["content"]
     'Is it?'
     """
-
-    stays = True
 
     def __init__(self, script: ReplyScript, *, name: str = "scripted") -> None:
         self.name = name

@@ -12,6 +12,7 @@ import numpy as np
 
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Vectors
+from ragauge.core.vectors import to_unit_rows
 
 
 class RandomEmbedder:
@@ -96,6 +97,4 @@ class BagOfWordsEmbedder:
         for row, text in zip(vectors, texts, strict=True):
             for word, times in Counter(WORD_PATTERN.findall(text.lower())).items():
                 row[_word_bucket(word, self._dimensions)] += times
-        vectors = np.sqrt(vectors)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.asarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)
+        return to_unit_rows(np.sqrt(vectors))

@@ -15,6 +15,7 @@ import numpy as np
 from ragauge.compute.thread_limits import planned_threads, threads_for
 from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.protocols import Tokenizer, Vectors
+from ragauge.core.vectors import to_unit_rows
 from ragauge.models.huggingface import find_package_file
 
 MINILM_DIMENSIONS, MINILM_LAYERS, MINILM_VOCABULARY_SIZE, MINILM_MAX_TOKENS = 384, 6, 30_522, 512
@@ -112,8 +113,7 @@ class MiniLM:
         feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         states = self._session(threads_for("onnxruntime", self._threads)).run(None, feed)[0]
         pooled = (states * mask[:, :, None]).sum(1) / np.maximum(mask.sum(1, keepdims=True), 1)
-        lengths = np.linalg.norm(pooled, axis=1, keepdims=True)
-        return np.asarray(pooled / np.maximum(lengths, 1e-12), np.float32)
+        return to_unit_rows(pooled)
 
 
 class WordLlama:
@@ -154,8 +154,7 @@ class WordLlama:
         """Return the vectors of texts, one row per text."""
         vectors = np.asarray(self._model.embed(list(texts), norm=False), np.float32)
         # Not left to the package, which would divide by the length 0 of an empty text.
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.asarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)
+        return to_unit_rows(vectors)
 
 
 @contextmanager

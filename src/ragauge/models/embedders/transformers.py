@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.core.protocols import Tokenizer, Vectors
 from ragauge.core.text import replace_lone_surrogates
+from ragauge.core.vectors import to_unit_rows
 from ragauge.models.embedders.transformers_models import (
     ModelOptions,
     config_fingerprint_text,
@@ -129,8 +130,7 @@ class TransformersEncoder:
                 out[rows] = self._compute_vectors({name: [of[i] for i in rows] for name, of in encoded.items()}, width)
             except (RuntimeError, IndexError, TypeError, ValueError) as error:
                 raise BackendFailed(f"the encoder `{self.name}` failed: {error_first_line(error)}") from error
-        lengths = np.linalg.norm(out, axis=1, keepdims=True)
-        return np.asarray(out / np.where(lengths > 0, lengths, 1), np.float32)
+        return to_unit_rows(out)
 
     def _tokenize_texts(
         self, texts: Sequence[str], prompt: str | None = None, **options: Any

@@ -34,8 +34,6 @@ DEFAULT_KS = (10,)
 RIG_CONVENTION = "rig-code"
 """Preset of the numbers that rig writes: its code differs from its document."""
 PROVENANCE_KEYS = ("dataset_id", "store_kind", "judge_fingerprint")
-MEAN_TOLERANCE = 5e-4
-"""Maximum difference between a stated mean and the mean of the stated values, relative above 1."""
 
 
 def measures_at(ks: Sequence[int]) -> tuple[str, ...]:
@@ -77,10 +75,7 @@ def to_rig_name(measure: str) -> str:
 
 
 def read_rig_report(path: str) -> Overview:
-    """Read the per-query values, means and intervals of a MultiReport.
-
-    Raises BadInput if the stated numbers contradict each other.
-    """
+    """Read the per-query values and intervals of a MultiReport; means are computed from the values."""
     source = InputFile(path)
     (scores,) = read_scores(path)[0].values()
     if not isinstance(scores, Scores):  # A report has no seeds.
@@ -103,12 +98,7 @@ def read_rig_report(path: str) -> Overview:
                 file=source.label,
                 hint="is the file whole?",
             )
-        _check_stated_mean(
-            parse_finite_number(one.get("mean"), f"the mean of {name}", source.label),
-            scores.means[name],
-            name,
-            source.label,
-        )
+        parse_finite_number(one.get("mean"), f"the mean of {name}", source.label)  # Raises if it is not a number.
         interval = parse_rig_interval(one.get("ci"), f"ci of {name}", source.label)
         low, high = (interval.lower, interval.upper) if interval else (math.nan, math.nan)
         if interval:
@@ -247,12 +237,6 @@ def _check_optional_text(held: Any, what: str, label: str) -> str | None:
     return held or None
 
 
-def _check_stated_mean(stated: float | None, found: float, name: str, label: str) -> None:
-    """Raise BadInput if a stated mean is not the mean of the stated values."""
-    if stated is not None and abs(stated - found) > MEAN_TOLERANCE * max(1.0, abs(found)):
-        raise BadInput(f"the mean of {name} is {stated:g}, and that of per_query {found:g}", file=label)
-
-
 def with_canonical_measures(scores: Scores, name: str) -> Scores:
     """Return the scores of a system under canonical measure names.
 
@@ -276,7 +260,6 @@ DIFF_SYSTEMS = ("baseline", "current")
 """Names of the two systems, which the file does not contain."""
 MAX_UNCHANGED_DELTA = 1e-9
 """Largest difference of a query that counts as unchanged."""
-DELTA_TOLERANCE = 1e-6
 DIFF_BUCKETS = ("winners", "losers", "unchanged")
 
 
@@ -314,7 +297,6 @@ def read_rig_diff(path: str) -> Overview:
                 if interval.level == next(iter(levels)):
                     low, high = interval.lower, interval.upper
             means[side][measure] = Mean(stated, _count_mean_queries(stated, changes[side]), low, high)
-        _check_delta(row, name, means, measure, source.label)
     entries = {
         side: SystemSummary(side, means[side], _scores_from_columns(side, values[side]), told=told[side])
         for side in DIFF_SYSTEMS
@@ -387,10 +369,7 @@ def _count_buckets(deltas: Any) -> tuple[int, int, int]:
 
 
 def _parse_query_changes(row: Mapping[str, Any], name: str, label: str) -> dict[str, dict[str, float]]:
-    """Parse the values of both systems by query.
-
-    Raises BadInput if the row is inconsistent.
-    """
+    """Parse the values of both systems by query."""
     held = row.get("query_changes", [])
     if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
         raise BadInput(f"query_changes of {name} are no list of objects", file=label)
@@ -404,32 +383,7 @@ def _parse_query_changes(row: Mapping[str, Any], name: str, label: str) -> dict[
             if value is None:
                 raise BadInput(f"{side} of query `{query}` by {name} is missing", file=label)
             found[side][query] = value
-        delta = parse_finite_number(one.get("delta"), f"delta of query `{query}` by {name}", label)
-        real = found["current"][query] - found["baseline"][query]
-        if delta is not None and abs(delta - real) > DELTA_TOLERANCE * max(1.0, abs(real)):
-            raise BadInput(f"delta of query `{query}` by {name} is {delta:g}, and the values give {real:g}", file=label)
-    if held:
-        real_buckets = _count_buckets(found["current"][query] - found["baseline"][query] for query in found["current"])
-        for bucket, real_count in zip(DIFF_BUCKETS, real_buckets, strict=True):
-            stated = parse_count(row.get(bucket), f"{bucket} of {name}", label)
-            if stated is not None and stated != real_count:
-                raise BadInput(
-                    f"{name} has {stated} {bucket}, and query_changes {real_count}",
-                    file=label,
-                    hint="is the file whole?",
-                )
     return found
-
-
-def _check_delta(
-    row: Mapping[str, Any], name: str, means: Mapping[str, Mapping[str, Mean]], measure: str, label: str
-) -> None:
-    delta = parse_finite_number(row.get("delta"), f"delta of {name}", label)
-    if delta is None or not all(measure in means[side] for side in DIFF_SYSTEMS):
-        return
-    real = means["current"][measure].value - means["baseline"][measure].value
-    if abs(delta - real) > DELTA_TOLERANCE * max(1.0, abs(real)):
-        raise BadInput(f"delta of {name} is {delta:g}, and the means give {real:g}", file=label)
 
 
 def _count_mean_queries(mean: float, values: Mapping[str, float]) -> int:

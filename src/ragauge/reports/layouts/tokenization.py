@@ -179,12 +179,10 @@ class TokenizerRow(NamedTuple):
 TOKENIZER_COLUMNS = TokenizerRow._fields
 COUNT_COLUMNS = TOKENIZER_COLUMNS[1:3]
 RATIO_COLUMNS = TOKENIZER_COLUMNS[3:]
-RELATIVE_TOLERANCE = 0.01
-"""Relative tolerance for rounded values."""
 
 
 class TokenizerTable(NamedTuple):
-    """Rows of a table of tokenizers, with notes on inconsistencies."""
+    """Rows of a table of tokenizers, with notes on unknown columns."""
 
     rows: list[TokenizerRow]
     notes: list[str]
@@ -215,10 +213,7 @@ def render_tokenizer_table(found: TokenizerStudy) -> str:
 
 
 def read_tokenizer_table(path: str) -> TokenizerTable:
-    """Read a table of tokenizers.
-
-    Notes name inconsistent values, e.g. another compression ratio.
-    """
+    """Read a table of tokenizers."""
     source = InputFile(path)
     rows = read_layout_table(path, ("tokenizer",), TOKENIZER_COLUMNS[1:], "the tokenization study's tokenizers")
     found: dict[str, TokenizerRow] = {}
@@ -237,34 +232,4 @@ def read_tokenizer_table(path: str) -> TokenizerTable:
             if value < 0:
                 raise BadInput(f"{told} is {value:g}, below 0", file=source.label, line=line)
         found[name] = TokenizerRow(name, counts.get(COUNT_COLUMNS[0]), counts.get(COUNT_COLUMNS[1]), **figures)
-        notes += _row_inconsistencies(found[name])
     return TokenizerTable(list(found.values()), notes)
-
-
-def _row_inconsistencies(row: TokenizerRow) -> list[str]:
-    """Describe inconsistencies between the values of a row.
-
-    >>> _row_inconsistencies(TokenizerRow("bpe", 100, 50, 0.5, avg_tokens_per_char=0.25, avg_tokens_per_byte=0.2,
-    ...     compression_ratio=4.0))
-    ['bpe: compression_ratio is characters for a token, not bytes']
-    """
-    told = []
-    if row.vocab_size and row.unique_tokens_used is not None and row.vocab_utilization is not None:
-        share = row.unique_tokens_used / row.vocab_size
-        if not _is_close(share, row.vocab_utilization):
-            percent = " (it is in per cent)" if _is_close(100 * share, row.vocab_utilization) else ""
-            told.append(
-                f"{row.tokenizer}: vocab_utilization is {row.vocab_utilization:g}, and {row.unique_tokens_used:,} of "
-                f"{row.vocab_size:,} are {share:.4g}{percent}"
-            )
-    ratio, of_bytes, of_characters = row.compression_ratio, row.avg_tokens_per_byte, row.avg_tokens_per_char
-    if ratio is not None and of_bytes and not _is_close(ratio * of_bytes, 1):
-        if of_characters and _is_close(ratio * of_characters, 1):
-            told.append(f"{row.tokenizer}: compression_ratio is characters for a token, not bytes")
-        else:
-            told.append(f"{row.tokenizer}: compression_ratio is {ratio:g}, and a token has {1 / of_bytes:.4g} bytes")
-    return told
-
-
-def _is_close(one: float, other: float) -> bool:
-    return abs(one - other) <= RELATIVE_TOLERANCE * max(abs(one), abs(other))

@@ -1,0 +1,101 @@
+"""Resampling: exact sums, and the draws of one generator."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from ragauge.stats.repeated_trials import hierarchical_bootstrap_means
+from ragauge.stats.resampling import ExactSums, bootstrap_means, sign_flipped_sums
+
+RNG = np.random.default_rng(7)
+
+
+@given(st.lists(st.floats(-1, 1).map(lambda x: round(x, 6)), min_size=1, max_size=40), st.integers(0, 999))
+def test_sums_are_exact_and_rounded_once(values, seed):
+    drawn = np.random.default_rng(seed).integers(0, len(values), len(values))
+    counts = np.bincount(drawn, minlength=len(values)).astype(float)
+    found = ExactSums.of(np.array(values)[:, None]).taken(counts[None, :])
+    assert found.tolist() == [[math.fsum(values[i] for i in drawn)]]
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-9, 1.0, 1e12])
+def test_sums_of_columns_of_any_size_are_those_of_fsum(scale):
+    columns = RNG.normal(size=(999, 3)) * scale
+    columns[:, 1] = 0.0
+    counts = np.bincount(RNG.integers(0, 999, 999), minlength=999)
+    found = ExactSums.of(columns).taken(counts[None, :].astype(float))[0]
+    for column, value in zip(columns.T, found, strict=True):
+        exact = math.fsum(np.repeat(column, counts))
+        assert abs(value - exact) <= math.ulp(exact)
+
+
+@pytest.mark.parametrize("n", [2, 385, 1001, 50_000])
+def test_sums_are_the_same_in_whatever_order(n):
+    columns, counts = RNG.normal(size=(n, 3)), RNG.integers(0, 2, (40, n)).astype(float)
+    order = RNG.permutation(n)
+    here = ExactSums.of(columns).taken(counts)
+    assert np.array_equal(here, ExactSums.of(columns[order]).taken(counts[:, order]))
+    assert np.array_equal(here[7], ExactSums.of(columns).taken(counts[7:8])[0])
+    assert np.array_equal(here[:, 1], ExactSums.of(columns[:, 1:2]).taken(counts)[:, 0])
+
+
+def test_threads_of_the_linear_algebra_change_nothing():
+    code = (
+        "import hashlib, numpy as np\n"
+        "from ragauge.stats.resampling import bootstrap_means, sign_flipped_sums\n"
+        "columns = np.random.default_rng(3).normal(size=(1001, 3))\n"
+        "for found in (bootstrap_means(columns, 3000), sign_flipped_sums(columns[:, :1], 3000)[0]):\n"
+        "    print(hashlib.sha256(found.tobytes()).hexdigest())\n"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "OPENBLAS_NUM_THREADS": n, "OMP_NUM_THREADS": n},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for n in ("1", "2")
+    }
+    assert len(found) == 1
+
+
+def test_bootstrap_means_draw_as_scipy_does():
+    gaps = RNG.normal(size=3001)
+    theirs = stats.bootstrap((gaps,), np.mean, n_resamples=3000, batch=100, rng=np.random.default_rng(3))
+    found = bootstrap_means(gaps[:, None], 3000, 3)
+    assert found[:, 0] == pytest.approx(theirs.bootstrap_distribution, abs=1e-12)
+
+
+def test_sign_flipped_sums_use_the_bits_of_the_generator():
+    gaps, rng = RNG.normal(size=300_001), np.random.default_rng(9)
+    expected = []
+    for rows in (6, 6, 6, 6, 1):  # number of rounds per block
+        bits = np.unpackbits(np.frombuffer(rng.bytes(rows * 37_501), np.uint8).reshape(rows, -1), axis=1)
+        expected += [math.fsum(np.where(row[:300_001], -gaps, gaps)) for row in bits]
+    found, exact = sign_flipped_sums(gaps[:, None], 25, 9)
+    assert found[:, 0] == pytest.approx(expected, abs=1e-9)
+    assert not exact
+
+
+def test_sign_flipped_sums_of_few_rows_enumerate_all_patterns():
+    found, exact = sign_flipped_sums(np.array([[1.0], [2.0]]), 4)
+    assert exact
+    assert sorted(found[:, 0].tolist()) == [-3.0, -1.0, 1.0, 3.0]
+
+
+@pytest.mark.parametrize("n", [2, 60, 40_001])
+def test_hierarchical_bootstrap_means_of_equal_seeds_are_those_of_queries(n):
+    values = RNG.normal(size=(1, n))
+    found = hierarchical_bootstrap_means([[values]], 301, 2)
+    assert np.array_equal(found, bootstrap_means(values.T, 301, 2))
+    assert hierarchical_bootstrap_means([[values, RNG.normal(size=(3, n))], [values]], 31, 2).shape == (31, 2)
