@@ -210,9 +210,10 @@ def read_vector_file(path: str) -> None:
 
 
 def read_hdf5_file(path: str) -> None:
-    from ragauge.store_benchmarks.ann_benchmarks_hdf5 import read_hdf5
+    from ragauge.store_benchmarks import ann_benchmarks_hdf5
 
-    read_hdf5(path)
+    ann_benchmarks_hdf5.MAX_SILENCE_S = SECONDS / 2  # so that a hang is reported before the input fails
+    ann_benchmarks_hdf5.read_hdf5(path)
 
 
 def read_cached_vectors(path: str) -> None:

@@ -109,6 +109,31 @@ def test_evaluator_all_queries_failed_raises_unless_allowed():
     assert (metrics["failed"], len(metrics.failures), metrics["hit_rate"]) == (3, 3, 0.0)
 
 
+class _WithoutReturn:
+    def semantic_search(self, query, filters=None, k=5):
+        RANKINGS[query][:k]
+
+
+def test_evaluator_function_that_returns_none_is_an_error():
+    def forgets(query, k):
+        RANKINGS[query][:k]
+
+    async def forgets_later(query, k):
+        RANKINGS[query][:k]
+
+    expected = "returned None; expected a list of ids, of \\(id, score\\) pairs or of hits"
+    for function in (forgets, forgets_later):
+        with pytest.raises(
+            BackendFailed, match=rf"3 of 3 queries failed; first: one: .*{function.__name__} {expected}"
+        ):
+            asyncio.run(RAGEvaluator().evaluate(TRUTH, retrieval_fn=function))
+    with pytest.raises(BackendFailed, match=f"semantic_search {expected}"):
+        asyncio.run(RAGEvaluator(_WithoutReturn()).evaluate(TRUTH))
+    once = asyncio.run(RAGEvaluator().evaluate(TRUTH, retrieval_fn=lambda q, k: None if q == "two" else RANKINGS[q]))
+    assert list(once.failures) == ["two"]
+    assert asyncio.run(RAGEvaluator().evaluate(TRUTH, retrieval_fn=lambda q, k: []))["failed"] == 0
+
+
 def test_evaluator_wrong_signature_is_refused_before_any_query():
     def lacks_k(query):
         return ["a"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -12,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as some
 
-from ragauge.core.errors import BadInput, MissingExtra, UnknownName
+from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, UnknownName
 from ragauge.files.vectors import VECTOR_FILE_ENDINGS, read_vectors, write_vectors
+from ragauge.store_benchmarks import ann_benchmarks_hdf5, hdf5_worker
 from ragauge.store_benchmarks.ann_benchmarks_hdf5 import read_hdf5, write_hdf5
 from ragauge.store_benchmarks.results import ExactNeighbours, VectorSet
 
@@ -263,3 +265,85 @@ def test_what_is_no_hdf5_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "h5py", None)
     with pytest.raises(MissingExtra, match=r"pip install .*\[hdf5\]"):
         read_hdf5(tmp_path / "a.h5")
+
+
+def _corrupt_attribute(path: Path) -> None:
+    """Set the stored length of the attribute `distance` to 0: libhdf5 loops forever when it reads the attribute."""
+    data = bytearray(path.read_bytes())
+    at = data.index(b"euclidean", data.index(b"GCOL")) - 8
+    assert data[at] == 9
+    data[at] = 0
+    path.write_bytes(data)
+
+
+def test_read_hdf5_file_on_which_libhdf5_hangs_is_corrupt(hdf5, monkeypatch):
+    path = hdf5(train=BASE, test=BASE)
+    _corrupt_attribute(path)
+    monkeypatch.setattr(ann_benchmarks_hdf5, "MAX_SILENCE_S", 4.0)
+    with pytest.raises(BadInput, match=r"a\.hdf5: is corrupt: libhdf5 gave no answer within 4 s") as caught:
+        read_hdf5(path)
+    assert (caught.value.exit_code, caught.value.file) == (2, str(path))
+
+
+def test_read_hdf5_slow_start_of_the_process_is_not_corrupt(hdf5, monkeypatch):
+    monkeypatch.setattr(ann_benchmarks_hdf5, "MAX_SILENCE_S", 0.001)
+    with pytest.raises(BackendFailed, match=r"the process that reads .*a\.hdf5 did not start within 0\.001 s"):
+        read_hdf5(hdf5(train=BASE, test=BASE))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"chunks": (7, 3), "compression": "gzip", "shuffle": True},
+        {"chunks": (1000, 8)},
+        {"dtype": ">f8"},
+        {"dtype": "<f2"},
+        {"dtype": "i2"},
+        {"maxshape": (None, 8)},
+    ],
+    ids=str,
+)
+def test_read_hdf5_tables_of_every_storage_are_equal(tmp_path, options):
+    h5py = pytest.importorskip("h5py")
+    rows = np.random.default_rng(0).integers(0, 100, (1000, 8)).astype(np.float32)
+    with h5py.File(tmp_path / "a.hdf5", "w", userblock_size=512) as file:
+        file.attrs["distance"] = "euclidean"
+        for name in ("train", "test"):
+            file.create_dataset(name, data=rows, **options)
+    np.testing.assert_array_equal(read_hdf5(tmp_path / "a.hdf5").base, rows)
+    found = read_hdf5(tmp_path / "a.hdf5", limit=10, queries=3)
+    np.testing.assert_array_equal(found.base, rows[:10])
+    np.testing.assert_array_equal(found.queries, rows[:3])
+
+
+def test_read_hdf5_in_blocks_is_equal(tmp_path, monkeypatch):
+    h5py = pytest.importorskip("h5py")
+    rows = np.random.default_rng(0).random((100, 4), np.float32)
+    told = []
+    with h5py.File(tmp_path / "a.hdf5", "w") as file:
+        table = file.create_dataset("train", data=rows, chunks=(3, 4))
+        monkeypatch.setattr(hdf5_worker, "BLOCK_BYTES", 200)
+        hdf5_worker._copy_rows(table, 50, tmp_path / "a.hdf5", tmp_path / "copy", told.append)
+    assert [event["rows"] for event in told] == [12, 24, 36, 48, 50]
+    np.testing.assert_array_equal(np.fromfile(tmp_path / "copy", np.float32).reshape(-1, 4), rows[:50])
+
+
+def test_read_hdf5_table_beyond_the_end_of_the_file_is_refused(hdf5):
+    path = hdf5(train=BASE, test=BASE)
+    data = path.read_bytes()
+    shape = (3).to_bytes(8, "little") + (2).to_bytes(8, "little")
+    path.write_bytes(data.replace(shape, (3 << 40).to_bytes(8, "little") + (2).to_bytes(8, "little")))
+    with pytest.raises(BadInput, match=r"a\.hdf5: "):
+        read_hdf5(path)
+
+
+def test_read_hdf5_table_of_fill_values_beyond_the_limit_is_refused(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.hdf5", "w") as file:
+        file.attrs["distance"] = "euclidean"
+        file.create_dataset("train", (1 << 36, 8), "f4", chunks=(1024, 8))
+        file["test"] = np.zeros((2, 8), np.float32)
+    with pytest.raises(BadInput, match=r"`train` has 2,199,023 MB, more than 100 times the file"):
+        read_hdf5(tmp_path / "a.hdf5")
+    assert read_hdf5(tmp_path / "a.hdf5", limit=3).base.shape == (3, 8)

@@ -331,6 +331,15 @@ def test_a_line_over_k_ends_where_the_run_does(qrels, tmp_path):
     assert curve.enough["flat"].k == 3  # 20 queries without a loss cannot show that a smaller k is enough
 
 
+@pytest.mark.parametrize(("rel", "label"), [(None, "recall"), (2, "recall(rel=2)")])
+def test_curve_over_k_is_labelled_with_the_minimum_relevant_grade(ragauge_cli, tmp_path, rel, label):
+    (tmp_path / "q.txt").write_text("q1 0 d1 2\nq1 0 d2 1\nq2 0 d1 1\nq2 0 d3 2\n")
+    run = trec(tmp_path / "a.run", {"q1": ["d2", "d1"], "q2": ["d1", "d3"]})
+    asked = [] if rel is None else ["-l", rel]
+    assert ragauge_cli("report", tmp_path / "q.txt", run, *asked, "-o", tmp_path / "page.md")[0] == 0
+    assert f"| {label} at k | a |" in (tmp_path / "page.md").read_text()
+
+
 def test_queries_that_a_run_lacks_are_told_of(qrels, tmp_path):
     narrow = trec(tmp_path / "narrow.run", {q: docs for q, docs in ranks([1] * 20).items() if int(q[1:]) < 8})
     assert any("12 of 20" in note for note in overview([qrels, narrow], audited=False).notes)

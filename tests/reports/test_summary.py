@@ -21,6 +21,7 @@ from ragauge.measures.latency import summarise_latency
 from ragauge.reports import overview
 from ragauge.reports.summary import build_cards, summarise_overview
 from ragauge.runs.results import Experiment
+from ragauge.stats import system_pairs
 from ragauge.stats.comparisons import Comparison, Comparisons, ComparisonSettings
 
 QUESTIONS = ["Which system?", "By how much?", "Is it real?", "What does it cost?", "Where does it fail?"]
@@ -101,6 +102,33 @@ def test_a_system_that_may_be_ahead_by_chance():
     assert summarise_overview(found) == told
     assert answer(found, "Is it real?").answer == "Not shown, p = 0.070"
     assert answer(found, "Is it real?").tone == "doubt"
+
+
+@pytest.mark.parametrize("baseline", [None, "bm25"])
+def test_summary_means_that_differ_by_rounding_are_equal(baseline):
+    value = 0.1 + 0.2
+    row = replace(compared("dense", "bm25", value - 0.3, 0.9), means=(0.3, value))
+    found = made([entry("bm25", 0.3), entry("dense", value)], baseline, [row], row)
+    assert value > 0.3
+    assert summarise_overview(found) == "dense and bm25 have the same mean ndcg@10, 0.3000 [0.2000, 0.4000]."
+    assert answer(found, "Which system?").answer == "dense = bm25"
+    assert answer(found, "By how much?").answer == "Equal"
+    assert "%" not in answer(found, "By how much?").detail
+
+
+def test_summary_without_queries_means_that_differ_by_rounding_are_equal():
+    found = made([entry("bm25", 0.3), entry("dense", 0.1 + 0.2)])
+    words = "dense and bm25 have the same ndcg@10, 0.3000 [0.2000, 0.4000]; only means are known."
+    assert summarise_overview(found) == words
+    assert answer(found, "By how much?").answer == "Equal"
+
+
+def test_mean_difference_of_rounding_is_zero():
+    gap = np.array([0.1, 0.2, -0.3])
+    assert gap.sum() != 0
+    assert system_pairs._mean_difference(gap) == 0
+    assert system_pairs._mean_difference(np.array([0.1, 0.1])) == 0.1
+    assert math.isnan(system_pairs._mean_difference(np.array([])))
 
 
 def test_the_level_is_what_the_confidence_leaves():

@@ -110,6 +110,16 @@ def test_cli_unknown_ids_fail_until_mapped(tmp_path):
     assert "has no `metadata.page`; expected an id there, got the fields id, metadata" in absent.stderr
 
 
+def test_run_without_corpus_fails_if_no_returned_id_is_judged():
+    truth = [(f"apple{i}", f"d{i}") for i in range(4)]
+    with pytest.raises(BadInput, match="mine: 8 of 8 returned ids are not in the judgments; returned: `") as error:
+        ragauge.run(truth, {"mine": lambda q, k: [f"uuid-{q}", "uuid-0"]}, measures=["recall@5"])
+    assert error.value.message.endswith("returned: `uuid-apple0`, `uuid-0`, `uuid-apple1`; judgments: `d0`, `d1`, `d2`")
+    assert 'adapt_retriever(system, id="metadata.source")' in error.value.hint
+    found = ragauge.run(truth, {"mine": lambda q, k: ["d1", "uuid-0"]}, measures=["recall@5"])
+    assert found.scores["mine"].means["recall@5"] == 0.25
+
+
 def test_evaluator_unknown_ids_are_noted():
     truth = [("apple1", "d1"), ("apple2", "d2")]
     metrics = asyncio.run(RAGEvaluator().evaluate(truth, retrieval_fn=lambda q, k: ["7f3a"]))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from ragauge.measures.conventions import Convention
 from ragauge.runs.execution import QueryResult, QueryTask, RunSettings, run_queries_async
 from ragauge.runs.returned_ids import ID_HINT, ReturnedIds
 from ragauge.stats.smallest_k import SmallestK, estimate_tokens, smallest_k
-from ragauge.systems.adapters import as_retriever, check_signature
+from ragauge.systems.adapters import AdaptedRetriever, as_retriever, check_signature
 
 EVALUATED_MEASURES = ("hit_rate", "mrr", "ndcg", "recall", "precision", "f1", "map")
 """Measures that `RAGEvaluator.evaluate` returns, each at k."""
@@ -170,6 +170,7 @@ class RAGEvaluator:
     ) -> _RetrievalAtK:
         texts, grades = parse_ground_truth(ground_truth)
         retriever = self._resolve_retriever(retrieval_fn)
+        retriever.refuse_none = True
         listening = TokenCountingRetriever(retriever, count)
         asked = _RetrievalAtK(k, texts, grades, [], listening.tokens)
         jobs = [QueryTask(query, text, 0) for query, text in texts.items()]
@@ -179,7 +180,7 @@ class RAGEvaluator:
             raise BackendFailed(describe_failures(asked.failures, len(jobs), scored=False), hint=hint)
         return asked
 
-    def _resolve_retriever(self, retrieval_fn: Callable[..., Any] | None) -> Retriever:
+    def _resolve_retriever(self, retrieval_fn: Callable[..., Any] | None) -> AdaptedRetriever:
         if retrieval_fn is not None:
             return as_retriever(retrieval_fn)
         if self._db is None:
@@ -197,11 +198,17 @@ def _pass_k_by_keyword(function: Callable[..., Any]) -> Any:
     """
     if inspect.iscoroutinefunction(function):
 
+        @functools.wraps(function)
         async def later(query: str, k: int) -> Any:
             return await function(query, k=k)
 
         return later
-    return lambda query, k: function(query, k=k)
+
+    @functools.wraps(function)
+    def search(query: str, k: int) -> Any:
+        return function(query, k=k)
+
+    return search
 
 
 class TokenCountingRetriever:
@@ -238,7 +245,7 @@ class _RetrievalAtK:
     answers: list[QueryResult]
     counted: Mapping[str, list[float]]
 
-    @cached_property
+    @functools.cached_property
     def failures(self) -> dict[str, str]:
         """`{query text: error}` of the queries that failed."""
         return {self.texts[one.query]: one.error for one in self.answers if one.status != "ok"}

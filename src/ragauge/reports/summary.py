@@ -86,12 +86,14 @@ def _summarise_scores(overview: Overview) -> str:
         return f"{best} has {overview.first} {told}{_latency_clause(overview, best, None)}."
     if row is None:
         price = _latency_clause(overview, best, None)
+        if ranked[1] in _find_best_systems(overview, overview.first):
+            return f"{best} and {ranked[1]} have the same {overview.first}, {told}{price}; only means are known."
         return f"{best} has the best {overview.first}, {told}{price}; only means are known, so this may be chance."
     other = row.baseline if row.system == best else row.system
     if row.n and not row.wins and not row.losses:
         price = _latency_clause(overview, best, other)
         return f"{best} and {other} have the same {overview.first} on every {overview.asked[0]}{price}."
-    if row.n and not row.difference:
+    if row.n and _is_equal(*row.means):
         return (
             f"{best} and {other} have the same mean {overview.first}, {told}{_latency_clause(overview, best, other)}."
         )
@@ -216,7 +218,7 @@ def _best_system_card(overview: Overview) -> Card:
     )
     if len(ranked) == 1:
         return Card("How good is it?", format_score(mean.value), f"{detail}, for {best}", "", "systems")
-    level = [name for name in ranked if overview.entries[name].means[overview.first].value == mean.value]
+    level = _find_best_systems(overview, overview.first)
     if len(level) > 1:
         return Card(question, " = ".join(level[:3]), f"{detail}, all of them", "doubt", "systems")
     elsewhere = [m for m in overview.measures[1:] if best not in _find_best_systems(overview, m)]
@@ -236,7 +238,12 @@ def _find_best_systems(overview: Overview, measure: str) -> list[str]:
     if not ranked:
         return overview.systems
     top = overview.entries[ranked[0]].means[measure].value
-    return [name for name in ranked if overview.entries[name].means[measure].value == top]
+    return [name for name in ranked if _is_equal(overview.entries[name].means[measure].value, top)]
+
+
+def _is_equal(one: float, other: float) -> bool:
+    """Return whether two means are equal except for rounding."""
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _difference_card(overview: Overview) -> Card:
@@ -244,13 +251,15 @@ def _difference_card(overview: Overview) -> Card:
     row, rival = _deciding_comparison(overview), overview.rival
     best, second = overview.ranked()[:2]
     if row is None:
-        gap = overview.entries[best].means[overview.first].value - overview.entries[second].means[overview.first].value
-        return Card(question, f"{gap:+.4f}", f"against {second}, the next best; only means are known", "", "systems")
+        mine, theirs = (overview.entries[name].means[overview.first].value for name in (best, second))
+        gap = "Equal" if _is_equal(mine, theirs) else f"{mine - theirs:+.4f}"
+        return Card(question, gap, f"against {second}, the next best; only means are known", "", "systems")
     turned = -1.0 if row.system != best else 1.0
     other, base = (row.baseline, row.means[0]) if row.system == best else (row.system, row.means[1])
     low, high = sorted(round(turned * end, 4) + 0.0 for end in row.ci)
     difference = turned * row.difference + 0.0
-    percent = f" ({100 * difference / abs(base):+.1f}%)" if base else ""
+    equal = _is_equal(*row.means)
+    percent = f" ({100 * difference / abs(base):+.1f}%)" if base and not equal else ""
     detail = f"against {other}{percent}" if math.isnan(low) else f"[{low:+.4f}, {high:+.4f}] against {other}{percent}"
     if rival is not None and {rival.system, rival.baseline} != {row.system, row.baseline}:
         low, high = rival.ci
@@ -258,7 +267,7 @@ def _difference_card(overview: Overview) -> Card:
             f"; {rival.difference:+.4f} [{low:+.4f}, {high:+.4f}] against {rival.baseline}, the next best "
             f"(p {_format_p(rival.p_t)}, not corrected)"
         )
-    return Card(question, f"{difference:+.4f}", detail, "", "differences")
+    return Card(question, "Equal" if equal else f"{difference:+.4f}", detail, "", "differences")
 
 
 def _significance_card(overview: Overview) -> Card:

@@ -193,8 +193,21 @@ def build_curves(
             means = {
                 name: [_scored_mean(mine[k]) if k in mine else math.nan for k in ks] for name, mine in values.items()
             }
-            found.append(MeasureCurve(measure, ks, means, _recommend_k(values, measure)))
+            label = _curve_label(trials, measure, rules if counted else None)
+            found.append(MeasureCurve(label, ks, means, _recommend_k(values, label)))
     return found
+
+
+def _curve_label(trials: ScoresByTrial, measure: str, rules: Convention | None) -> str:
+    """Return the name of a measure with its options and without a cutoff, e.g. `recall(rel=2)`.
+
+    The options are those of the convention, or without one those of the given scores if they agree.
+    """
+    if rules is not None:
+        return str(parse_measure_names([f"{measure}@1"], rules)[0]).removesuffix("@1")
+    names = [re.fullmatch(r"(.+)@\d+", told) for scores in trials.values() for told in scores[0].values]
+    labels = {parts[1] for parts in names if parts and _base_measure_name(parts[1]) == measure}
+    return labels.pop() if len(labels) == 1 else measure
 
 
 def _scored_mean(values: Floats) -> float:

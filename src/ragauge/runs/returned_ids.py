@@ -53,7 +53,7 @@ class ReturnedIds:
     @property
     def none_known(self) -> bool:
         """Whether documents were returned and none of them is in the corpus or judged."""
-        return self.corpus and self.total > 0 and self.unknown == self.total and not self.judged
+        return self.total > 0 and self.unknown == self.total and not self.judged
 
     def describe(self) -> str:
         """Return a sentence with the counts and three ids of each side."""

@@ -121,7 +121,7 @@ def _test_pairs(pairs: Sequence[SystemPair], mask: QueryMask, method: Comparison
                 system=one.system,
                 n=n,
                 means=(_mean_or_nan(base[:, j]), _mean_or_nan(mine[:, j])),
-                difference=_mean_or_nan(gap),
+                difference=_mean_difference(gap),
                 ci=(float(ends[0, j]), float(ends[1, j])),
                 p_t=float(p_t[j]),
                 p_wilcoxon=float(p_wilcoxon[j]),
@@ -143,6 +143,12 @@ def _test_pairs(pairs: Sequence[SystemPair], mask: QueryMask, method: Comparison
             )
         )
     return rows
+
+
+def _mean_difference(gap: Floats) -> float:
+    """Return the mean of paired differences; 0 if only rounding is left of their sum, NaN without queries."""
+    mean = _mean_or_nan(gap)
+    return 0.0 if abs(mean) <= 1e-12 * np.abs(gap).max(initial=0.0) else mean
 
 
 def paired_differences(mine: Floats, base: Floats) -> Floats:

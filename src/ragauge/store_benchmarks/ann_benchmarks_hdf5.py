@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json
+import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.compute.workers import Worker, WorkerTimeout
+from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.files.source import wrap_library_errors
 from ragauge.files.vectors import first_bad_row
 from ragauge.files.workspace import replace_file
@@ -26,6 +28,12 @@ METRICS_BY_NAME = {
     "inner_product": "ip",
 }
 """Metric for each value of the attribute `distance`."""
+MAX_SILENCE_S = 60.0
+"""Time limit in seconds for libhdf5 to describe a file, or to decompress one block of it.
+
+On some corrupt files libhdf5 never returns, and Python cannot interrupt it.
+"""
+CORRUPT_HINT = "download or write the file again"
 
 
 def is_hdf5(path: Path) -> bool:
@@ -43,30 +51,25 @@ def read_hdf5(
     `sift-128-euclidean.hdf5`.
     """
     place = Path(path)
-    with _open_hdf5(place) as file:
-        said = file.attrs.get("distance")
-        told = said.decode() if isinstance(said, bytes) else said if isinstance(said, str) else None
-        told = told or next((word for word in METRICS_BY_NAME if place.stem.lower().endswith(f"-{word}")), None)
-        if told is not None and told.lower() not in METRICS_BY_NAME:
-            raise BadInput(f"its distance is {told!r}", file=str(path), hint=f"known are {', '.join(METRICS_BY_NAME)}")
-        known = metric or (METRICS_BY_NAME[told.lower()] if told else None)
-        if known is None:
-            raise BadInput("does not say its distance", file=str(path), hint="name the metric: l2, cosine or ip")
-        base = _read_hdf5_rows(file, "train", limit, place)
-        asked = _read_hdf5_rows(file, "test", queries, place)
-        if base.shape[1] != asked.shape[1]:
-            what = f"`train` has {base.shape[1]} dimensions and `test` has {asked.shape[1]}"
-            raise BadInput(what, file=str(path))
-        # Neighbours by one metric are not valid for another.
-        ours = "neighbors" in file and told is not None and METRICS_BY_NAME[told.lower()] == known
-        near = _read_hdf5_rows(file, "neighbors", queries, place).astype(np.int64) if ours and limit is None else None
-    return VectorSet(place.stem, base, asked, known, neighbours=near)
+    if find_spec("h5py") is None:
+        raise MissingExtra("an HDF5 file", "hdf5")
+    if not place.exists():
+        raise BadInput("cannot be read as HDF5 (no such file)", file=str(path))
+    with tempfile.TemporaryDirectory(prefix="ragauge-hdf5-") as folder:
+        found = _describe_file(place, folder, metric=metric, limit=limit, queries=queries)
+        tables = {name: _read_table(place, name, table) for name, table in found["tables"].items()}
+    base, asked = (np.ascontiguousarray(tables[name], np.float32) for name in ("train", "test"))
+    if base.shape[1] != asked.shape[1]:
+        what = f"`train` has {base.shape[1]} dimensions and `test` has {asked.shape[1]}"
+        raise BadInput(what, file=str(path))
+    near = tables["neighbors"].astype(np.int64) if "neighbors" in tables else None
+    return VectorSet(place.stem, base, asked, found["metric"], neighbours=near)
 
 
 def write_hdf5(path: str | Path, data: VectorSet, truth: ExactNeighbours) -> None:
     """Write vectors and their neighbours in the layout of ann-benchmarks, atomically."""
     names = {"l2": "euclidean", "cosine": "angular", "ip": "dot"}
-    h5py = _import_h5py()
+    h5py = import_h5py()
     with replace_file(Path(path)) as part, h5py.File(part, "w") as file:
         file.attrs["distance"] = names[data.metric]
         file.attrs["dimension"] = data.base.shape[1]
@@ -77,7 +80,8 @@ def write_hdf5(path: str | Path, data: VectorSet, truth: ExactNeighbours) -> Non
         file.create_dataset("distances", data=truth.distances.astype(np.float32))
 
 
-def _import_h5py() -> Any:
+def import_h5py() -> Any:
+    """Import h5py, which is optional."""
     try:
         import h5py
     except ImportError:
@@ -85,25 +89,46 @@ def _import_h5py() -> Any:
     return h5py
 
 
-@contextmanager
-def _open_hdf5(path: Path) -> Iterator[Any]:
-    h5py = _import_h5py()
-    if not path.exists():
-        raise BadInput("cannot be read as HDF5 (no such file)", file=str(path))
-    with wrap_library_errors(str(path), what="cannot be read as HDF5"), h5py.File(path, "r") as file:
-        yield file
+def _describe_file(path: Path, folder: str, **options: str | int | None) -> dict[str, Any]:
+    """Find the metric of a file and the places of its tables, in a worker process with a time limit.
+
+    `folder` gets copies of the tables that cannot be read at their place.
+    """
+    order = json.dumps({"path": str(path), "folder": folder, **options})
+    log, said, started = Path(folder) / "log", dict[str, Any](), False
+    with Worker("ragauge.store_benchmarks.hdf5_worker", order, log=log, timeout=MAX_SILENCE_S, silence=True) as child:
+        try:
+            for said in child.words():  # noqa: B007 - the last event is used below
+                started = True
+        except WorkerTimeout:
+            child.kill()  # a loop of libhdf5 ignores a request to end
+            if not started:
+                raise BackendFailed(f"the process that reads {path} did not start within {MAX_SILENCE_S:g} s") from None
+            what = f"is corrupt: libhdf5 gave no answer within {MAX_SILENCE_S:g} s"
+            raise BadInput(what, file=str(path), hint=CORRUPT_HINT) from None
+    if "message" in said:
+        error = BadInput(said["message"], hint=said["hint"])
+        error.file = str(path)
+        raise error
+    if not started:
+        raise BackendFailed(f"the process that reads {path} {child.fate()}")
+    if "tables" not in said:
+        raise BadInput(f"is corrupt: the process that read it {child.fate()}", file=str(path), hint=CORRUPT_HINT)
+    return said
 
 
-def _read_hdf5_rows(file: Any, name: str, limit: int | None, path: Path) -> Any:
-    h5py = _import_h5py()
-    if name not in file:
-        there = ", ".join(sorted(file)) or "nothing"
-        hint = "files of ann-benchmarks have `train`, `test`, `neighbors` and `distances`"
-        raise BadInput(f"has no `{name}`, but {there}", file=str(path), hint=hint)
-    found = file[name]
-    if not isinstance(found, h5py.Dataset) or found.ndim != 2 or found.dtype.kind not in "fiu" or not all(found.shape):
-        raise BadInput(f"`{name}` is no table of numbers", file=str(path), hint="sparse and ragged sets are not read")
-    rows = found[:limit]
+def _read_table(path: Path, name: str, table: dict[str, Any]) -> Any:
+    """Read the numbers of a table at the place that the worker process found.
+
+    A copy is mapped instead of read: it stays readable after the temporary folder is deleted.
+    """
+    kind, shape = np.dtype(table["dtype"]), (table["rows"], table["columns"])
+    with wrap_library_errors(str(path), what="cannot be read as HDF5"):
+        if table["copied"]:
+            rows = np.asarray(np.memmap(table["file"], kind, "c", shape=shape))
+        else:
+            count = table["rows"] * table["columns"]
+            rows = np.fromfile(table["file"], kind, count, offset=table["offset"]).reshape(shape)
     if (row := first_bad_row(rows)) is not None:
         raise BadInput(f"row {row} of `{name}` has a NaN or an infinity", file=str(path))
-    return rows if name == "neighbors" else np.ascontiguousarray(rows, np.float32)
+    return rows

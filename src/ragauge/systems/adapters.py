@@ -44,6 +44,8 @@ class AdaptedRetriever:
         """Number of documents that the object of the user is set to return; `search` requests k instead."""
         self.most_returned = 0
         """Largest number of documents that a search returned."""
+        self.refuse_none = False
+        """Whether None as a result is an error instead of no hits."""
         self.owned: Any = None
         """Object to close with the retriever; only one that was built for it, not one that a user passed."""
 
@@ -59,6 +61,10 @@ class AdaptedRetriever:
 
     def cut(self, found: Any, k: int) -> list[Hit]:
         """Convert the results of the function and return the first `k` hits."""
+        if found is None and self.refuse_none:
+            name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
+            name = name.rpartition("<locals>.")[2]
+            raise BadInput(f"{name} returned None; expected a list of ids, of (id, score) pairs or of hits")
         hits = to_hits(found, self.id)
         self.most_returned = max(self.most_returned, len(hits))
         return hits[:k]

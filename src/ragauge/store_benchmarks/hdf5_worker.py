@@ -1,0 +1,128 @@
+"""Worker process that opens an HDF5 file: on a corrupt file, libhdf5 can loop forever or crash.
+
+It sends where the numbers of each table are, so that the parent process reads them without libhdf5. Tables that are
+stored in chunks are copied to a temporary folder first.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+from ragauge.compute.workers import SendEvent, serve_worker
+from ragauge.core.errors import BadInput, RagaugeError
+from ragauge.core.limits import BYTES_PER_MB, DECOMPRESSED_LIMIT, MAX_DECOMPRESSION_RATIO
+from ragauge.files.source import wrap_library_errors
+from ragauge.store_benchmarks.ann_benchmarks_hdf5 import METRICS_BY_NAME, import_h5py
+
+BLOCK_BYTES = 16 << 20
+"""Bytes per copied block, or one row of chunks if that is more. The parent gets an event after each block."""
+
+
+def describe_file(text: str, tell: SendEvent) -> int:
+    """Carry out an order: send the metric and the tables of a file, or an error."""
+    order = json.loads(text)
+    path = Path(order["path"])
+    rows = {"train": order["limit"], "test": order["queries"], "neighbors": order["queries"]}
+    h5py = import_h5py()
+    tell({"started": True})
+    try:
+        with wrap_library_errors(str(path), what="cannot be read as HDF5"), h5py.File(path, "r") as file:
+            metric, with_neighbours = _read_metric(file, path, order["metric"])
+            names = ["train", "test"]
+            if with_neighbours and order["limit"] is None and "neighbors" in file:
+                names.append("neighbors")
+            tables = {
+                name: _locate_table(_find_table(file, name, path), rows[name], path, Path(order["folder"]), tell)
+                for name in names
+            }
+    except RagaugeError as error:
+        tell({"message": error.message, "hint": error.hint})
+        return error.exit_code
+    tell({"metric": metric, "tables": tables})
+    return 0
+
+
+def _read_metric(file: Any, path: Path, metric: str | None) -> tuple[str, bool]:
+    """Return the metric to use, and whether the neighbours in the file are those of this metric."""
+    attribute = file.attrs.get("distance")
+    distance = attribute.decode() if isinstance(attribute, bytes) else attribute if isinstance(attribute, str) else None
+    distance = distance or next((word for word in METRICS_BY_NAME if path.stem.lower().endswith(f"-{word}")), None)
+    if distance is not None and distance.lower() not in METRICS_BY_NAME:
+        hint = f"known are {', '.join(METRICS_BY_NAME)}"
+        raise BadInput(f"its distance is {distance!r}", file=str(path), hint=hint)
+    stored = METRICS_BY_NAME[distance.lower()] if distance else None
+    used = metric or stored
+    if used is None:
+        raise BadInput("does not say its distance", file=str(path), hint="name the metric: l2, cosine or ip")
+    return used, used == stored
+
+
+def _find_table(file: Any, name: str, path: Path) -> Any:
+    if name not in file:
+        there = ", ".join(sorted(file)) or "nothing"
+        hint = "files of ann-benchmarks have `train`, `test`, `neighbors` and `distances`"
+        raise BadInput(f"has no `{name}`, but {there}", file=str(path), hint=hint)
+    table = file[name]
+    is_dataset = isinstance(table, import_h5py().Dataset)
+    if not is_dataset or table.ndim != 2 or table.dtype.kind not in "fiu" or not all(table.shape):
+        raise BadInput(f"`{name}` is no table of numbers", file=str(path), hint="sparse and ragged sets are not read")
+    return table
+
+
+def _locate_table(table: Any, limit: int | None, path: Path, folder: Path, tell: SendEvent) -> dict[str, Any]:
+    """Return the file, the offset in bytes, the type and the shape of the first `limit` rows of a table."""
+    rows, columns = table.shape if limit is None else (min(limit, table.shape[0]), table.shape[1])
+    place = {"dtype": table.dtype.str, "rows": rows, "columns": columns}
+    size, file_size = rows * columns * table.dtype.itemsize, path.stat().st_size
+    if _is_plain_array(table):
+        offset = table.id.get_offset()
+        if offset + size > file_size:
+            what = f"is corrupt or incomplete: `{_short_name(table)}` ends at byte {offset + size:,} of {file_size:,}"
+            raise BadInput(what, file=str(path))
+        return {**place, "file": str(path), "offset": offset, "copied": False}
+    if size > DECOMPRESSED_LIMIT.n_bytes and size > MAX_DECOMPRESSION_RATIO * file_size:
+        megabytes = f"{size // BYTES_PER_MB:,} MB"
+        what = f"`{_short_name(table)}` has {megabytes}, more than {MAX_DECOMPRESSION_RATIO} times the file"
+        raise BadInput(what, file=str(path), hint=DECOMPRESSED_LIMIT.hint)
+    copy = folder / _short_name(table)
+    _copy_rows(table, rows, path, copy, tell)
+    return {**place, "file": str(copy), "offset": 0, "copied": True}
+
+
+def _is_plain_array(table: Any) -> bool:
+    """Return whether the rows of a table are in the file one after the other, in a type that NumPy has."""
+    h5py = import_h5py()
+    layout = table.id.get_create_plist()
+    return (
+        layout.get_layout() == h5py.h5d.CONTIGUOUS
+        and layout.get_external_count() == 0
+        and table.id.get_offset() is not None
+        and bool(table.id.get_type().equal(h5py.h5t.py_create(table.dtype)))
+    )
+
+
+def _copy_rows(table: Any, rows: int, path: Path, copy: Path, tell: SendEvent) -> None:
+    """Write the first rows of a table to a file, in whole rows of chunks."""
+    chunk_rows = table.chunks[0] if table.chunks else 1
+    step = chunk_rows * max(1, BLOCK_BYTES // (chunk_rows * math.prod(table.shape[1:]) * table.dtype.itemsize))
+    with copy.open("wb") as out:
+        for start in range(0, rows, step):
+            block = table[start : min(start + step, rows)]
+            try:
+                out.write(block.data)
+            except OSError as error:
+                what = f"`{_short_name(table)}` cannot be decompressed to {copy.parent} ({error.strerror})"
+                raise BadInput(what, file=str(path), hint="set TMPDIR to a folder with more space") from None
+            tell({"rows": start + len(block)})
+
+
+def _short_name(table: Any) -> str:
+    return str(table.name).rpartition("/")[2]
+
+
+if __name__ == "__main__":
+    sys.exit(serve_worker(describe_file))
