@@ -21,13 +21,13 @@ test: .venv/dev .venv/browser
 fuzz: N ?= 2000
 fuzz: .venv/dev
 	@echo "== fuzz: $(N) mutated files and folders of every format; only errors of ragauge.core.errors may come out"
-	$(BIN)/python tests/fuzz.py $(N) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python tests/jobs/fuzz.py $(N) $(if $(SEED),--seed $(SEED))
 
 # make crash N=20 SEED=7: N kills per command; without SEED the seed is random, and printed.
 crash: N ?= 20
 crash: .venv/dev
 	@echo "== crash: $(N) kills per command at random points; each result must be that of an uninterrupted run"
-	$(BIN)/python tests/crash.py $(N) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python tests/jobs/crash.py $(N) $(if $(SEED),--seed $(SEED))
 
 check: .venv/dev
 	@echo "== check: ruff format, ruff, mypy --strict"

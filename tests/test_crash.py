@@ -17,5 +17,5 @@ def test_command_killed_at_random_ends_with_the_uninterrupted_result(command, tm
     seed = random.SystemRandom().randrange(10**6)
     folder = tmp_path_factory.mktemp("crash")
     for outcome in crash(command, KILLS, seed, folder):
-        again = f"python tests/crash.py {KILLS} --seed {seed} --only {command}"
+        again = f"python tests/jobs/crash.py {KILLS} --seed {seed} --only {command}"
         assert outcome.problems == [], (outcome.kills, again, str(folder))

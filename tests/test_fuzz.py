@@ -16,7 +16,7 @@ SEED = int(os.environ.get("FUZZ_SEED", time.time_ns() // 10**9))
 def test_hostile_files_raise_nothing_but_our_errors():
     failures = fuzz(2000, SEED, processes=2)
     told = "\n".join(
-        f"{one.target}: {one.error}\n  python tests/fuzz.py --again {SEED}:{one.index}\n{one.traceback[-600:]}"
+        f"{one.target}: {one.error}\n  python tests/jobs/fuzz.py --again {SEED}:{one.index}\n{one.traceback[-600:]}"
         for one in failures
     )
     assert not failures, f"seed {SEED}: {len(failures)} of 2,000 inputs failed\n{told}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_audit_runs import run_of
+from tests.audits.test_run_checks import run_of
 
 import ragauge
 from ragauge.audits import audit_files, comparability

@@ -17,13 +17,13 @@ from command import forked
 from ragauge.core.documents import Document
 from ragauge.store_stress.plan import write_documents
 
-HERE = Path(__file__).parents[1]
+HELPERS = Path(__file__).parents[1] / "helpers"
 DOCUMENTS = [Document(f"d{i}", f"Document {i} is about item{i}.", f"Title {i}", {"place": i}) for i in range(1, 11)]
 USUAL = ["--embedder", "words(dimensions=64)", "--kills", "0", "--batch", "4", "--queries", "4", "--way", "one by one"]
 
 
 def environment(folder: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(HERE), "NO_COLOR": "1", "COLUMNS": "80", "TMPDIR": str(folder)}
+    return {**os.environ, "PYTHONPATH": str(HELPERS), "NO_COLOR": "1", "COLUMNS": "80", "TMPDIR": str(folder)}
 
 
 def ragauge(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

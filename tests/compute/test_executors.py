@@ -207,7 +207,7 @@ def test_ctrl_c_ends_a_local_cluster_without_a_word_from_its_workers(tmp_path):
         "if __name__ == '__main__':\n    with ragauge.dask_cluster('local:2') as executor:\n"
         "        print('up', flush=True)\n        list(map_ordered(executor, Summing(10, 0.2), range(10_000)))\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "helpers")}
     process = subprocess.Popen(
         [sys.executable, script],
         env=environment,

@@ -8,7 +8,7 @@ from collections import Counter
 
 import networkx as nx
 import pytest
-from test_stix import ENTERPRISE, GROUP, OTHER, STRATEGY, SUB, WHOLE, arrow, node, write
+from tests.datasets.test_mitre_attack import ENTERPRISE, GROUP, OTHER, STRATEGY, SUB, WHOLE, arrow, node, write
 
 import ragauge
 from ragauge.core.errors import BadInput, UnknownName

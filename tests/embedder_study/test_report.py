@@ -18,11 +18,11 @@ from scipy.stats import ttest_rel
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
-from test_browser import HOSTILE, NAMES, browser, opened  # noqa: F401 - fixtures
-from test_charts import expressions
+from tests.comparison.test_charts import expressions
 
 from command import command_in
 from embedder_study_builder import MEASURES, QUERIES, STORES, bare, entrant, gap, mean, sheet, whole
+from hostile_text import HOSTILE, NAMES
 from ragauge import report
 from ragauge.cli.output import check_outputs, write_result
 from ragauge.core.errors import BadInput, UnknownName
@@ -697,7 +697,7 @@ def file(tmp_path_factory):
     return path
 
 
-def test_the_page_is_drawn_in_light_and_dark_and_asks_nobody(opened, file, drawings):  # noqa: F811
+def test_the_page_is_drawn_in_light_and_dark_and_asks_nobody(opened, file, drawings):
     for size, scheme in (((1280, 900), "light"), ((390, 800), "dark")):
         seen = opened(file, charts=True, size=size, scheme=scheme)
         assert seen.locator("[data-chart] svg").count() == sum(len(one.panels) for one in drawings.values())
@@ -705,14 +705,14 @@ def test_the_page_is_drawn_in_light_and_dark_and_asks_nobody(opened, file, drawi
     assert "could not be drawn" not in seen.inner_text("main")
 
 
-def test_the_bar_of_the_page_fits_a_desk_and_leads_to_its_sections(opened, file):  # noqa: F811
+def test_the_bar_of_the_page_fits_a_desk_and_leads_to_its_sections(opened, file):
     seen = opened(file, charts=True, size=(1280, 900))
     assert seen.evaluate("(nav => nav.scrollWidth <= nav.clientWidth)(document.querySelector('nav'))")
     places = seen.eval_on_selector_all("nav a", "all => all.map(one => one.getAttribute('href'))")
     assert all(seen.locator(place).count() == 1 for place in places)
 
 
-def test_numbers_on_the_page_are_sorted_as_numbers(opened, file):  # noqa: F811
+def test_numbers_on_the_page_are_sorted_as_numbers(opened, file):
     seen = opened(file, charts=True)
     at = 1 + cost_table(whole()).header[1:].index("params")
     seen.click(f"#embedders-costs button[data-column='{at}']")
@@ -721,7 +721,7 @@ def test_numbers_on_the_page_are_sorted_as_numbers(opened, file):  # noqa: F811
     assert [one for one in cells if one != "-"] == ["217.0M", "32.0M", "22.7M", "22.7M", "2.3M", "2.3M", "2.3M"]
 
 
-def test_hostile_names_do_nothing_on_the_page_and_are_no_markup(opened, evil, tmp_path):  # noqa: F811
+def test_hostile_names_do_nothing_on_the_page_and_are_no_markup(opened, evil, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(render_report_page([evil], load_vega_script()))
     assert "<script>window.__x" not in path.read_text()

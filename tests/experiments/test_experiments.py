@@ -212,7 +212,7 @@ run(DATA, {{"slow": slow}}, out={out!r}, warmup=0, measures=["recall@10"])
 
 def test_after_kill_9_at_most_the_query_in_flight_is_asked_again(tmp_path):
     log = tmp_path / "log"
-    code = KILLED.format(tests=str(Path(__file__).parents[1]), log=str(log), out=str(tmp_path / "out"))
+    code = KILLED.format(tests=str(Path(__file__).parent), log=str(log), out=str(tmp_path / "out"))
     process = subprocess.Popen([sys.executable, "-c", code])
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and (not log.exists() or len(log.read_text().splitlines()) < 5):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from test_browser import browser, opened  # noqa: F401 - fixtures
 
 from ragauge.experiments.history import history
 from result_folders import DATA, made, ranked
@@ -36,7 +35,7 @@ def file(tmp_path_factory):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_is_drawn_and_acts_on_no_name(file, opened, scheme):  # noqa: F811
+def test_the_page_is_drawn_and_acts_on_no_name(file, opened, scheme):
     shown = opened(file, charts=True, scheme=scheme)
     assert shown.locator("[data-chart] svg").count() == shown.locator("[data-chart]").count() == 2
     assert shown.locator('[data-chart] .mark-symbol.role-mark:not([class*="guide"]) path').count() == 12
@@ -50,7 +49,7 @@ def test_the_page_is_drawn_and_acts_on_no_name(file, opened, scheme):  # noqa: F
     assert dark == (scheme == "dark")
 
 
-def test_rows_are_sorted_by_what_they_are_worth(file, opened):  # noqa: F811
+def test_rows_are_sorted_by_what_they_are_worth(file, opened):
     shown = opened(file, charts=True)
     shown.click("#series th button:has-text('vs previous')")
     values = shown.locator("#series tbody tr td:nth-child(7)").evaluate_all(

@@ -68,7 +68,7 @@ def test_what_is_not_known_is_let_be_and_what_lacks_has_its_default():
 
 @pytest.mark.parametrize("data", [{"id": "d"}, [], "text", {"id": 3, "marginal": 1, "total": 2}, None])
 def test_data_of_something_else_is_refused_with_the_file(data):
-    with pytest.raises(BadInput, match=r"^x\.json: this Choice cannot be read"):
+    with pytest.raises(BadInput, match=r"^x\.json: this BatchStep cannot be read"):
         from_json_data(BatchStep, data, file="x.json")
 
 

@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from test_browser import HOSTILE, browser, opened  # noqa: F401 - fixtures
 
+from hostile_text import HOSTILE
 from judged_builder import FAITHFULNESS, MUTE, judged, lexical, many
 from ragauge.core.samples import Claim, GeneratedQuestion, Sample, Support, Unscored, Usefulness, Verdicts
 from ragauge.judging.results import JudgedSamples
@@ -68,14 +68,14 @@ def evil(tmp_path_factory):
     return written(tmp_path_factory, found, "evil")
 
 
-def ready(opened, file, view="", **how):  # noqa: F811
+def ready(opened, file, view="", **how):
     shown = opened(file, charts=True, view=view, **how)
     shown.wait_for_selector("html[data-samples=ready]", state="attached")
     return shown
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_figures_stand_with_their_intervals_and_how_many_they_are_over(file, opened, scheme):  # noqa: F811
+def test_the_figures_stand_with_their_intervals_and_how_many_they_are_over(file, opened, scheme):
     shown = ready(opened, file, scheme=scheme)
     cards = shown.locator(".answer").evaluate_all(
         "all => all.map(one => [...one.querySelectorAll('dt, strong, span')].map(x => x.textContent))"
@@ -88,7 +88,7 @@ def test_the_figures_stand_with_their_intervals_and_how_many_they_are_over(file,
     assert shown.locator("#robustness tbody tr").count() == 3
 
 
-def test_the_lowest_come_first_and_what_has_no_value_last(file, opened):  # noqa: F811
+def test_the_lowest_come_first_and_what_has_no_value_last(file, opened):
     shown = ready(opened, file)
     assert shown.locator(ROWS).evaluate_all(IDS) == ["q2", "q1", "q3", "q4"]
     shown.locator("#s-table button:has-text('faithfulness')").click()
@@ -99,7 +99,7 @@ def test_the_lowest_come_first_and_what_has_no_value_last(file, opened):  # noqa
     assert shown.locator(ROWS).evaluate_all(IDS) == ["q1", "q2", "q3", "q4"]
 
 
-def test_samples_are_searched_and_filtered(file, opened):  # noqa: F811
+def test_samples_are_searched_and_filtered(file, opened):
     shown = ready(opened, file)
     wanted = {"unscored": ["q3", "q4"], "unread": ["q3"], "unsupported": ["q2"], "contradicted": ["q2"]}
     for what, ids in wanted.items():
@@ -113,7 +113,7 @@ def test_samples_are_searched_and_filtered(file, opened):  # noqa: F811
     assert shown.text_content("#s-count") == "1 of 4 samples; 1 without faithfulness"
 
 
-def test_a_sample_shows_each_claim_with_its_verdict_in_words_and_its_evidence(file, opened):  # noqa: F811
+def test_a_sample_shows_each_claim_with_its_verdict_in_words_and_its_evidence(file, opened):
     shown = ready(opened, file, "samples?open=q2")
     shown.wait_for_selector(".detail .sample-texts")
     claims = shown.locator(".sample-texts .claim .badge").all_text_contents()
@@ -127,14 +127,14 @@ def test_a_sample_shows_each_claim_with_its_verdict_in_words_and_its_evidence(fi
     assert "topic: height" in shown.text_content(".detail")
 
 
-def test_chunks_that_are_needed_together_are_shown_as_such(file, opened):  # noqa: F811
+def test_chunks_that_are_needed_together_are_shown_as_such(file, opened):
     shown = ready(opened, file, "samples?open=q1")
     shown.wait_for_selector(".detail .sample-texts")
     facts = shown.locator(".claim .facts").all_text_contents()
     assert "borne out by the answer · borne out together by k1k2" in facts
 
 
-def test_what_has_no_verdict_shows_why_and_the_reply_as_it_came(file, opened):  # noqa: F811
+def test_what_has_no_verdict_shows_why_and_the_reply_as_it_came(file, opened):
     shown = ready(opened, file, "samples?open=q3")
     shown.wait_for_selector(".detail .sample-texts")
     lost = shown.locator(".missing .claim").all_text_contents()
@@ -143,7 +143,7 @@ def test_what_has_no_verdict_shows_why_and_the_reply_as_it_came(file, opened):  
     assert shown.locator(".chunk .badge").all_text_contents() == ["? unscored"]
 
 
-def test_an_answer_that_claims_nothing_says_so_and_shows_what_came_before(file, opened):  # noqa: F811
+def test_an_answer_that_claims_nothing_says_so_and_shows_what_came_before(file, opened):
     shown = ready(opened, file, "samples?open=q4")
     shown.wait_for_selector(".detail .sample-texts")
     text = shown.text_content(".detail")
@@ -154,7 +154,7 @@ def test_an_answer_that_claims_nothing_says_so_and_shows_what_came_before(file, 
     assert "Who built it?\nEiffel." in text
 
 
-def test_keys_lead_from_the_search_to_a_sample(file, opened):  # noqa: F811
+def test_keys_lead_from_the_search_to_a_sample(file, opened):
     shown = ready(opened, file)
     shown.keyboard.press("/")
     shown.keyboard.press("ArrowDown")
@@ -164,7 +164,7 @@ def test_keys_lead_from_the_search_to_a_sample(file, opened):  # noqa: F811
     assert shown.evaluate("location.hash") == "#samples?open=q1"
 
 
-def test_the_word_matching_judge_is_called_what_it_is(tmp_path_factory, opened):  # noqa: F811
+def test_the_word_matching_judge_is_called_what_it_is(tmp_path_factory, opened):
     place = written(tmp_path_factory, lexical(stopped="the limit of 3 requests is reached"), "lexical")
     shown = ready(opened, place)
     said = shown.locator(".judge").all_text_contents()
@@ -173,7 +173,7 @@ def test_the_word_matching_judge_is_called_what_it_is(tmp_path_factory, opened):
 
 
 @pytest.mark.parametrize("size", [(1280, 800), (360, 800)])
-def test_no_text_of_anybody_becomes_code(evil, opened, size):  # noqa: F811
+def test_no_text_of_anybody_becomes_code(evil, opened, size):
     shown = ready(opened, evil, size=size)
     for toggle in shown.locator(".open").all():
         toggle.click()
@@ -194,13 +194,13 @@ def test_data_in_the_page_cannot_end_its_script(evil):
     assert '<img src=x onerror="window' not in text
 
 
-def test_the_page_is_usable_on_a_phone(file, opened):  # noqa: F811
+def test_the_page_is_usable_on_a_phone(file, opened):
     shown = ready(opened, file, "samples?open=q2", size=(360, 800))
     shown.wait_for_selector(".detail .sample-texts")
     assert shown.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_two_thousand_samples_stay_in_pages_of_fifty(tmp_path_factory, opened):  # noqa: F811
+def test_two_thousand_samples_stay_in_pages_of_fifty(tmp_path_factory, opened):
     place = written(tmp_path_factory, many(2000, chunks=2, length=300), "many")
     shown = ready(opened, place)
     assert shown.locator(ROWS).count() == 50

@@ -12,7 +12,6 @@ import pytest
 
 pytest.importorskip("altair")
 
-from test_browser import browser, opened  # noqa: F401 - fixtures
 
 from ragauge.core.findings import HistogramBin
 from ragauge.core.summaries import Mean
@@ -213,7 +212,7 @@ def test_distances_that_stand_beside_each_other_have_colours_that_can_be_told_ap
     assert min(math.dist(one, other) for one, other in pairwise(rgb)) > 100
 
 
-def test_titles_are_no_markup_and_the_page_draws_its_charts(opened, tmp_path):  # noqa: F811
+def test_titles_are_no_markup_and_the_page_draws_its_charts(opened, tmp_path):
     path = tmp_path / "graph.html"
     registry.write_results(WEB, [str(path)])
     page = opened(path, charts=True, size=(390, 800))

@@ -9,7 +9,7 @@ import time
 from email.utils import formatdate
 
 import pytest
-from test_schemas import VERDICTS
+from tests.models.test_reply_schemas import VERDICTS
 
 from ragauge.core.errors import BackendFailed, BadInput, UnknownName
 from ragauge.core.protocols import Reply

@@ -6,7 +6,6 @@ import pytest
 
 pytest.importorskip("altair")
 
-from test_browser import browser, opened  # noqa: F401 - fixtures
 
 from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.summaries import Mean
@@ -79,7 +78,7 @@ def test_circumstances_are_those_that_all_datasets_share():
     assert "python" not in other.circumstances
 
 
-def test_names_are_no_markup_and_the_chart_is_drawn(opened, tmp_path):  # noqa: F811
+def test_names_are_no_markup_and_the_chart_is_drawn(opened, tmp_path):
     path = tmp_path / "report.html"
     path.write_text(render_report_page([told(failures={"gone": "no dataset is named `gone`"})]), encoding="utf-8")
     shown = opened(path, charts=True, size=(390, 800))
@@ -90,7 +89,7 @@ def test_names_are_no_markup_and_the_chart_is_drawn(opened, tmp_path):  # noqa: 
     assert names.evaluate("one => one.getClientRects()[0].height < 2 * parseFloat(getComputedStyle(one).lineHeight)")
 
 
-def test_datasets_lead_to_their_reports_and_one_that_failed_leads_nowhere(opened, tmp_path):  # noqa: F811
+def test_datasets_lead_to_their_reports_and_one_that_failed_leads_nowhere(opened, tmp_path):
     odd = 'a "b"<c>'
     seen = {odd: made(0.2), "easy": made(0.6)}
     places = {odd: "javascript:alert(1)&", "easy": "easy"}

@@ -9,7 +9,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_layouts import NEW, OLD, RESULT, SWARM, scored, written
+from tests.reports.test_layouts import NEW, OLD, RESULT, SWARM, scored, written
 
 from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.errors import BadInput

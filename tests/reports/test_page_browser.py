@@ -18,72 +18,17 @@ pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
 import ragauge
+from hostile_text import HOSTILE, NAMES
 from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments, MeasureDict, Run
 from ragauge.datasets import synthetic
 from ragauge.reports import report
 from ragauge.runs.results import Experiment
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 MEASURES = ["ndcg@10", "recall@10", "mrr@10"]
 TABLE = "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
-HEADERS_NOT_ABOVE_ROWS = """() => [...document.querySelectorAll("table")].filter(table => {
-  const head = table.tHead?.getBoundingClientRect(), body = table.tBodies[0]?.getBoundingClientRect();
-  return head?.height && body?.height && (head.bottom > body.top + 2 || head.right <= body.left);
-}).map(table => table.textContent.trim().slice(0, 80))"""
 MINUS, NONE = "\u2212", "\u2013"
 POINTS = '[data-chart="quality_latency-0"] .mark-symbol:not([class*="guide"]) path'
-HOSTILE = (
-    "<script>window.__x = 1; alert(1)</script>",
-    '</script><img src=x onerror="window.__x = 2; alert(2)">',
-    "<!-- <script> ]]> --!>",
-    "${alert(3)} {{ 7*7 }} {% raw %} `${window.__x = 3}`",
-    "line\u2028paragraph\u2029 \u202eright to left\u202c \u0007 &lt;b&gt; &amp;",
-    "\"'><svg onload=alert(4)> javascript:alert(5)",
-)
-NAMES = ("../../x", "a\"b'c<b>", "__proto__", "datum.value", "constructor")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """A real Chromium, without a window."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip("no Chromium: apt-get install chromium")
-    with playwright.sync_playwright() as started:
-        one = started.chromium.launch(executable_path=found)
-        yield one
-        one.close()
-
-
-@pytest.fixture
-def opened(browser):
-    """A function that opens a file offline. Whatever is done then: no message, no error, no dialog, no request."""
-    contexts, odd, asked, files = [], [], [], []
-
-    def opens(file, *, charts=False, view="", size=(1280, 800), scheme="light", **how):
-        width, height = size
-        one = browser.new_context(offline=True, viewport={"width": width, "height": height}, color_scheme=scheme, **how)
-        contexts.append(one)
-        page = one.new_page()
-        page.on("console", lambda message: odd.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: odd.append(str(error)))
-        page.on("dialog", lambda dialog: (odd.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        page.on("request", lambda request: asked.append(request.url.partition("#")[0]))
-        files.append(file.as_uri())
-        page.goto(f"{file.as_uri()}#{view}" if view else file.as_uri())
-        page.wait_for_selector(f"html[data-{'charts=drawn' if charts else 'queries=ready'}]", state="attached")
-        return page
-
-    yield opens
-    pages = [page for one in contexts for page in one.pages]
-    broken = [table for page in pages for table in page.evaluate(HEADERS_NOT_ABOVE_ROWS)]
-    for one in contexts:
-        one.close()
-    assert odd == []
-    assert asked == files
-    assert broken == []
 
 
 @dataclass

@@ -6,7 +6,6 @@ import json
 import re
 
 import pytest
-from test_browser import browser, opened  # noqa: F401 - fixtures
 
 from command import forked
 from ragauge import report
@@ -131,7 +130,7 @@ def test_words_of_the_navigation_begin_with_a_capital():
 NARROW = "all => all.every(one => one.getBoundingClientRect().width > 300 || getComputedStyle(one).display == 'none')"
 
 
-def test_sentences_have_the_whole_width_of_a_phone_and_the_bar_fits_a_desk(opened, tmp_path):  # noqa: F811
+def test_sentences_have_the_whole_width_of_a_phone_and_the_bar_fits_a_desk(opened, tmp_path):
     said = "a sentence that is too long for a column of a phone"
     found = [Finding("c", f"replacement characters {i}", True, 1, said, effect=said, remedy=said) for i in range(9)]
     path = tmp_path / "page.html"

@@ -113,7 +113,12 @@ def test_small_sets_are_right_too(seed, n, d, m, k, metric, kind):
 def test_blocks_and_bounds_change_nothing(metric, monkeypatch):
     base, queries = made("grid", n=900, m=40)
     whole = find_nearest(base, queries, 30, metric)
-    for name, value in (("QUERIES_AT_ONCE", 9), ("SCORES_AT_ONCE", 500), ("SAMPLE", 40), ("PAIRS_AT_MOST", 50)):
+    for name, value in (
+        ("QUERIES_PER_BLOCK", 9),
+        ("SCORES_PER_BLOCK", 500),
+        ("MIN_SAMPLE_ROWS", 40),
+        ("MAX_PENDING_PAIRS", 50),
+    ):
         monkeypatch.setattr(kernel, name, value)
     monkeypatch.setattr(kernel, "TERMS_PER_BLOCK", 64)
     parts = find_nearest(base, queries, 30, metric)

@@ -136,7 +136,7 @@ def mapped(path, matrix) -> np.ndarray:
 @pytest.mark.parametrize("sent", [True, False])
 def test_workers_killed_in_mid_work_change_nothing(tmp_path, monkeypatch, victims, sent):
     pytest.importorskip("distributed")
-    for most in ("READ_AT_MOST", "SENT_AT_MOST"):
+    for most in ("MAX_READ_SHARD_BYTES", "MAX_SENT_SHARD_BYTES"):
         monkeypatch.setattr(exact_neighbours, most, 1000 * 32 * 4)
     data, killed = made(40_000, 32, 400, "l2"), []
     base = data.base if sent else mapped(tmp_path / "base.npy", data.base)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from test_browser import browser, opened  # noqa: F401 - fixtures
 
 from store_benchmark_builder import whole
 
@@ -49,7 +48,7 @@ def file(tmp_path_factory):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_is_drawn_and_acts_on_no_name(file, opened, scheme):  # noqa: F811
+def test_the_page_is_drawn_and_acts_on_no_name(file, opened, scheme):
     shown = opened(file, charts=True, scheme=scheme)
     assert shown.locator("[data-chart] svg").count() == shown.locator("[data-chart]").count() == 14
     assert shown.text_content("h1") == f"Vector stores on <b>toy</b> {EVIL}"
@@ -58,7 +57,7 @@ def test_the_page_is_drawn_and_acts_on_no_name(file, opened, scheme):  # noqa: F
     assert "exceeds <b>maximum</b>" in shown.text_content("#failures")
 
 
-def test_a_click_on_a_name_leaves_that_store_alone(file, opened):  # noqa: F811
+def test_a_click_on_a_name_leaves_that_store_alone(file, opened):
     shown = opened(file, charts=True)
     lines = "#chart-frontier .mark-line.role-mark path"
     assert set(shown.locator(lines).evaluate_all("all => all.map(one => one.getAttribute('opacity'))")) == {"1"}
@@ -68,7 +67,7 @@ def test_a_click_on_a_name_leaves_that_store_alone(file, opened):  # noqa: F811
     )
 
 
-def test_settings_are_sorted_by_what_they_are_worth(file, opened):  # noqa: F811
+def test_settings_are_sorted_by_what_they_are_worth(file, opened):
     shown = opened(file, charts=True)
     shown.locator("#points th button:has-text('QPS')").first.click()
     values = shown.locator("#points table").first.locator("tbody tr td:nth-child(3)")
@@ -77,7 +76,7 @@ def test_settings_are_sorted_by_what_they_are_worth(file, opened):  # noqa: F811
     assert figures[0] == pytest.approx(1000 / 0.03)
 
 
-def test_nothing_is_wider_than_a_phone(file, opened):  # noqa: F811
+def test_nothing_is_wider_than_a_phone(file, opened):
     shown = opened(file, charts=True)
     shown.set_viewport_size({"width": 360, "height": 800})
     shown.wait_for_timeout(200)

@@ -821,20 +821,21 @@ class TestFiles:
 
     def test_a_file_is_what_its_ending_says_or_what_is_named(self):
         from ragauge.output.formats import format_for_path
-        from ragauge.store_benchmarks.results_folder import BENCHMARK_FORMATS
+        from ragauge.reports.benchmark_files import select_formats
 
-        assert {format_for_path(f"x{kind.ending}", None, BENCHMARK_FORMATS) for kind in BENCHMARK_FORMATS.values()} == {
+        formats = select_formats(None, None)
+        assert {format_for_path(f"x{kind.ending}", None, formats) for kind in formats.values()} == {
             "html",
             "json",
             "csv",
             "markdown",
             "latex",
         }
-        assert format_for_path("x.json", "ragdbeval", BENCHMARK_FORMATS) == "ragdbeval"
+        assert format_for_path("x.json", "ragdbeval", formats) == "ragdbeval"
         with pytest.raises(BadInput, match="not clear"):
-            format_for_path("x.pdf", None, BENCHMARK_FORMATS)
+            format_for_path("x.pdf", None, formats)
         with pytest.raises(UnknownName, match="latx"):
-            format_for_path("x.tex", "latx", BENCHMARK_FORMATS)
+            format_for_path("x.tex", "latx", formats)
 
     def test_charts_are_written_as_svg_and_png(self, tmp_path):
         made = sweep(point("a", 0.9, 1.0))
@@ -865,12 +866,12 @@ def test_from_data_refuses_a_rate_that_is_not_a_number():
     assert any(one["qps"] for one in data["reached"])
     for one in data["reached"]:
         one["qps"] = [1]
-    with pytest.raises(BadInput, match="this Sweep cannot be read"):
+    with pytest.raises(BadInput, match="this StoreBenchmark cannot be read"):
         from_benchmark_data(data, "x.json")
 
 
 def test_from_data_refuses_notes_that_are_not_a_list():
-    with pytest.raises(BadInput, match=r"this Sweep cannot be read: TypeError: 0.5 is not a list"):
+    with pytest.raises(BadInput, match=r"this StoreBenchmark cannot be read: TypeError: 0.5 is not a list"):
         from_benchmark_data({**to_benchmark_data(whole()), "notes": 0.5}, "x.json")
 
 

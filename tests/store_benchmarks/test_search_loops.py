@@ -97,11 +97,11 @@ def test_nothing_is_claimed_where_the_system_says_nothing(monkeypatch):
 
 def test_a_pinned_process_keeps_to_its_processors_and_remembers_the_others():
     code = (
-        "import os; from ragauge.compute import resources as clocks\n"
-        "mine = clocks.pin(1)\n"
+        "import os; from ragauge.compute import resources\n"
+        "mine = resources.pin_to_cores(1)\n"
         "assert mine is None or (os.sched_getaffinity(0) == set(mine) and len(mine) == 1)\n"
-        "other = clocks.pin(1, first=1)\n"
-        "print(len(clocks.cores()), mine is None or other == (clocks.cores()[1 % len(clocks.cores())],))"
+        "other = resources.pin_to_cores(1, first=1)\n"
+        "print(len(resources.usable_cores()), mine is None or other == (resources.usable_cores()[1 % len(resources.usable_cores())],))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -125,7 +125,7 @@ def test_nobody_is_woken_before_the_time(spin):
 def test_all_processes_read_one_clock():
     before = resources.now()
     done = subprocess.run(
-        [sys.executable, "-c", "from ragauge.compute import resources as clocks; print(clocks.now())"],
+        [sys.executable, "-c", "from ragauge.compute import resources; print(resources.now())"],
         capture_output=True,
         text=True,
         check=True,

@@ -448,7 +448,7 @@ def installed(monkeypatch):
     points = [
         Point("ragauge.retrievers", "counted", Counted),
         Point("ragauge.retrievers", "waited", Waited),
-        Point("ragauge.compare_embedders", "vowels", Vowels),
+        Point("ragauge.embedders", "vowels", Vowels),
         Point("ragauge.retrievers", "bm25", Counted),
     ]
 

@@ -206,7 +206,7 @@ def replace_lone_surrogates(text: str) -> str:
 def show_invisible(text: str) -> str:
     r"""Show blanks, line ends, combining marks and non-printable characters visibly.
 
-    >>> show_invisible(" the\n"), visible("\u0301"), visible("a\u200bb")
+    >>> show_invisible(" the\n"), show_invisible("\u0301"), show_invisible("a\u200bb")
     ('␣the↵', '◌́', 'a\\u200bb')
     """
     told = "".join(VISIBLE_CHARACTERS.get(c) or (c if c.isprintable() else f"\\u{ord(c):04x}") for c in text)

@@ -65,7 +65,7 @@ def comparison_lines(check: RuleCheck) -> list[str]:
 
     In percent if the rule is.
 
-    >>> from ragauge.gates.results.results import Rule
+    >>> from ragauge.gates.results import Rule
     >>> rule = Rule(Indicator("mrr"), "not worse")
     >>> comparison_lines(RuleCheck(rule, True, value=0.5, baseline=0.51, difference=-0.01, ci=(-0.03, 0.01), p=0.2,
     ...     n=40))

@@ -211,7 +211,7 @@ def format_share(count: int, total: int) -> str:
 def format_excerpt(text: str, most: int | None = None) -> str:
     r"""Format a text in one printable line, cut to `most` characters if given.
 
-    >>> format_excerpt("one\ntwo"), shown("a\x00b\ud800"), shown("abcdef", 4)
+    >>> format_excerpt("one\ntwo"), format_excerpt("a\x00b\ud800"), format_excerpt("abcdef", 4)
     ('one two', 'a�b�', 'abc…')
     """
     line = " ".join("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text).split())

@@ -21,7 +21,7 @@ Done = subprocess.CompletedProcess[str]
 
 PROGRAM = Path(sys.executable).parent / "ragauge"
 LOADED = [
-    *(f"ragauge.cli.{file.stem}" for file in sorted((Path(__file__).parents[1] / "src/ragauge/cli").glob("[a-z]*.py"))),
+    *(f"ragauge.cli.{file.stem}" for file in sorted((Path(__file__).parents[2] / "src/ragauge/cli").glob("[a-z]*.py"))),
     "altair", "bm25s", "jinja2", "numpy", "polars", "rich.progress", "rich.table", "scipy.stats", "typer.rich_utils",
 ]  # fmt: skip
 """What the forks need not load. Nothing of it is at work before a fork is there, so that none finds a lock held."""

@@ -1,7 +1,7 @@
 """Hostile input: mutated files and folders of every format, read by the commands and readers that take them.
 
-    python tests/fuzz.py 2000 --seed 7      # 2,000 inputs; the seed is printed, and chosen by the clock if not given
-    python tests/fuzz.py --again 7:123      # one input again, with its traceback; its files are kept
+    python tests/jobs/fuzz.py 2000 --seed 7      # 2,000 inputs; without a seed, one is chosen and printed
+    python tests/jobs/fuzz.py --again 7:123      # one input again, with its traceback; its files are kept
 
 Each input is a valid file or folder, changed in one to three places, and one command or reader that gets it. The only
 exceptions allowed are those of `ragauge.core.errors`. Child processes do the work, because a library can abort the
@@ -30,8 +30,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-HERE = Path(__file__).parent
-GOLDENS = HERE / "goldens"
+TESTS = Path(__file__).parents[1]
+GOLDENS = TESTS / "goldens"
 SECONDS = 30
 """An input that takes longer fails."""
 MEMORY = 12 << 30

@@ -1,7 +1,7 @@
 """Kills at random points: commands that are killed and run again must end with the result of an uninterrupted run.
 
-    python tests/crash.py 20 --seed 7           # 20 kills per command; the seed is printed, and random if not given
-    python tests/crash.py 5 --only judge,run    # some of the commands only
+    python tests/jobs/crash.py 20 --seed 7           # 20 kills per command; without a seed, a random one is printed
+    python tests/jobs/crash.py 5 --only judge,run    # some of the commands only
 
 Each command runs once without interruption. Then, in an empty folder, it is killed with SIGKILL at random moments, its
 main process alone or all its processes, and run again each time until it ends. The results are compared without times,
@@ -27,8 +27,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+TESTS = Path(__file__).parents[1]
+sys.path.insert(0, str(TESTS / "helpers"))
 
 from chat_server import serving_chat  # noqa: E402
 from servers import serving  # noqa: E402
