@@ -101,7 +101,8 @@ def test_a_pinned_process_keeps_to_its_processors_and_remembers_the_others():
         "mine = resources.pin_to_cores(1)\n"
         "assert mine is None or (os.sched_getaffinity(0) == set(mine) and len(mine) == 1)\n"
         "other = resources.pin_to_cores(1, first=1)\n"
-        "print(len(resources.usable_cores()), mine is None or other == (resources.usable_cores()[1 % len(resources.usable_cores())],))"
+        "cores = resources.usable_cores()\n"
+        "print(len(cores), mine is None or other == (cores[1 % len(cores)],))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
