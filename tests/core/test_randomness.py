@@ -144,7 +144,7 @@ def test_interrupted_trials_go_on_as_the_same_trials(tmp_path):
 
 KILLED = """
 import sys, time
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {tests!r}
 from test_randomness import DATA, K, TRIALS, drawn
 from ragauge.experiments import run
 
@@ -157,7 +157,9 @@ run(DATA, {{"mine": mine}}, k=K, repeats=TRIALS, warmup=0, measures=["mrr"], out
 
 
 def test_after_kill_9_the_trials_that_are_left_are_the_same_trials(tmp_path):
-    code = KILLED.format(tests=str(Path(__file__).parent), out=str(tmp_path))
+    code = KILLED.format(
+        tests=[str(Path(__file__).parent), str(Path(__file__).parents[1] / "helpers")], out=str(tmp_path)
+    )
     journal = tmp_path / "mine" / "journal.jsonl"
     process = subprocess.Popen([sys.executable, "-c", code])
     deadline = time.monotonic() + 60

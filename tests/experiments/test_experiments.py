@@ -196,7 +196,7 @@ def test_interrupted_work_goes_on_where_it_stopped(tmp_path, stop):
 KILLED = """
 import sys, time
 from pathlib import Path
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {tests!r}
 from test_experiments import DATA, right
 from ragauge.experiments import run
 
@@ -212,7 +212,11 @@ run(DATA, {{"slow": slow}}, out={out!r}, warmup=0, measures=["recall@10"])
 
 def test_after_kill_9_at_most_the_query_in_flight_is_asked_again(tmp_path):
     log = tmp_path / "log"
-    code = KILLED.format(tests=str(Path(__file__).parent), log=str(log), out=str(tmp_path / "out"))
+    code = KILLED.format(
+        tests=[str(Path(__file__).parent), str(Path(__file__).parents[1] / "helpers")],
+        log=str(log),
+        out=str(tmp_path / "out"),
+    )
     process = subprocess.Popen([sys.executable, "-c", code])
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and (not log.exists() or len(log.read_text().splitlines()) < 5):
