@@ -12,8 +12,7 @@ import numpy as np
 from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.files.source import wrap_library_errors
 from ragauge.files.vectors import first_bad_row
-from ragauge.files.workspace import replace_file
-from ragauge.store_benchmarks.results import ExactNeighbours, VectorSet
+from ragauge.store_benchmarks.results import VectorSet
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
 METRICS_BY_NAME = {
@@ -61,20 +60,6 @@ def read_hdf5(
         ours = "neighbors" in file and told is not None and METRICS_BY_NAME[told.lower()] == known
         near = _read_hdf5_rows(file, "neighbors", queries, place).astype(np.int64) if ours and limit is None else None
     return VectorSet(place.stem, base, asked, known, neighbours=near)
-
-
-def write_hdf5(path: str | Path, data: VectorSet, truth: ExactNeighbours) -> None:
-    """Write vectors and their neighbours in the layout of ann-benchmarks, atomically."""
-    names = {"l2": "euclidean", "cosine": "angular", "ip": "dot"}
-    h5py = _import_h5py()
-    with replace_file(Path(path)) as part, h5py.File(part, "w") as file:
-        file.attrs["distance"] = names[data.metric]
-        file.attrs["dimension"] = data.base.shape[1]
-        file.attrs["type"] = "dense"
-        file.create_dataset("train", data=data.base)
-        file.create_dataset("test", data=data.queries)
-        file.create_dataset("neighbors", data=truth.neighbours.astype(np.int32))
-        file.create_dataset("distances", data=truth.distances.astype(np.float32))
 
 
 def _import_h5py() -> Any:
