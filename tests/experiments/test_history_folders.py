@@ -214,15 +214,9 @@ def test_scores_of_several_trials_are_averaged_query_by_query(runs):
     assert (point.mean.value, point.mean.n) == (pytest.approx(0.55), 30)
 
 
-def test_the_convention_of_an_older_folder_is_taken_from_its_report(runs):
-    for name in "ab":
-        (runs / name / "experiment.json").unlink()
-    (runs / "a" / "report.md").write_text("# small\n\nConvention default; k = 10, 1 repeat(s).\n")
-    (runs / "b" / "report.md").write_text("# small\n\nConvention trec9; k = 10, 1 repeat(s).\n")
-    for name in "ab":
-        settle(runs / name)
-    assert history(runs, measures="mrr@10").points[1].changed == "convention default -> trec9"
-    (runs / "b" / "report.md").unlink()
+def test_folders_without_a_convention_are_named_in_a_note(runs):
+    (runs / "b" / "experiment.json").unlink()
+    settle(runs / "b")
     found = history(runs, measures="mrr@10")
     assert found.points[1].changed == ""
     assert found.notes == ["under which convention 1 of the folders were scored is not known"]

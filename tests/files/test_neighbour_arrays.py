@@ -8,7 +8,7 @@ import pytest
 import ragauge
 from command import command_in
 from ragauge.core.errors import BadInput
-from ragauge.files.vectors import write_vectors
+from vector_file_writers import write_vectors
 
 
 def made(rows=30, depth=100, k=10):

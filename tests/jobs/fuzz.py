@@ -48,8 +48,8 @@ def write_seeds(folder: Path) -> None:
 
     from ragauge.files.readers import read_judgments, read_run
     from ragauge.files.samples import SAMPLE_ROW_BUILDERS, read_samples, write_samples
-    from ragauge.files.vectors import write_vectors
     from ragauge.files.writers import write_judgments, write_run
+    from vector_file_writers import write_vectors
 
     shutil.copytree(GOLDENS / "inputs", folder / "inputs")
     shutil.copytree(GOLDENS / "folders", folder / "folders")
@@ -129,9 +129,9 @@ def write_seeds(folder: Path) -> None:
     write_vectors(folder / "vectors.ivecs", np.arange(12, dtype=np.int32).reshape(4, 3))
     write_vectors(folder / "vectors.bvecs", np.arange(12, dtype=np.uint8).reshape(4, 3))
     with contextlib.suppress(ImportError):
-        from ragauge.store_benchmarks.ann_benchmarks_hdf5 import write_hdf5
         from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours
         from ragauge.store_benchmarks.results import VectorSet
+        from vector_file_writers import write_hdf5
 
         data = VectorSet("toy", vectors, vectors[:3], "l2")
         write_hdf5(folder / "toy-euclidean.hdf5", data, find_exact_neighbours(data, 3))

@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, MissingExtra, UnknownName
 from ragauge.core.records import Dataset, Judgments
-from ragauge.files.vectors import write_vectors
 from ragauge.store_benchmarks import neighbours_faiss, neighbours_gpu
-from ragauge.store_benchmarks.ann_benchmarks_hdf5 import write_hdf5
 from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours, neighbour_cache_path
 from ragauge.store_benchmarks.results import VectorSet
 from ragauge.store_benchmarks.vector_sets import generate_clustered_vectors, load_vector_set
 from ragauge.stores import nearest_neighbours as kernel
 from ragauge.stores.nearest_neighbours import find_nearest
 from ragauge.stores.reference import ExactStore
+from vector_file_writers import write_hdf5, write_vectors
 
 METRICS = ["l2", "cosine", "ip"]
 KINDS = [

@@ -16,11 +16,11 @@ import ragauge
 from command import command_in
 from ragauge.compute import executors
 from ragauge.core.errors import BadInput
-from ragauge.files.vectors import write_vectors
 from ragauge.store_benchmarks import exact_neighbours, neighbours_gpu
 from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours
 from ragauge.store_benchmarks.results import VectorSet
 from ragauge.store_benchmarks.vector_sets import load_vector_set
+from vector_file_writers import write_vectors
 from worker_tasks import working
 
 METRICS = ["l2", "cosine", "ip"]

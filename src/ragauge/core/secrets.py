@@ -195,15 +195,3 @@ def redact_url(url: str) -> str:
     """
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
-
-
-def url_secrets(url: str) -> list[str]:
-    """Find the secrets of a URL: password, or else user name, and query values.
-
-    >>> url_secrets("https://me:secret@host/v1?key=abc")
-    ['secret', 'abc']
-    """
-    parts = urlsplit(url)
-    own = parts.password or parts.username
-    asked = [value for _, _, value in (one.partition("=") for one in parts.query.split("&")) if value]
-    return [unquote(one) for one in [*([own] if own else []), *asked]]

@@ -34,9 +34,6 @@ from ragauge.output.numbers import count_noun, format_milliseconds, format_p_val
 from ragauge.output.tables import TextTable
 from ragauge.store_benchmarks.report_text import DOUBT_MARK
 
-MAX_ERROR_CHARS = 60
-"""Maximum number of characters of an error on a terminal."""
-
 
 def training_text(one: EmbedderResult) -> str:
     """Describe where the weights were trained."""

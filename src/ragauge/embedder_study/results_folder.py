@@ -176,8 +176,6 @@ RESULTS_SUBFOLDER = "entrants"
 STUDY_FILE = "lineup.json"
 """File of the whole study, readable by `ragauge report`."""
 DATASET_HASH_KEYS = ("documents_hash", "queries_hash")
-DEFAULT_RUN_PLAN = {"k": None, "context": None, "part": "whole"}
-"""Plan of a run whose manifest has none; runs of one folder must agree on these."""
 RESULT_FORMAT_VERSION = 2
 """Version of the saved results; results of another version are measured again."""
 
@@ -333,8 +331,10 @@ class StudyFolder:
                     file=str(self._folder),
                     hint="give another folder",
                 )
-            theirs = {**DEFAULT_RUN_PLAN, **plan} if isinstance(plan, dict) else self._plan
-            other = [f"{key} {theirs[key]}, not {mine}" for key, mine in self._plan.items() if theirs[key] != mine]
+            theirs = plan if isinstance(plan, dict) else self._plan
+            other = [
+                f"{key} {theirs.get(key)}, not {mine}" for key, mine in self._plan.items() if theirs.get(key) != mine
+            ]
             if other:
                 raise BadInput(
                     f"the runs here were made otherwise ({one.parent.name} with {'; '.join(other)})",

@@ -259,11 +259,6 @@ def usable_rows(vectors: NDArray[Any]) -> RowMask:
     return np.asarray(np.isfinite(vectors).all(axis=1) & vectors.any(axis=1))
 
 
-def means_with_intervals(scores: Scores, confidence: float = 0.95, seed: int = 0) -> dict[str, Mean]:
-    """Compute the mean of each measure with its BCa confidence interval."""
-    return all_means_with_intervals([scores], confidence, seed)[0]
-
-
 def all_means_with_intervals(
     several: Sequence[Scores], confidence: float = 0.95, seed: int = 0
 ) -> list[dict[str, Mean]]:
@@ -314,32 +309,6 @@ def differences_from_baseline(
     for row in rows:
         found[row.system][row.measure] = to_mean_difference(row)
     return found
-
-
-def paired_difference(
-    mine: Scores | Floats,
-    base: Scores | Floats,
-    measure: str | None = None,
-    *,
-    confidence: float = 0.95,
-    seed: int = 0,
-) -> MeanDifference:
-    """Compute the difference of two scores by one measure.
-
-    The p-value is not corrected. The first measure is used if none is given.
-
-    >>> found = paired_difference(np.array([0.5, 1.0, 0.75]), np.array([0.25, 0.5, 0.5]))
-    >>> round(found.difference, 4), round(found.p, 4), found.n
-    (0.3333, 0.0572, 3)
-    """
-    columns = [one.values[measure or one.measures[0]] if isinstance(one, Scores) else one for one in (mine, base)]
-    queries = [str(place) for place in range(len(columns[0]))]
-    return to_mean_difference(
-        compare_pairs(
-            [build_score_pair("", "", columns[:1], columns[1], queries)],
-            ComparisonSettings(confidence=confidence, seed=seed),
-        )[0]
-    )
 
 
 def build_score_pair(

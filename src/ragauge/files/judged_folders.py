@@ -35,8 +35,8 @@ SCORES_FILE_COLUMNS = (
     "fingerprint",
     "lower_is_better",
 )
-KNOWN_SCORES_HEADERS = (SCORES_FILE_COLUMNS, SCORES_FILE_COLUMNS[:-1], SCORES_FILE_COLUMNS[:-2])
-"""The present header, and those of older folders: without directions, and without fingerprints."""
+KNOWN_SCORES_HEADERS = (SCORES_FILE_COLUMNS, SCORES_FILE_COLUMNS[:-1])
+"""The present header, and that of folders without directions."""
 HINT = "the same `ragauge judge` again writes the folder anew, and pays for nothing twice"
 
 
@@ -97,7 +97,7 @@ def read_judged_scores(folder: str | Path, canonical: Callable[[str], str] = str
                 line=line,
                 hint=HINT,
             )
-        if prints.setdefault(query, row.get("fingerprint", "")) != row.get("fingerprint", ""):
+        if prints.setdefault(query, row["fingerprint"]) != row["fingerprint"]:
             raise BadInput(f"`{query}` has another fingerprint above", file=place, line=line, hint=HINT)
         columns[name][query] = _parse_score(row["value"], place, line)
         if not row["value"]:

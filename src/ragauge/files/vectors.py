@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.files.parquet import scan_parquet, write_parquet
+from ragauge.files.parquet import scan_parquet
 from ragauge.files.source import BoundedReader, InputFile, wrap_library_errors
-from ragauge.files.workspace import atomic_write
 
 Array = NDArray[Any]
 
@@ -87,34 +86,6 @@ def first_bad_row(vectors: Array, kind: Any = None) -> int | None:
         if bad.any():
             return start + int(bad.argmax())
     return None
-
-
-def write_vectors(path: str | Path, vectors: Any, ids: Sequence[str] = ()) -> None:
-    """Write rows in the format of the file ending.
-
-    Raise BadInput for numbers that its type cannot represent.
-    """
-    source, matrix = InputFile(str(path)), np.asarray(vectors)
-    if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
-        raise BadInput(f"an array of shape {matrix.shape} and type {matrix.dtype} is no vectors", file=source.label)
-    if ids and source.ending != ".parquet":
-        raise BadInput(f"ids cannot be kept in {source.ending}", file=source.label, hint="take .parquet")
-    write: Callable[[IO[bytes]], object]
-    if source.ending in TEXMEX_TYPES:
-        kept = _to_file_type(matrix, TEXMEX_TYPES[source.ending], source.label)
-        write = lambda out: _write_texmex(kept, out)  # noqa: E731
-    elif source.ending in BIG_ANN_TYPES:
-        kept = _to_file_type(matrix, BIG_ANN_TYPES[source.ending], source.label)
-        header = np.array(kept.shape, "<u4").tobytes()
-        write = lambda out: out.write(header + kept.tobytes())  # noqa: E731
-    elif source.ending == ".npy":
-        write = lambda out: _write_npy(np.ascontiguousarray(matrix), out)  # noqa: E731
-    elif source.ending == ".parquet":
-        write = lambda out: _write_vector_parquet(matrix, ids, out)  # noqa: E731
-    else:
-        raise _unknown_format_error(source)
-    with atomic_write(str(path)) as out:
-        write(out)
 
 
 def is_vector_file(path: Path) -> bool:
@@ -301,39 +272,3 @@ def _quote_names(names: Sequence[str]) -> str:
 def _to_native_order(array: Array) -> Array:
     """Convert to the byte order of this machine."""
     return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def _to_file_type(matrix: Array, kind: str, label: str) -> Array:
-    with np.errstate(all="ignore"):
-        kept = matrix.astype(kind)
-        # Floats may be rounded to the precision of the type; other values must stay equal.
-        same = np.isfinite(kept) if kept.dtype.kind == "f" else kept == matrix
-    if not same.all():
-        row = int((~same).any(axis=1).argmax())
-        raise BadInput(f"row {row} has a number that {np.dtype(kind).name} does not hold", file=label)
-    if not matrix.shape[1]:
-        raise BadInput("vectors of no dimension cannot be written", file=label)
-    return np.ascontiguousarray(kept)
-
-
-def _write_texmex(kept: Array, out: IO[bytes]) -> None:
-    rows, dimension = kept.shape
-    for start in range(0, rows, ROWS_PER_BLOCK):
-        part = kept[start : start + ROWS_PER_BLOCK]
-        table = np.empty((len(part), 4 + dimension * kept.itemsize), np.uint8)
-        table[:, :4] = np.frombuffer(np.array(dimension, "<i4").tobytes(), np.uint8)
-        table[:, 4:] = part.view(np.uint8).reshape(len(part), -1)
-        out.write(table.tobytes())
-
-
-def _write_npy(matrix: Array, out: IO[bytes]) -> None:
-    # `np.save` bypasses a compressing file object and writes to the underlying file.
-    np.lib.format.write_array_header_1_0(out, np.lib.format.header_data_from_array_1_0(matrix))
-    out.write(matrix.data)
-
-
-def _write_vector_parquet(matrix: Array, ids: Sequence[str], out: IO[bytes]) -> None:
-    import polars as pl
-
-    columns: dict[str, Any] = {"id": list(ids)} if ids else {}
-    write_parquet(pl.DataFrame({**columns, "vector": pl.Series(np.ascontiguousarray(matrix))}), out)

@@ -180,11 +180,6 @@ def parse_words(text: str) -> list[Word]:
     return found
 
 
-def word_keys(found: list[Word]) -> frozenset[str]:
-    """Return the set of normalised forms of words."""
-    return frozenset(word.key for word in found)
-
-
 @functools.lru_cache(maxsize=1 << 16)
 def _classify_word(text: str) -> Word:
     plain = _fold_case_and_accents(text).replace("\u2019", "'")
@@ -331,24 +326,6 @@ INTERJECTION = re.compile(
 """Interjections at the start of a sentence; `No, she did` negates a question, not itself."""
 RHETORICAL_QUESTION = re.compile(r"\b(?:do|did) you know\b|\bdid you hear\b")
 """Questions that make a statement."""
-
-
-def has_refusal(text: str) -> bool:
-    """Return whether a clause of a text gives no answer.
-
-    >>> (has_refusal("I'm sorry, I do not have any information on that."),
-    ...  has_refusal("The plan does not include dental care."))
-    (True, False)
-    """
-    return any(_is_refusal(segment) for segment in CLAUSE_BOUNDARY.split(text))
-
-
-def has_claim(sentence: str) -> bool:
-    """Return whether a sentence contains a claim.
-
-    Refusals, questions, courtesies and a bare `Yes.` do not.
-    """
-    return bool(_claiming_parts(sentence))
 
 
 def extract_claims(sentence: str) -> list[str]:

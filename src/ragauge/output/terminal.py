@@ -170,15 +170,6 @@ def shorten_names(header: Sequence[str], rows: Sequence[Sequence[str]], kept: Se
     ]
 
 
-def build_text_table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
-    """Build a terminal table from header and rows."""
-    kept = list(range(len(header)))
-    table = borderless_table(header)
-    for name, row in zip(shorten_names(header, rows, kept, width), rows, strict=True):
-        table.add_row(terminal_cell(name), *map(terminal_cell, row[1:]))
-    return table
-
-
 def render_table(part: TextTable, width: int) -> tuple[Table, list[str]]:
     """Render a table for a terminal width; also return the columns that did not fit."""
     kept = fit_columns(part.header, part.rows, width, part.goes)

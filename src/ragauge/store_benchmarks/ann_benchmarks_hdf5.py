@@ -14,8 +14,7 @@ from ragauge.compute.workers import Worker, WorkerTimeout
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.files.source import wrap_library_errors
 from ragauge.files.vectors import first_bad_row
-from ragauge.files.workspace import replace_file
-from ragauge.store_benchmarks.results import ExactNeighbours, VectorSet
+from ragauge.store_benchmarks.results import VectorSet
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
 METRICS_BY_NAME = {
@@ -64,20 +63,6 @@ def read_hdf5(
         raise BadInput(what, file=str(path))
     near = tables["neighbors"].astype(np.int64) if "neighbors" in tables else None
     return VectorSet(place.stem, base, asked, found["metric"], neighbours=near)
-
-
-def write_hdf5(path: str | Path, data: VectorSet, truth: ExactNeighbours) -> None:
-    """Write vectors and their neighbours in the layout of ann-benchmarks, atomically."""
-    names = {"l2": "euclidean", "cosine": "angular", "ip": "dot"}
-    h5py = import_h5py()
-    with replace_file(Path(path)) as part, h5py.File(part, "w") as file:
-        file.attrs["distance"] = names[data.metric]
-        file.attrs["dimension"] = data.base.shape[1]
-        file.attrs["type"] = "dense"
-        file.create_dataset("train", data=data.base)
-        file.create_dataset("test", data=data.queries)
-        file.create_dataset("neighbors", data=truth.neighbours.astype(np.int32))
-        file.create_dataset("distances", data=truth.distances.astype(np.float32))
 
 
 def import_h5py() -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-EXPERIMENT_INPUT_FILES = ("scores.csv", "judgments.parquet", EXPERIMENT_FILE, "report.md")
+EXPERIMENT_INPUT_FILES = ("scores.csv", "judgments.parquet", EXPERIMENT_FILE)
 RUN_INPUT_FILES = ("manifest.json", "run.parquet", "repeats.parquet", "timings.parquet")
 """Files read from the folder of an experiment (above) and from the folder of each run."""
 MAX_FOLDER_DEPTH = 8
@@ -183,7 +182,7 @@ def read_experiment_summary(folder: Path, changed: FileTimes) -> ExperimentSumma
     about = _read_json_object(folder / EXPERIMENT_FILE) if (folder / EXPERIMENT_FILE).exists() else {}
     grades = _hash_judgments_file(folder / "judgments.parquet")
     values, convention = read_scores_table(folder) if "scores.csv" in changed else (None, "")
-    convention = str(about.get("convention") or convention or _find_report_convention(folder / "report.md"))
+    convention = str(about.get("convention") or convention)
     tallied = {} if values is None else _means_by_system(values, folder / "scores.csv")
     usual = [str(one) for one in said] if isinstance(said := about.get("measures"), list) else []
     usual = usual or list(dict.fromkeys(measure for one in tallied.values() for measure in one))
@@ -267,19 +266,6 @@ def _read_json_object(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise BadInput("is damaged (it holds no object)", file=str(path))
     return found
-
-
-def _find_report_convention(report: Path) -> str:
-    """Return the convention named in report.md, or "".
-
-    Older folders record it only there.
-    """
-    try:
-        with report.open(encoding="utf-8", errors="replace") as file:
-            found = re.search(r"^Convention (.+?); k = ", file.read(10_000), re.M)
-    except OSError:
-        return ""
-    return found[1] if found else ""
 
 
 def read_scores_table(folder: Path) -> tuple[pl.DataFrame, str]:

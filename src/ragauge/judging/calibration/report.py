@@ -299,13 +299,6 @@ def render_calibrations_markdown(several: Sequence[Calibration]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def statistics_legend(one: Calibration) -> Mapping[str, str]:
-    """Return descriptions of the statistics that are shown."""
-    return {
-        STATISTIC_NAMES.get(name, name): text for name, text in STATISTIC_DESCRIPTIONS.items() if name in one.figures
-    }
-
-
 CALIBRATION_SCHEMA = "ragauge-calibration/1"
 """Schema version; it changes if a field is removed or changes its meaning."""
 PER_SAMPLE_FIELDS = {"pairs"}

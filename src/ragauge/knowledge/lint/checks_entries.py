@@ -12,9 +12,6 @@ from ragauge.files.documents import TEXT_ENDINGS, CorpusFlaw
 from ragauge.knowledge.lint.evidence import MAX_EXAMPLES, Evidence, JudgmentRows, format_excerpt
 from ragauge.output.numbers import pluralise
 
-MAX_FLAW_CHARS = 40
-"""Maximum number of characters of a flaw's description."""
-
 
 def check_readable(evidence: Evidence) -> Iterator[Finding]:
     """Find unreadable entries, unknown text fields, wrong separators and unread files.

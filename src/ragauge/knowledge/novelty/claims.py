@@ -13,7 +13,6 @@ from ragauge.knowledge.novelty.chunks import CountProgressCallback, DocumentChun
 from ragauge.knowledge.novelty.results import DocumentClaim
 
 NEW, KNOWN, CONFLICTING, UNSCORED = "new", "known", "conflicting", "unscored"
-CLAIM_STATES = (NEW, KNOWN, CONFLICTING, UNSCORED)
 NearestChunkSearch = Callable[[Sequence[str]], Ints]
 """Function from texts to the indices of their nearest known chunks, one row per text."""
 
