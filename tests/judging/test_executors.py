@@ -517,7 +517,7 @@ def test_ctrl_c_keeps_what_was_said(workers, server, tmp_path):
     chat = f"openai:small@{server.url}"
     command = [str(RAGAUGE), "judge", "answers.jsonl", "-c", chat, "-m", "faithfulness", "-o", "halted"]
     process = subprocess.Popen(
-        [*command, "--cluster", workers.address, "--concurrency", "4"],
+        [*command, "--cluster", workers.address, "--workers", "4"],
         cwd=tmp_path, env={**os.environ, "OPENAI_API_KEY": "x"}, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     while len(server.asked) < 20 and process.poll() is None:
