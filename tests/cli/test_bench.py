@@ -16,7 +16,7 @@ from ragauge.store_benchmarks.results_folder import to_benchmark_data
 from store_benchmark_builder import whole
 
 SCHEMA = json.loads((files("ragauge.store_benchmarks") / "sweep.schema.json").read_text(encoding="utf-8"))
-SMALL = ("clustered", "--limit", "400", "--queries", "20", "--repeats", "1")
+SMALL = ("clustered", "--max-vectors", "400", "--max-queries", "20", "--repeats", "1")
 OWN = """
 import numpy as np
 from ragauge.core.errors import MissingExtra
@@ -52,7 +52,20 @@ def folder(tmp_path):
 
 
 def test_stores_are_measured_shown_and_left_in_a_folder(ragauge, tmp_path):
-    done = ragauge("bench", *SMALL, "-s", "exact", "-s", "two=exact", "-s", "null", "--rate", "200", "--seconds", "0.2")
+    done = ragauge(
+        "bench",
+        *SMALL,
+        "--store",
+        "exact",
+        "--store",
+        "two=exact",
+        "--store",
+        "null",
+        "--qps",
+        "200",
+        "--seconds",
+        "0.2",
+    )
     before, after = done.stdout.split("Under load")
     assert "At the same recall" in before
     assert "null" not in before + after.partition("\n\n")[2]  # neither a competitor nor in the verdict
@@ -67,8 +80,8 @@ def test_stores_are_measured_shown_and_left_in_a_folder(ragauge, tmp_path):
 
 
 def test_the_harness_told_to_stall_shows_what_a_closed_loop_hides(ragauge):
-    load = ("--rate", "100+50%", "--clients", "1", "--seconds", "0.5", "--no-sweep")
-    done = ragauge("bench", *SMALL, "-s", "null:stall_ms=50,every=20", *load)
+    load = ("--qps", "100+50%", "--clients", "1", "--seconds", "0.5", "--no-sweep")
+    done = ragauge("bench", *SMALL, "--store", "null:stall_ms=50,every=20", *load)
     assert "null is the harness itself, told to stall for 50 ms once in 20 queries." in done.stdout
     under = done.stdout.partition("Under load")[2]
     assert "flat out" in under
@@ -77,21 +90,21 @@ def test_the_harness_told_to_stall_shows_what_a_closed_loop_hides(ragauge):
 
 
 def test_bench_marks_reused_rows_and_fresh_measures_them_again(ragauge):
-    first = ragauge("bench", *SMALL, "-s", "exact")
+    first = ragauge("bench", *SMALL, "--store", "exact")
     assert "reused" not in first.stdout + first.stderr
-    mixed = ragauge("bench", *SMALL, "-s", "exact", "-s", "faiss:kind=flat")
+    mixed = ragauge("bench", *SMALL, "--store", "exact", "--store", "faiss:kind=flat")
     assert "exact: reused; made 20" in mixed.stderr
     assert "1 of 2 results is reused (made 20" in " ".join(mixed.stdout.split())
-    rows = list(csv.DictReader(io.StringIO(ragauge("bench", *SMALL, "-s", "exact", "--csv", "--fresh").stdout)))
+    rows = list(csv.DictReader(io.StringIO(ragauge("bench", *SMALL, "--store", "exact", "--csv", "--fresh").stdout)))
     assert [row["reused"] for row in rows] == ["false"]
-    wrong = ragauge("bench", *SMALL, "-s", "exact", "--fresh", "--reuse", code=2)
+    wrong = ragauge("bench", *SMALL, "--store", "exact", "--fresh", "--reuse", code=2)
     assert "--fresh and --reuse are mutually exclusive" in wrong.stderr
 
 
 def test_machines_get_json_or_csv_on_standard_output_and_nothing_else(ragauge):
-    done = ragauge("bench", *SMALL, "-s", "exact", "--json")
+    done = ragauge("bench", *SMALL, "--store", "exact", "--json")
     jsonschema.validate(json.loads(done.stdout), SCHEMA)
-    [row] = csv.DictReader(io.StringIO(ragauge("bench", *SMALL, "-s", "exact", "--csv").stdout))
+    [row] = csv.DictReader(io.StringIO(ragauge("bench", *SMALL, "--store", "exact", "--csv").stdout))
     assert row["store"] == "exact"
     assert "do not go together" in ragauge("bench", "--json", "--csv", code=2).stderr
     assert json.loads(ragauge("bench", "--schema").stdout) == SCHEMA
@@ -99,7 +112,7 @@ def test_machines_get_json_or_csv_on_standard_output_and_nothing_else(ragauge):
 
 def test_a_store_that_breaks_is_reported_in_its_own_words_and_the_others_finish(ragauge, tmp_path):
     (tmp_path / "own.py").write_text(OWN)
-    done = ragauge("bench", *SMALL, "-s", "own:Broken", "-s", "exact", code=3)
+    done = ragauge("bench", *SMALL, "--store", "own:Broken", "--store", "exact", code=3)
     assert "exact" in done.stdout
     assert "disk <full>: 42 bytes left" in done.stderr
     assert "disk &lt;full>" in (tmp_path / "bench" / "clustered" / "report.md").read_text()
@@ -108,7 +121,7 @@ def test_a_store_that_breaks_is_reported_in_its_own_words_and_the_others_finish(
 def test_where_nothing_was_measured_an_older_report_stays(ragauge, folder, tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     before = (folder / "sweep.json").read_bytes()
-    done = ragauge("bench", *SMALL, "-s", "mine=own:Broken", "-o", "bench/toy", code=3)
+    done = ragauge("bench", *SMALL, "--store", "mine=own:Broken", "-o", "bench/toy", code=3)
     assert "error: mine, build: RuntimeError: disk <full>: 42 bytes left" in done.stderr
     assert "nothing was written" in done.stderr
     assert (folder / "sweep.json").read_bytes() == before
@@ -117,15 +130,15 @@ def test_where_nothing_was_measured_an_older_report_stays(ragauge, folder, tmp_p
 
 def test_a_library_that_is_missing_names_its_extra_and_the_sweep_goes_on(ragauge, tmp_path):
     (tmp_path / "own.py").write_text(OWN)
-    done = ragauge("bench", *SMALL, "-s", "own:Lacking", "-s", "exact", code=2)
+    done = ragauge("bench", *SMALL, "--store", "own:Lacking", "--store", "exact", code=2)
     assert "exact" in done.stdout
     assert "[lacking]'" in done.stderr
 
 
 def test_a_mistake_gets_a_sentence_and_a_hint(ragauge):
     assert "--clients takes numbers joined by commas, not `two`" in ragauge("bench", "--clients", "two", code=2).stderr
-    assert "--rate takes numbers joined by commas, not `5%%`" in ragauge("bench", "--rate", "5%%", code=2).stderr
-    assert "no store is named `hnswlob`" in ragauge("bench", "-s", "hnswlob", code=2).stderr
+    assert "--qps takes numbers joined by commas, not `5%%`" in ragauge("bench", "--qps", "5%%", code=2).stderr
+    assert "no store is named `hnswlob`" in ragauge("bench", "--store", "hnswlob", code=2).stderr
 
 
 def test_what_was_measured_is_shown_again(ragauge, folder):
@@ -136,14 +149,14 @@ def test_what_was_measured_is_shown_again(ragauge, folder):
 
 
 def test_it_is_written_again_in_every_form(ragauge, folder, tmp_path):
-    assert ragauge("report", "bench/toy", "--as", "latex").stdout.startswith("% \\usepackage{booktabs}")
+    assert ragauge("report", "bench/toy", "--format", "latex").stdout.startswith("% \\usepackage{booktabs}")
     ragauge("report", "bench/toy", "-o", "again.csv", "-o", "again.md", "-o", "again.json")
     assert json.loads((tmp_path / "again.json").read_text())["data"] == "toy"
-    ragauge("report", "bench/toy", "-o", "theirs.json", "--as", "ragdbeval")
+    ragauge("report", "bench/toy", "-o", "theirs.json", "--format", "ragdbeval")
     shown = ragauge("report", "theirs.json")  # as results of another system
     assert "hnswlib:m=16,ef_construction=200,ef_search=40" in shown.stdout
     assert "this file is read" in ragauge("report", "bench/toy", "-o", "bench/toy/sweep.json", code=2).stderr
-    assert "no form is named `latx`" in ragauge("report", "bench/toy", "--as", "latx", code=2).stderr
+    assert "no form is named `latx`" in ragauge("report", "bench/toy", "--format", "latx", code=2).stderr
 
 
 def test_the_page_and_the_charts_are_written_again(ragauge, folder, tmp_path):

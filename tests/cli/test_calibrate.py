@@ -135,7 +135,7 @@ def test_everything_fits_a_terminal_of_80_columns(labelled, tmp_path):
         (["FILE", "--json", "--csv"], "--json and --csv do not go together"),
         (["FILE", "--threshold", "0"], "threshold"),
         (["FILE", "-m", "hallucination"], "less is better"),
-        (["FILE", "--set", "temperature"], "--set has no effect on the lexical judge"),
+        (["FILE", "--chat-option", "temperature"], "--chat-option has no effect on the lexical judge"),
         (["absent.jsonl"], "absent.jsonl"),
     ],
 )

@@ -77,7 +77,7 @@ def test_json_has_everything_and_no_nan(called):
 def test_csv_is_a_row_for_each_and_the_study_has_its_own_table(called, tmp_path):
     rows = list(csv.DictReader(io.StringIO(called("embedders", DATA, "-e", SMALL, "--quick", "--csv").stdout)))
     assert [row["embedder"] for row in rows] == ["small", "bm25", "chance"]
-    called("embedders", DATA, "-e", SMALL, "--quick", "--as", "tokenization", "-o", "study.csv")
+    called("embedders", DATA, "-e", SMALL, "--quick", "--format", "tokenization", "-o", "study.csv")
     with (tmp_path / "study.csv").open() as file:
         study = list(csv.DictReader(file))
     assert {row["model"] for row in study} >= {"small"}

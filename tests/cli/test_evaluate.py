@@ -120,7 +120,7 @@ def test_a_mistake_gets_one_sentence_a_hint_and_exit_code_2(ragauge):
         (("evaluate", "qrels.txt", "first.run", "--set", "depth=deep"), "error: `depth` cannot be `deep`"),
         (("evaluate", "qrels.txt", "first.run", "--format", "xml"), "error: there is no output format `xml`"),
         (("evaluate", "first.run", "qrels.txt"), "error: first.run:1: expected 4 fields"),
-        (("convert", "first.run", "out.rig", "--to", "rigg"), "error: no format is named `rigg`"),
+        (("convert", "first.run", "out.rig", "--format", "rigg"), "error: no format is named `rigg`"),
         (("measures", "nothing"), "error: no measure is named `nothing`"),
     ],
 )
@@ -152,9 +152,9 @@ def test_convert_goes_by_endings_and_keeps_the_numbers(ragauge, tmp_path):
         ragauge("convert", "qrels.txt", name)
         done = ragauge("evaluate", name, "first.run", "-m", "num_rel", "--json")
         assert json.loads(done.stdout)["runs"]["first"]["num_rel"]["mean"] == 3, name
-    ragauge("convert", "qrels.txt", "q.jsonl", "--to", "rig")
+    ragauge("convert", "qrels.txt", "q.jsonl", "--format", "rig")
     assert json.loads((tmp_path / "q.jsonl").read_text().splitlines()[0])["relevant_docs"] == {"a": 2, "b": 1}
-    assert ragauge("convert", "q.csv", "-", "--to", "trec").stdout == QRELS
+    assert ragauge("convert", "q.csv", "-", "--format", "trec").stdout == QRELS
 
 
 def test_validate_lists_what_is_wrong_and_strict_fails(ragauge, tmp_path):
@@ -174,7 +174,7 @@ def test_validate_lists_what_is_wrong_and_strict_fails(ragauge, tmp_path):
         ("bad.run", "ties"): 1,
         ("bad.run", "orphan ids"): 2,
     }
-    ragauge("validate", "bad.txt", "bad.run", "--strict", code=2)
+    ragauge("validate", "bad.txt", "bad.run", "--strict", code=1)
     clean = ragauge("validate", "qrels.txt", "first.run", "--strict")
     assert clean.stderr == "note: 0 problems found\n"
     assert "grades: 1: 2, 2: 1" in clean.stdout
@@ -182,7 +182,7 @@ def test_validate_lists_what_is_wrong_and_strict_fails(ragauge, tmp_path):
 
 def test_validate_names_what_it_cannot_read_and_goes_on(ragauge, tmp_path):
     (tmp_path / "nan.run").write_text("q1 Q0 a 1 nan t\n")
-    done = ragauge("validate", "qrels.txt", "nan.run", "first.run", "--strict", code=2)
+    done = ragauge("validate", "qrels.txt", "nan.run", "first.run", "--strict", code=1)
     assert "nan.run:1: the score is `nan`, not a number" in done.stdout
     assert "queries: 2, rows: 4" in done.stdout
 
@@ -223,9 +223,9 @@ def test_help_and_version(ragauge):
     ("words", "name"),
     [
         (["run", "synthetic:needles", "-s", "bm25", "--repeats", "100000000000000000000"], "repeats"),
-        (["bench", "clustered", "-s", "exact", "--repeats", "100000000000000000000"], "repeats"),
+        (["bench", "clustered", "--store", "exact", "--repeats", "100000000000000000000"], "repeats"),
         (["calibrate", "labelled.jsonl", "--replicates", "2147483648"], "replicates"),
-        (["stress", "-s", "memory", "-d", "synthetic:needles", "--kills", "2147483648"], "kills"),
+        (["stress", "--store", "memory", "--corpus", "synthetic:needles", "--kills", "2147483648"], "kills"),
         (["run", "synthetic:needles", "-s", "bm25", "--workers", "2147483648"], "workers"),
     ],
 )

@@ -140,7 +140,7 @@ def test_full_standard_output_is_one_sentence(tmp_path):
 def test_a_reader_that_has_gone_ends_a_command_as_other_programs(tmp_path, unbuffered):
     (tmp_path / "big.txt").write_text("".join(f"q{i} 0 d{i} 1\n" for i in range(200_000)))
     done = in_shell(
-        "set -o pipefail; $RAGAUGE convert big.txt - --to csv | head -1", tmp_path, PYTHONUNBUFFERED=unbuffered
+        "set -o pipefail; $RAGAUGE convert big.txt - --format csv | head -1", tmp_path, PYTHONUNBUFFERED=unbuffered
     )
     assert done.returncode == 141
     assert "Traceback" not in done.stderr
@@ -179,7 +179,7 @@ def test_an_early_interrupt_exits_with_130_without_a_traceback(after, tmp_path):
         "compare qrels.txt a.run b.run --rounds 99999999999999999999",
         "freshness a.run --versions versions.jsonl -k 99999999999999999999",
         "run kb -s bm25 -k 99999999999999999999",
-        "judge samples.jsonl --limit -1",
+        "judge samples.jsonl --questions -1",
         "bench --seed -5",
     ],
 )
@@ -194,7 +194,7 @@ def test_integers_that_no_option_can_mean_are_refused(command, tmp_path):
 @pytest.mark.parametrize("form", ["parquet", "csv", "json", "trec", "jsonl"])
 def test_a_full_disk_is_one_sentence_in_every_format(form, tmp_path):
     (tmp_path / "qrels.txt").write_text("q1 0 a 1\n")
-    done = command_in(tmp_path)("convert", "qrels.txt", "/dev/full", "--to", form, code=2)
+    done = command_in(tmp_path)("convert", "qrels.txt", "/dev/full", "--format", form, code=2)
     assert done.stderr.startswith("error: /dev/full: cannot be written (No space left on device")
 
 

@@ -18,7 +18,9 @@ def graph(tmp_path):
 
 
 def test_it_says_whether_the_answers_are_near_and_writes_what_is_asked_for(graph, tmp_path):
-    done = graph(SMALL, "-g", "entities", "-g", "knn(neighbours=4)", "--seeds", 3, "-o", "g.html", "-o", "g.json")
+    done = graph(
+        SMALL, "-g", "entities", "-g", "knn(neighbours=4)", "--start-documents", 3, "-o", "g.html", "-o", "g.json"
+    )
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[0].startswith(f"Graph: {SMALL}, 60 documents,")
@@ -30,7 +32,7 @@ def test_it_says_whether_the_answers_are_near_and_writes_what_is_asked_for(graph
 
 
 def test_where_nothing_is_said_it_is_what_walkers_have(graph):
-    told = json.loads(graph(SMALL, "--limit", 2, "--json").stdout)
+    told = json.loads(graph(SMALL, "--max-queries", 2, "--json").stdout)
     assert [one["name"] for one in told["kinds"]] == ["links", "knn(neighbours=8)"]
     assert told["queries"] == 2
 
@@ -39,7 +41,7 @@ def test_rows_and_other_forms_go_to_standard_output(graph):
     rows = graph(SMALL, "-g", "entities+knn(neighbours=4)", "--csv").stdout.splitlines()
     assert len(rows) == 1 + 3 * 6
     assert rows[1].startswith("all links,q001,")
-    assert graph(SMALL, "-g", "knn(neighbours=4)", "--as", "markdown").stdout.startswith("# Graph\n")
+    assert graph(SMALL, "-g", "knn(neighbours=4)", "--format", "markdown").stdout.startswith("# Graph\n")
 
 
 def test_a_file_of_documents_is_enough(graph, tmp_path):
@@ -77,7 +79,7 @@ def test_the_help_of_report_names_all_that_can_stand_beside_a_run(tmp_path):
         (["nowhere"], "no dataset is named `nowhere`"),
         (["nowhere.jsonl"], "nowhere.jsonl"),
         ([SMALL, "-g", "knn(neighbours=many)"], "neighbours is many, not a number"),
-        ([SMALL, "--as", "long"], "the form `long` is for one result of `embedders`"),
+        ([SMALL, "--format", "long"], "the form `long` is for one result of `embedders`"),
         ([SMALL, "-o", "graph.docx"], "graph.docx"),
     ],
 )

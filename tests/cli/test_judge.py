@@ -129,9 +129,15 @@ def test_a_usual_measure_that_no_sample_can_have_is_left_out_and_one_that_was_as
     ("arguments", "message"),
     [
         (["judge"], "there is nothing to judge"),
-        (["judge", "toy.jsonl", "--price", "cheap"], "`--price cheap` is no price"),
-        (["judge", "toy.jsonl", "--price", "1,2", "--prices", "p.toml"], "--price and --prices do not go together"),
-        (["judge", "toy.jsonl", "--set", "temperature"], "`--set temperature` sets nothing"),
+        (
+            ["judge", "toy.jsonl", "--token-price", "cheap"],
+            "--token-price must be IN,OUT in US dollars per million tokens, got `cheap`",
+        ),
+        (
+            ["judge", "toy.jsonl", "--token-price", "1,2", "--prices", "p.toml"],
+            "--token-price and --prices are mutually exclusive",
+        ),
+        (["judge", "toy.jsonl", "--chat-option", "temperature"], "--chat-option must be NAME=VALUE, got `temperature`"),
         (["judge", "toy.jsonl", "--answers", "a.csv"], "answers of their own are for the folder of a run"),
         (["judge", "toy.jsonl", "-k", "0"], "the first 0 contexts are none"),
         (["judge", "toy.jsonl", "-m", "faithfulnes"], "no measure of answers is named `faithfulnes`"),
@@ -163,7 +169,7 @@ def test_names_keep_what_is_no_ending_and_other_samples_need_another_folder(plac
 
 
 def test_fewer_contexts_bear_out_less(place):
-    done = ran(place, "judge", "toy.jsonl", "-m", "faithfulness", "-k", "1", "--limit", "1", "--json", "-o", "k1")
+    done = ran(place, "judge", "toy.jsonl", "-m", "faithfulness", "-k", "1", "--max-samples", "1", "--json", "-o", "k1")
     assert json.loads(done.stdout)["measures"]["faithfulness"]["mean"] == 0.5
 
 
@@ -177,7 +183,7 @@ def test_a_dry_run_of_the_lexical_judge_asks_nobody_and_writes_nothing(place):
 def test_a_dry_run_of_a_model_prints_calls_tokens_and_price_and_asks_nobody(place):
     pytest.importorskip("openai")
     who = "openai:m@http://127.0.0.1:9/v1"
-    done = ran(place, "judge", "toy.jsonl", "-c", who, "--price", "1,4", "--dry-run", "--json", "-o", "dry")
+    done = ran(place, "judge", "toy.jsonl", "-c", who, "--token-price", "1,4", "--dry-run", "--json", "-o", "dry")
     data = json.loads(done.stdout)
     assert data["samples"] == 3
     total = data["total"]
@@ -185,7 +191,7 @@ def test_a_dry_run_of_a_model_prints_calls_tokens_and_price_and_asks_nobody(plac
     assert total["cost"] == pytest.approx((total["prompt_tokens"] + 4 * total["completion_tokens"]) / 1e6)
     table = ran(place, "judge", "toy.jsonl", "-c", "openai:gpt-4o-mini", "--dry-run", "-o", "dry", OPENAI_BASE_URL="")
     assert table.stdout.split()[:5] == ["step", "calls", "tokens", "in", "out"]
-    assert "the price is unknown; give it in US dollars per million tokens: `--price IN,OUT`" in table.stderr
+    assert "the price is unknown; give it in US dollars per million tokens: `--token-price IN,OUT`" in table.stderr
     assert not (place / "dry").exists()
 
 
@@ -212,7 +218,7 @@ def test_a_dry_run_needs_no_key_and_judging_does(place):
     assert dry.returncode == 0, dry.stderr
     assert dry.stdout.startswith("step")
     assert "no key in OPENAI_API_KEY; set it before judging: `export OPENAI_API_KEY=…`" in dry.stderr
-    priced = ran(place, "judge", "toy.jsonl", "-c", "openai:m", "--dry-run", "--price", "1,4", OPENAI_API_KEY="k")
+    priced = ran(place, "judge", "toy.jsonl", "-c", "openai:m", "--dry-run", "--token-price", "1,4", OPENAI_API_KEY="k")
     assert "no key" not in priced.stderr
     assert priced.stdout.splitlines()[-1].split()[-1].startswith("$0.")
     done = ran(place, "judge", "toy.jsonl", "-c", "openai:gpt-4o-mini", "-o", "keyless", **without)
@@ -291,7 +297,7 @@ def test_report_opens_a_judged_folder(place):
     assert done.returncode == 0
     assert "judged by lexical" in (place / "page.md").read_text(encoding="utf-8").lower()
     assert json.loads((place / "page.json").read_text(encoding="utf-8"))["per_sample"]["s3"]["unscored"]
-    claims = ran(place, "report", "judged/toy", "--as", "claims")
+    claims = ran(place, "report", "judged/toy", "--format", "claims")
     assert claims.stdout.startswith("query,of,claim,text,standing")
     refused = ran(place, "report", "judged/toy", "-o", "judged/toy/judge.json")
     assert refused.returncode == 2
@@ -402,7 +408,7 @@ def test_the_key_is_nowhere_in_the_folder(place, chat_server):
 def test_ctrl_c_says_how_to_go_on(place):
     with serving_chat(latency=0.4) as server:
         process = subprocess.Popen(
-            [RAGAUGE, "judge", "toy.jsonl", "-c", f"openai:m@{server.url}", "--concurrency", "1", "-o", "halted"],
+            [RAGAUGE, "judge", "toy.jsonl", "-c", f"openai:m@{server.url}", "--workers", "1", "-o", "halted"],
             cwd=place, env={**os.environ, "OPENAI_API_KEY": "x"}, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
             text=True,
         )  # fmt: skip

@@ -41,11 +41,14 @@ def run(tmp_path):
         ("report bench -m nonsense@10", "--measure does not apply to a benchmark"),
         ("report bench --no-audit --test t", "--no-audit and --test do not apply to a benchmark"),
         ("report bench -C nonsense", "--convention applies to RAGdbEval's layout of a benchmark only"),
-        ("report bench --as csv -C ragdbeval", "--convention applies to RAGdbEval's layout of a benchmark only"),
-        ("report bench --as ragdbeval -C rig", "got --convention rig --as ragdbeval"),
+        ("report bench --no-audit", "--no-audit does not apply to a benchmark that `bench` wrote"),
+        ("judge samples.jsonl --max-samples 0", "--max-samples must be at least 1, got 0"),
+        ("stress --store memory --corpus kb --batch-size 0", "--batch-size must be at least 1, got 0"),
+        ("report bench --format csv -C ragdbeval", "--convention applies to RAGdbEval's layout of a benchmark only"),
+        ("report bench --format ragdbeval -C rig", "got --convention rig --format ragdbeval"),
         ("report --schema -b x", "--baseline does not apply to --schema"),
         ("report qrels.txt a.run --split dev", "a split does not apply to a file of judgments"),
-        ("report qrels.txt a.run --overlap --count-missing", "overlap and count_missing are mutually exclusive"),
+        ("report qrels.txt a.run --common-queries --count-missing", "overlap and count_missing are mutually exclusive"),
         ("report ndcg@10.csv -C rig", "a convention does not apply to scores that are computed already"),
         ("report ndcg@10.csv -m nonsense", "no measure is named `nonsense`"),
         ("compare ndcg@10.csv -C rig", "a convention does not apply to scores that are computed already"),
@@ -61,19 +64,22 @@ def run(tmp_path):
         ("audit --list --strict", "--strict does not apply to --list"),
         ("audit qrels.txt a.run --full --json", "--full has no effect with --json"),
         ("lint --list --strict", "--strict does not apply to --list"),
-        ("bench --poisson", "--poisson has no effect without --rate"),
-        ("bench --seconds 3", "--seconds has no effect without --clients, --rate or --mixed"),
+        ("bench --poisson", "--poisson has no effect without --qps"),
+        ("bench --seconds 3", "--seconds has no effect without --clients, --qps or --mixed"),
         ("bench --quick --no-sweep", "--quick has no effect with --no-sweep"),
         ("bench --schema -k 3", "-k does not apply to --schema"),
         ("bench clustered --embedder words", "an embedder does not apply to vectors"),
         ("judge samples.jsonl --max-calls 3", "--max-calls has no effect on the lexical judge"),
         ("judge samples.jsonl -c openai:x@http://localhost:1/v1 --dry-run --csv", "--csv has no effect with --dry-run"),
-        ("calibrate samples.jsonl --price 1,2 --prices x.toml", "--price and --prices are mutually exclusive"),
-        ("calibrate samples.jsonl --concurrency 3", "--concurrency has no effect on the lexical judge"),
+        (
+            "calibrate samples.jsonl --token-price 1,2 --prices x.toml",
+            "--token-price and --prices are mutually exclusive",
+        ),
+        ("calibrate samples.jsonl --workers 3", "--workers has no effect on the lexical judge"),
         ("calibrate samples.jsonl --per-sample", "--per-sample has no effect without --json"),
         ("embedders pydocs -e words --fresh", "--fresh has no effect without --out"),
         ("gain --before a.jsonl --add b.jsonl --max-calls 3", "--max-calls has no effect without --chat"),
-        ("stress -s memory --kills 2 --kill-at 3", "--kills has no effect with --kill-at"),
+        ("stress --store memory --kills 2 --kill-at 3", "--kills has no effect with --kill-at"),
         ("gate qrels.txt a.run -r 'mrr >= 0.1' --tags tags.csv", "tags has no effect on these rules"),
         ("gate qrels.txt a.run -r 'mrr >= 0.1' --versions v.jsonl", "versions has no effect on these rules"),
         ("gate scores.csv -r 'ndcg@10 >= 0.1' -C rig", "convention has no effect on these rules"),
@@ -89,7 +95,7 @@ def test_cli_option_without_effect_is_refused(run, command, message):
 
 def test_report_of_benchmark_names_its_convention(run):
     for convention, recall in (("ragdbeval", "0.0955"), ("ragdbeval-capped", "0.955")):
-        done = run("report", "bench", "--as", "ragdbeval-csv", "-C", convention)
+        done = run("report", "bench", "--format", "ragdbeval-csv", "-C", convention)
         assert f",{recall}," in done.stdout
         assert f"convention {convention} (RAGdbEval's" in done.stderr
 
@@ -97,14 +103,14 @@ def test_report_of_benchmark_names_its_convention(run):
 def test_python_report_refuses_settings_without_effect(tmp_path):
     with pytest.raises(BadInput, match="measures does not apply to a benchmark"):
         ragauge.report(whole(), tmp_path / "x.csv", measures=["ndcg@10"])
-    with pytest.raises(BadInput, match="expected --as ragdbeval or ragdbeval-csv"):
+    with pytest.raises(BadInput, match="expected --format ragdbeval or ragdbeval-csv"):
         ragauge.report(whole(), tmp_path / "x.csv", convention="ragdbeval")
     ragauge.report(whole(), tmp_path / "x.csv", form="ragdbeval-csv", convention="ragdbeval")
     assert ",ragdbeval\n" in (tmp_path / "x.csv").read_text(encoding="utf-8")
 
 
 def test_layout_of_means_refuses_what_needs_queries(tmp_path, run):
-    run("report", "bench", "-o", "x.json", "--as", "ragdbeval")
+    run("report", "bench", "-o", "x.json", "--format", "ragdbeval")
     done = run("report", "x.json", "-C", "rig", "--test", "sign", code=2)
     assert "convention, test do not apply to results in the layout of another system" in done.stderr
     with pytest.raises(UnknownName):

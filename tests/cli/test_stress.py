@@ -19,7 +19,18 @@ from ragauge.store_stress.plan import write_documents
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 DOCUMENTS = [Document(f"d{i}", f"Document {i} is about item{i}.", f"Title {i}", {"place": i}) for i in range(1, 11)]
-USUAL = ["--embedder", "words(dimensions=64)", "--kills", "0", "--batch", "4", "--queries", "4", "--way", "one by one"]
+USUAL = [
+    "--embedder",
+    "words(dimensions=64)",
+    "--kills",
+    "0",
+    "--batch-size",
+    "4",
+    "--max-queries",
+    "4",
+    "--way",
+    "one by one",
+]
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -38,7 +49,7 @@ def place(tmp_path):
 
 def test_a_broken_store_ends_with_3_and_its_error_verbatim(place):
     store = "faulty_document_store:Faulty(fault='raise on a word', word=item6)"
-    done = ragauge(place, "--store", store, "--documents", "corpus.jsonl", *USUAL, "-o", "stress.json")
+    done = ragauge(place, "--store", store, "--corpus", "corpus.jsonl", *USUAL, "-o", "stress.json")
     assert done.returncode == 3
     assert "\n\nValueError: cannot tokenise 'd6':\n\tunexpected  item6\n\n" in done.stderr
     assert "after 5 documents (at hand: d6)" in done.stderr
@@ -46,7 +57,7 @@ def test_a_broken_store_ends_with_3_and_its_error_verbatim(place):
     assert "How it broke one by one" in done.stdout
     assert json.loads((place / "stress.json").read_text())["ways"][0]["broken"]["prefix"] == 6
     (made,) = (one for one in place.iterdir() if one.is_dir())
-    again = ragauge(place, "--store", store, "--documents", f"{made.name}/one-by-one", *USUAL, "--no-bisect", "--json")
+    again = ragauge(place, "--store", store, "--corpus", f"{made.name}/one-by-one", *USUAL, "--no-bisect", "--json")
     assert again.returncode == 3
     data = json.loads(again.stdout)
     assert data["documents"] == 6
@@ -57,7 +68,7 @@ def test_a_broken_store_ends_with_3_and_its_error_verbatim(place):
 @pytest.mark.parametrize(("fault", "code"), [("raise once", 0), ("drop once", 3)])
 def test_stress_unreproduced_failure_exits_3_only_if_documents_are_lost(place, fault, code):
     store = f"faulty_document_store:Faulty(fault='{fault}', at=6, word='failed')"
-    done = ragauge(place, "--store", store, "--documents", "corpus.jsonl", *USUAL)
+    done = ragauge(place, "--store", store, "--corpus", "corpus.jsonl", *USUAL)
     assert done.returncode == code
     told = {
         0: "note: " + store + " one by one: failure while putting not reproduced in 4 attempts: OSError: database is",
@@ -75,8 +86,8 @@ def test_stress_queries_without_relevant_documents_are_explained(place):
     (place / "small" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
     queries = "".join(json.dumps({"_id": f"q{i}", "text": f"item{i}"}) + "\n" for i in range(1, 11))
     (place / "small" / "queries.jsonl").write_text(queries)
-    words = ["--store", "memory", "--documents", "small", *USUAL, "--queries", "10"]
-    done = ragauge(place, *words, "--limit", "4")
+    words = ["--store", "memory", "--corpus", "small", *USUAL, "--max-queries", "10"]
+    done = ragauge(place, *words, "--max-documents", "4")
     assert done.returncode == 0, done.stderr
     reason = (
         "Measures are means over 4 of 10 queries: the other 6 have no relevant document among the 4 documents put in."
@@ -87,7 +98,7 @@ def test_stress_queries_without_relevant_documents_are_explained(place):
 
 def test_stores_are_shown_beside_each_other_and_one_that_breaks_counts(place):
     stores = ["--store", "memory", "--store", "faulty_document_store:Faulty(fault=drop, at=3)"]
-    done = ragauge(place, *stores, "--documents", "corpus.jsonl", *USUAL, "--no-bisect", "-o", "stress.html")
+    done = ragauge(place, *stores, "--corpus", "corpus.jsonl", *USUAL, "--no-bisect", "-o", "stress.html")
     assert done.returncode == 3
     assert "broke: reading back" in done.stdout
     assert any(line.startswith("memory ") and line.endswith(" held") for line in done.stdout.splitlines())
@@ -96,7 +107,7 @@ def test_stores_are_shown_beside_each_other_and_one_that_breaks_counts(place):
 
 
 def test_a_sound_store_ends_with_0_and_its_figures_are_data(place):
-    done = ragauge(place, "--store", "memory", "--documents", "corpus.jsonl", *USUAL, "--csv")
+    done = ragauge(place, "--store", "memory", "--corpus", "corpus.jsonl", *USUAL, "--csv")
     assert done.returncode == 0
     assert done.stdout.startswith("store,way,figure,value\nmemory,one by one,documents,10.0\n")
 
@@ -104,23 +115,23 @@ def test_a_sound_store_ends_with_0_and_its_figures_are_data(place):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--store", "sqlite-vek", "--documents", "corpus.jsonl"], "did you mean `sqlite-vec`?"),
-        (["--documents", "corpus.jsonl"], "no store is asked for"),
-        (["--store", "memory"], "either a bundle or documents are put in"),
-        (["--store", "memory", "--stix", "broken.json"], "broken.json:2"),
-        (["--store", "memory", "--stix", "nameless.json"], "nameless.json"),
-        (["--store", "memory", "--documents", "korpus.jsonl"], "no such file\n\nhint: did you mean corpus.jsonl?"),
-        (["--store", "memory", "--documents", "corpus.csv"], "documents come from a .jsonl or .tsv file"),
+        (["--store", "sqlite-vek", "--corpus", "corpus.jsonl"], "did you mean `sqlite-vec`?"),
+        (["--corpus", "corpus.jsonl"], "no store is asked for"),
+        (["--store", "memory"], "no corpus given"),
+        (["--store", "memory", "--corpus", "broken.json"], "broken.json:2"),
+        (["--store", "memory", "--corpus", "nameless.json"], "nameless.json"),
+        (["--store", "memory", "--corpus", "korpus.jsonl"], "no such file\n\nhint: did you mean corpus.jsonl?"),
+        (["--store", "memory", "--corpus", "corpus.csv"], "documents come from a .jsonl or .tsv file"),
         (
-            ["--store", "memory", "--documents", "corpus.jsonl", "--kill-at", "-5"],
+            ["--store", "memory", "--corpus", "corpus.jsonl", "--kill-at", "-5"],
             "--kill-at must be at least 0, got -5",
         ),
         (
-            ["--store", "memory", "--documents", "corpus.jsonl", "--kills", "-1"],
+            ["--store", "memory", "--corpus", "corpus.jsonl", "--kills", "-1"],
             "--kills must be at least 0, got -1",
         ),
         # The option is refused before documents are read: the file does not exist.
-        (["--store", "memory(a=1)", "--documents", "korpus.jsonl"], "the document store memory has no option 'a'"),
+        (["--store", "memory(a=1)", "--corpus", "korpus.jsonl"], "the document store memory has no option 'a'"),
     ],
 )
 def test_mistakes_end_with_2_and_say_what_was_expected(place, words, told):
@@ -135,7 +146,7 @@ def test_mistakes_end_with_2_and_say_what_was_expected(place, words, told):
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_test_leaves_neither_processes_nor_folders(place, sent, code):
-    words = ["--store", "faulty_document_store:Faulty(fault=hang, at=5)", "--documents", "corpus.jsonl", *USUAL]
+    words = ["--store", "faulty_document_store:Faulty(fault=hang, at=5)", "--corpus", "corpus.jsonl", *USUAL]
     command = [sys.executable, "-m", "ragauge", "stress", *words]
     with subprocess.Popen(command, cwd=place, env=environment(place), stderr=subprocess.PIPE) as process:
         seen = psutil.Process(process.pid)
@@ -157,7 +168,7 @@ def test_an_interrupted_test_leaves_neither_processes_nor_folders(place, sent, c
 
 def test_whoever_interrupts_the_reading_of_a_bundle_is_told_so(place):
     os.mkfifo(place / "bundle.json")  # nobody writes to it: it is read for ever
-    command = [sys.executable, "-m", "ragauge", "stress", "--store", "memory", "--stix", "bundle.json", *USUAL]
+    command = [sys.executable, "-m", "ragauge", "stress", "--store", "memory", "--corpus", "bundle.json", *USUAL]
     with subprocess.Popen(command, cwd=place, env=environment(place), stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == b"reading bundle.json\n"
@@ -171,7 +182,7 @@ def test_stress_all_zero_vectors_are_not_blamed_on_the_store(tmp_path):
     pytest.importorskip("sqlite_vec")
     texts = ["", "!!!", "one apple", "two pears", "three plums"]
     write_documents(tmp_path / "corpus.jsonl", [Document(f"d{i}", text) for i, text in enumerate(texts)])
-    done = ragauge(tmp_path, "--store", "sqlite-vec", "--documents", "corpus.jsonl", *USUAL)
+    done = ragauge(tmp_path, "--store", "sqlite-vec", "--corpus", "corpus.jsonl", *USUAL)
     assert done.returncode == 0, done.stderr
     assert "note: 2 documents have an all-zero vector of the embedder `words-64`, replaced" in done.stderr
     assert "note: 1 query is not run: the embedder `words-64` gives an all-zero vector, which" in done.stderr
@@ -179,6 +190,6 @@ def test_stress_all_zero_vectors_are_not_blamed_on_the_store(tmp_path):
 
 def test_stress_embedder_that_gives_only_zeros_exits_with_2(tmp_path):
     write_documents(tmp_path / "corpus.jsonl", [Document(f"d{i}", "!!!") for i in range(3)])
-    done = ragauge(tmp_path, "--store", "memory", "--documents", "corpus.jsonl", *USUAL)
+    done = ragauge(tmp_path, "--store", "memory", "--corpus", "corpus.jsonl", *USUAL)
     assert done.returncode == 2
     assert "the embedder `words-64` gives an all-zero vector to each of the 3 documents of corpus.jsonl" in done.stderr

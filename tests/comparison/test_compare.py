@@ -443,7 +443,10 @@ def test_incomparable_runs_exit_with_four(files):
     done = cli("compare", "qrels.txt", "words.run", "short.run", "-b", "words", cwd=files)
     assert done.returncode == 4
     assert "short lacks 1 of 30 queries, which words has (q03)" in done.stderr
-    assert cli("compare", "qrels.txt", "words.run", "short.run", "-b", "words", "--overlap", cwd=files).returncode == 0
+    assert (
+        cli("compare", "qrels.txt", "words.run", "short.run", "-b", "words", "--common-queries", cwd=files).returncode
+        == 0
+    )
 
 
 @pytest.mark.parametrize("others", [["words.run", "both.run"], ["both.run"]])

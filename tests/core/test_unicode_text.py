@@ -47,7 +47,7 @@ def test_texts_are_cleaned_and_counted(collection):
         "tokenizers kb -t bytes",
         "novelty kb --known kb/corpus.jsonl --embedder words",
         "evaluate kb kb.run",
-        "stress --store memory --documents kb/corpus.jsonl",
+        "stress --store memory --corpus kb/corpus.jsonl",
     ],
 )
 def test_commands_note_how_many_texts_were_cleaned(command, collection):

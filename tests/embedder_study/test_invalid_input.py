@@ -74,10 +74,10 @@ def nothing_measured(monkeypatch):
 
 def test_passwords_of_stores_stand_in_no_file_and_not_on_the_screen(called, tmp_path):
     done = called(
-        "embedders", DATA, "-e", SMALL, "--quick", "-s", f"pgvector(dsn='postgresql://u:{SECRET}@127.0.0.1:9/x')",
-        "-s", f"pgvector(dsn='host=127.0.0.1 port=9 password={SECRET}')",
-        "-s", f"qdrant(url='http://u:{SECRET}@127.0.0.1:9', api_key={SECRET})",
-        "-s", "exact", "--out", "study", "-o", "page.html", "-o", "all.json", "-o", "all.md", "-o", "all.csv",
+        "embedders", DATA, "-e", SMALL, "--quick", "--store", f"pgvector(dsn='postgresql://u:{SECRET}@127.0.0.1:9/x')",
+        "--store", f"pgvector(dsn='host=127.0.0.1 port=9 password={SECRET}')",
+        "--store", f"qdrant(url='http://u:{SECRET}@127.0.0.1:9', api_key={SECRET})",
+        "--store", "exact", "--out", "study", "-o", "page.html", "-o", "all.json", "-o", "all.md", "-o", "all.csv",
     )  # fmt: skip
     files = [one for one in tmp_path.rglob("*") if one.is_file() and "cache" not in one.parts]
     assert {"lineup.json", "page.html", "all.json", "all.md"} <= {one.name for one in files}
@@ -169,9 +169,9 @@ def test_an_embedder_that_is_broken_takes_no_other_with_it(fruit):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--as", "tokenizer"], "the form `tokenizer` is for one result of `tokenizers`"),
-        (["--as", "tokenization", "-m", "ndcg@10"], "no system has a figure that tokenization has a place for"),
-        (["--as", "tokenization", "-C", "default"], "these figures follow the convention default"),
+        (["--format", "tokenizer"], "the form `tokenizer` is for one result of `tokenizers`"),
+        (["--format", "tokenization", "-m", "ndcg@10"], "no system has a figure that tokenization has a place for"),
+        (["--format", "tokenization", "-C", "default"], "these figures follow the convention default"),
         (["--seed", "-1"], "--seed must be at least 0, got -1"),
         (["--out", "afile"], "afile: is a file, not a folder"),
         (["--out", "afile/study"], "afile/study: cannot be written: afile is a file, not a folder"),
@@ -202,7 +202,7 @@ def test_a_place_is_looked_at_and_nothing_is_made_there(tmp_path):
 
 
 def test_measures_of_ones_own_choice_go_into_the_studys_table_under_its_convention(called):
-    done = called("embedders", DATA, "-e", SMALL, "--quick", "-m", "recall@10", "--as", "tokenization")
+    done = called("embedders", DATA, "-e", SMALL, "--quick", "-m", "recall@10", "--format", "tokenization")
     header, first, *_ = done.stdout.splitlines()
     assert "recall@10" in header.split(",")
     assert first.startswith("small,8,")
@@ -210,7 +210,7 @@ def test_measures_of_ones_own_choice_go_into_the_studys_table_under_its_conventi
 
 def test_a_form_of_embedders_is_refused_for_tokenizers(called):
     with pytest.raises(BadInput, match="the form `long` is for one result of `embedders`"):
-        called("tokenizers", DATA, "-t", "bytes", "--as", "long")
+        called("tokenizers", DATA, "-t", "bytes", "--format", "long")
 
 
 def test_a_seed_below_zero_is_refused(called):

@@ -500,7 +500,7 @@ def test_the_studys_table_tells_how_many_queries_were_timed_where_not_all_were()
 def test_the_tokenization_studys_names_mean_its_own_convention():
     with pytest.raises(BadInput, match="the names of tokenization mean tokenization's") as raised:
         registry.RESULT_FORMATS["tokenization"].write([whole()])
-    assert raised.value.hint.startswith("the same `ragauge embedders` with --as tokenization")
+    assert raised.value.hint.startswith("the same `ragauge embedders` with --format tokenization")
 
 
 def test_the_studys_table_of_tokenizers_is_for_tokenizers():
@@ -529,7 +529,7 @@ def test_report_shows_a_lineup_again_as_a_page_beside_runs_and_in_every_form(tmp
     assert "minilm-float32 is best by ndcg@10" in run("lineup.json").stdout
     run("lineup.json", "-o", "page.html", "-o", "page.md", "-o", "table.csv")
     assert "minilm-float32 is best by ndcg@10" in (tmp_path / "page.html").read_text()
-    assert run("lineup.json", "--as", "tokenization").stdout.startswith("model,num_queries,mrr,avg_embedding_ms")
+    assert run("lineup.json", "--format", "tokenization").stdout.startswith("model,num_queries,mrr,avg_embedding_ms")
     (tmp_path / "q.txt").write_text("q1 0 d1 1\n")
     (tmp_path / "a.run").write_text("q1 Q0 d1 1 0.9 a\n")
     run("q.txt", "a.run", "--with", "lineup.json", "-o", "run.html", "-o", "run.json")
@@ -558,19 +558,19 @@ def test_in_a_pipe_sentences_are_as_wide_as_people_read_and_tables_as_they_are(c
 
 def test_a_finished_result_is_not_told_to_change_its_convention(tmp_path):
     registry.write_results(whole(), [str(tmp_path / "lineup.json")])
-    done = command_in(tmp_path, "report")("lineup.json", "--as", "tokenization", code=2)
+    done = command_in(tmp_path, "report")("lineup.json", "--format", "tokenization", code=2)
     assert "--convention" not in done.stderr
-    assert "the same `ragauge embedders` with --as tokenization" in done.stderr
+    assert "the same `ragauge embedders` with --format tokenization" in done.stderr
 
 
 def test_a_form_is_not_written_into_a_file_that_ends_like_another(tmp_path):
     run = command_in(tmp_path, "report")
     registry.write_results(whole(), [str(tmp_path / "lineup.json")])
-    done = run("lineup.json", "-o", "page.html", "--as", "long", code=2)
+    done = run("lineup.json", "-o", "page.html", "--format", "long", code=2)
     assert "page.html: the form `long` is no .html" in done.stderr
-    assert "page.csv, or without --as" in done.stderr
+    assert "page.csv, or without --format" in done.stderr
     assert not (tmp_path / "page.html").exists()
-    run("lineup.json", "-o", "page.txt", "--as", "long")
+    run("lineup.json", "-o", "page.txt", "--format", "long")
     assert (tmp_path / "page.txt").read_text().startswith("embedder,table,")
 
 
@@ -601,11 +601,11 @@ def test_names_come_back_from_csv_as_they_were():
 def test_a_named_form_goes_with_one_file_and_is_known_before_anything_is_done():
     check_outputs(["x.csv"], as_json=False, as_csv=False, form="long")
     check_outputs([], as_json=False, as_csv=False, form="long")
-    with pytest.raises(BadInput, match="--as goes with one file"):
+    with pytest.raises(BadInput, match="--format applies to one file"):
         check_outputs(["x.csv", "y.csv"], as_json=False, as_csv=False, form="long")
     with pytest.raises(UnknownName, match="no form is named `lang`"):
         check_outputs([], as_json=False, as_csv=False, form="lang")
-    with pytest.raises(BadInput, match="--as"):
+    with pytest.raises(BadInput, match="--format"):
         check_outputs([], as_json=True, as_csv=False, form="long")
 
 
@@ -743,7 +743,7 @@ def test_means_without_intervals_are_shown_without():
 
 def test_cli_study_file_as_tokenization_works_as_its_folder():
     folders = Path(__file__).parents[1] / "goldens" / "folders"
-    report = command_in(folders, "report", "--as", "tokenization")
+    report = command_in(folders, "report", "--format", "tokenization")
     assert report("study/lineup.json").stdout == report("study").stdout != ""
 
 

@@ -129,13 +129,13 @@ def test_every_table_and_layout_leaves_undefined_values_empty(folder):
         ("tokenization", ["recall@10", "recall@15", "precision@15", "mrr"]),
         ("pgvectordb", ["Precision@K", "Recall@K", "NDCG@K"]),
     ):
-        done = run("report", "runs", "--as", layout)
+        done = run("report", "runs", "--format", layout)
         assert "undefined for runs made with k=5" in done.stderr
         rows = list(csv.DictReader(io.StringIO(done.stdout)))
         deep = [row for row in rows if "deep" in row.values() and int(row.get("K", 10)) > 5]
         assert deep
         assert {row[name] for row in deep for name in columns} == {""}
-    found = json.loads(run("report", "runs", "--as", "ragdbeval").stdout)["results"]
+    found = json.loads(run("report", "runs", "--format", "ragdbeval").stdout)["results"]
     assert {one["mean_metrics"]["quality_recall@100"] for one in found if one["experiment_name"] == "deep"} == {None}
 
 

@@ -221,10 +221,10 @@ def ragauge(tmp_path):
     [
         "ragauge evaluate q.txt <(cat r.run) -m mrr --csv",
         "gzip -c r.run | ragauge evaluate q.txt - -m mrr --csv",
-        "ragauge convert - - --to csv < r.run | ragauge evaluate q.txt - -m mrr --csv",
-        "ragauge convert r.run - --to jsonl | ragauge evaluate q.txt - -m mrr --csv",
-        "ragauge convert r.run - --to json | ragauge evaluate q.txt - -m mrr --csv",
-        "ragauge convert q.txt - --to rig | ragauge evaluate - r.run -m mrr --csv",
+        "ragauge convert - - --format csv < r.run | ragauge evaluate q.txt - -m mrr --csv",
+        "ragauge convert r.run - --format jsonl | ragauge evaluate q.txt - -m mrr --csv",
+        "ragauge convert r.run - --format json | ragauge evaluate q.txt - -m mrr --csv",
+        "ragauge convert q.txt - --format rig | ragauge evaluate - r.run -m mrr --csv",
     ],
 )
 def test_pipes_of_every_kind(ragauge, command):

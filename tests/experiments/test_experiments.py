@@ -82,7 +82,7 @@ def test_run_all_queries_failed_raises_first_error(tmp_path):
 
 def test_cli_run_all_queries_failed_exits_with_3(tmp_path):
     (tmp_path / "broken.py").write_text("def search(query, k):\n    raise RuntimeError('down')\n")
-    args = ("run", "synthetic:needles", "-s", "bm25", "-s", "mine=broken:search", "--limit", "5", "-o", "x")
+    args = ("run", "synthetic:needles", "-s", "bm25", "-s", "mine=broken:search", "--max-queries", "5", "-o", "x")
     done = command(*args, cwd=tmp_path)
     assert done.returncode == 3
     assert "error: mine: 5 of 5 queries failed; first: " in done.stderr
@@ -607,7 +607,7 @@ def test_the_command_line_says_what_is_wrong_in_one_sentence(tmp_path):
         (("run", "synthetic:needles", "-s", "filtered(of=bm25)"), "filters by nothing"),
         (("run", "synthetic:needles", "-s", "hybrid(weights=0.7,0.3)"), "joined by +"),
         (("run", "folder.toml"), "cannot be read"),
-        (("datasets", "synthetic:needles", "-q", "q9999"), "no query of synthetic:needles is named `q9999`"),
+        (("datasets", "synthetic:needles", "--query", "q9999"), "no query of synthetic:needles is named `q9999`"),
     ):
         done = command(*arguments, cwd=tmp_path)
         assert done.returncode == 2, arguments

@@ -381,7 +381,7 @@ def test_a_threshold_is_a_finite_number_everywhere(tmp_path, threshold):
     ):
         with pytest.raises(BadInput, match=f"a success cannot begin at {threshold}"):
             call()
-    assert isinstance(invoke(tmp_path / "t.csv", f"--at-least={threshold}").exception, BadInput)
+    assert isinstance(invoke(tmp_path / "t.csv", f"--success-threshold={threshold}").exception, BadInput)
 
 
 def test_counts_have_no_scores_for_a_threshold():

@@ -225,13 +225,13 @@ def test_report_says_when_answers_were_made_in_every_format(tmp_path, reused):
     out, dates, line = reused
     report = command_in(tmp_path, "report", str(out), "--no-audit")
     assert f"note: {line}\n" in report().stderr
-    assert f"A{line[1:]}." in report("--as", "markdown").stdout
-    assert f"% {line}\n" in report("--as", "latex").stdout
+    assert f"A{line[1:]}." in report("--format", "markdown").stdout
+    assert f"% {line}\n" in report("--format", "latex").stdout
     for form in ("csv", "wide"):
-        rows = list(csv.DictReader(report("--as", form).stdout.splitlines()))
+        rows = list(csv.DictReader(report("--format", form).stdout.splitlines()))
         found = {row["system"]: (row["made"], row["reused"]) for row in rows}
         assert found == {"mine": (dates["mine"], "true"), "new": (dates["new"], "false")}
-    systems = json.loads(report("--as", "json").stdout)["systems"]
+    systems = json.loads(report("--format", "json").stdout)["systems"]
     assert (systems["mine"]["made"], systems["mine"]["reused"]) == (dates["mine"], True)
     report("-o", "page.html")
     page = (tmp_path / "page.html").read_text()

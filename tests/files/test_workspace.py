@@ -146,7 +146,7 @@ def test_cli_terminated_command_removes_its_temporary_folder(tmp_path, number):
     environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
     # Under nohup SIGHUP is ignored, and child processes inherit that.
     code = f"import signal; signal.signal({int(number)}, signal.SIG_DFL); from ragauge.cli import main; main()"
-    words = [sys.executable, "-c", code, "stress", "-s", "sqlite-vec", "-d", "pydocs", "--way", "one by one"]
+    words = [sys.executable, "-c", code, "stress", "--store", "sqlite-vec", "--corpus", "pydocs", "--way", "one by one"]
     command = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while command.poll() is None and not list((tmp_path / "tmp").glob("ragauge-stress-*/work")):
         pass

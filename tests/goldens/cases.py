@@ -113,7 +113,7 @@ CASES: list[Case] = [
         "--by complexity --test randomisation --margin 0.05 --detect 0.02 --json",
     ),
     Case("compare-run-folder", "compare folders/run -b bm25 --json"),
-    Case("compare-judged-folders", "compare folders/judged folders/judged_b --overlap --json"),
+    Case("compare-judged-folders", "compare folders/judged folders/judged_b --common-queries --json"),
     Case("compare-dl19", f"compare {DL19} {DL19_RUNS} -m ndcg@10 -m map --json", needs="trec_dl_runs"),
     Case(
         "gate-toy",
@@ -140,34 +140,37 @@ CASES: list[Case] = [
     ),
     Case(
         "run-duplicates",
-        "run synthetic:duplicates -s bm25 -s dense -s own=inputs.own_systems:reverse -b bm25 --limit 40 -o r --json",
+        "run synthetic:duplicates -s bm25 -s dense -s own=inputs.own_systems:reverse -b bm25 "
+        "--max-queries 40 -o r --json",
     ),
     Case(
         "run-graph",
-        "run synthetic:graph -s bm25 -s 'swarm(leap=0.1)' -s pagerank -b bm25 --limit 20 --repeats 2 -o r --json",
+        "run synthetic:graph -s bm25 -s 'swarm(leap=0.1)' -s pagerank -b bm25 --max-queries 20 --repeats 2 -o r --json",
     ),
     Case(
         "run-pydocs",
         "run pydocs -s bm25 -s dense -s 'hybrid(weights=0.7+0.3)' -s 'pipeline(of=bm25, reranker=embedding)' -b bm25 "
-        "--limit 30 -o r --json",
+        "--max-queries 30 -o r --json",
         needs="pydocs",
     ),
     Case(
-        "run-cranfield", "run {data}/cranfield/beir -s bm25 -s dense -b bm25 --limit 60 -o r --json", needs="cranfield"
+        "run-cranfield",
+        "run {data}/cranfield/beir -s bm25 -s dense -b bm25 --max-queries 60 -o r --json",
+        needs="cranfield",
     ),
     Case("judge-lexical", "judge inputs/samples.jsonl -o j --json"),
     Case("judge-lexical-csv", "judge inputs/samples.jsonl -o j --csv"),
     Case("judge-scripted", _judge_scripted),
     Case("judge-again", "judge folders/judged -C default,no_claims=one --json"),
     Case("bench-raw-files", _bench_from_raw_files, stored_timings=True),
-    Case("report-bench-json", "report folders/bench --as json", stored_timings=True),
-    Case("report-bench-csv", "report folders/bench --as csv", stored_timings=True),
-    Case("report-bench-ragdbeval-csv", "report folders/bench --as ragdbeval-csv", stored_timings=True),
-    Case("report-judged-json", "report folders/judged --as json"),
-    Case("report-judged-scores", "report folders/judged --as scores"),
-    Case("report-judged-claims", "report folders/judged --as claims"),
+    Case("report-bench-json", "report folders/bench --format json", stored_timings=True),
+    Case("report-bench-csv", "report folders/bench --format csv", stored_timings=True),
+    Case("report-bench-ragdbeval-csv", "report folders/bench --format ragdbeval-csv", stored_timings=True),
+    Case("report-judged-json", "report folders/judged --format json"),
+    Case("report-judged-scores", "report folders/judged --format scores"),
+    Case("report-judged-claims", "report folders/judged --format claims"),
     *(
-        Case(f"report-run-{form}", f"report folders/run --as {form}", stored_timings=True)
+        Case(f"report-run-{form}", f"report folders/run --format {form}", stored_timings=True)
         for form in (
             "json",
             "csv",
@@ -180,11 +183,11 @@ CASES: list[Case] = [
             "pgvectordb",
         )
     ),
-    Case("report-run-rig", "report folders/run/bm25 --as rig"),
-    Case("report-run-rig-diff", "report folders/run/bm25 folders/run/dense --as rig-diff"),
-    Case("report-toy-json", f"report {TOY} --count-missing -b bm25 -m ndcg@10 -m map --as json"),
-    Case("report-study-json", "report folders/study/lineup.json --as json", stored_timings=True),
-    Case("report-study-long", "report folders/study/lineup.json --as long", stored_timings=True),
+    Case("report-run-rig", "report folders/run/bm25 --format rig"),
+    Case("report-run-rig-diff", "report folders/run/bm25 folders/run/dense --format rig-diff"),
+    Case("report-toy-json", f"report {TOY} --count-missing -b bm25 -m ndcg@10 -m map --format json"),
+    Case("report-study-json", "report folders/study/lineup.json --format json", stored_timings=True),
+    Case("report-study-long", "report folders/study/lineup.json --format long", stored_timings=True),
     Case("history-run-folder", "history folders -m recall@10 --json"),
     Case(
         "reliability-toy", "reliability inputs/qrels.txt rag=inputs/bm25.run rag=inputs/dense.run -m hit_rate@5 --json"
@@ -193,7 +196,7 @@ CASES: list[Case] = [
     Case("calibrate-lexical-csv", "calibrate inputs/labelled.jsonl -o c --csv"),
     Case(
         "calibrate-halueval",
-        "calibrate {data}/rag_halueval_qa --limit 60 -o c --json",
+        "calibrate {data}/rag_halueval_qa --max-samples 60 -o c --json",
         needs="rag_halueval_qa",
     ),
     Case("gain-kb", "gain --before inputs/kb --add inputs/new.jsonl -k 3 -w recall@3=0.5 -w novelty=0.5 --json"),
@@ -207,21 +210,21 @@ CASES: list[Case] = [
     Case("lint-cranfield", "lint {data}/cranfield/beir --json", needs="cranfield"),
     Case(
         "embedders-needles",
-        "embedders synthetic:needles -e wordllama -e minilm --quick --no-memory -s exact --limit 40 --json",
+        "embedders synthetic:needles -e wordllama -e minilm --quick --no-memory --store exact --max-queries 40 --json",
     ),
     Case(
         "embedders-duplicates",
-        "embedders synthetic:duplicates -e wordllama -s exact --no-memory --sizes none --dimensions 8,16 "
-        "--perturb keyboard --limit 40 --csv",
+        "embedders synthetic:duplicates -e wordllama --store exact --no-memory --sizes none --dimensions 8,16 "
+        "--perturb keyboard --max-queries 40 --csv",
     ),
     Case(
         "tokenizers-known",
         "tokenizers inputs/known.jsonl -t bytes -t characters -t 'bpe(vocabulary=300)' --held-out 0 --json",
     ),
     Case("tokenizers-needles-csv", "tokenizers synthetic:needles -t bytes -t words --csv"),
-    Case("graph-synthetic", "graph synthetic:graph --limit 30 --json"),
-    Case("graph-synthetic-csv", "graph synthetic:multihop --graph 'knn(neighbours=4)' --limit 20 --csv"),
+    Case("graph-synthetic", "graph synthetic:graph --max-queries 30 --json"),
+    Case("graph-synthetic-csv", "graph synthetic:multihop --graph 'knn(neighbours=4)' --max-queries 20 --csv"),
     Case("k-range-run-folder", "k-range folders/run --json"),
-    Case("fuse-toy", "fuse inputs/bm25.run inputs/dense.run --method rrf --depth 10 -o - --to csv"),
+    Case("fuse-toy", "fuse inputs/bm25.run inputs/dense.run --method rrf --depth 10 -o - --format csv"),
     Case("validate-toy", f"validate {TOY} --json"),
 ]

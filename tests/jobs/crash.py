@@ -164,27 +164,27 @@ JOBS = {
         run_result, search_server, repeated=8,
     ),
     "bench": Job(
-        ["bench", "clustered", "-s", "exact", "-s", "hnswlib", "--limit", "2000", "--queries", "50", "--repeats", "2",
-         "--out", "out", "--json"],
+        ["bench", "clustered", "--store", "exact", "--store", "hnswlib", "--max-vectors", "2000", "--max-queries", "50",
+         "--repeats", "2", "--out", "out", "--json"],
         bench_result,
     ),
     "judge": Job(
-        ["judge", "samples.jsonl", *CHAT, "-m", "faithfulness", "-m", "context_recall", "--concurrency", "4",
+        ["judge", "samples.jsonl", *CHAT, "-m", "faithfulness", "-m", "context_recall", "--workers", "4",
          "-o", "out"],
         judge_result, judge_server, repeated=10,
     ),
     "embedders": Job(
-        ["embedders", "synthetic:needles", "-e", "words(dimensions=64)", "-e", "words(dimensions=256)", "--limit", "30",
-         "--out", "out", "--json"],
+        ["embedders", "synthetic:needles", "-e", "words(dimensions=64)", "-e", "words(dimensions=256)",
+         "--max-queries", "30", "--out", "out", "--json"],
         embedders_result,
     ),
     "stress": Job(
-        ["stress", "-s", "memory", "-d", "synthetic:needles", "--embedder", "words(dimensions=64)", "--limit", "200",
-         "--kills", "0", "--json"],
+        ["stress", "--store", "memory", "--corpus", "synthetic:needles", "--embedder", "words(dimensions=64)",
+         "--max-documents", "200", "--kills", "0", "--json"],
         stress_result,
     ),
     "calibrate": Job(
-        ["calibrate", "samples.jsonl", *CHAT, "--replicates", "2", "--concurrency", "4", "-o", "out", "--json"],
+        ["calibrate", "samples.jsonl", *CHAT, "--replicates", "2", "--workers", "4", "-o", "out", "--json"],
         calibrate_result, judge_server, repeated=10,
     ),
 }  # fmt: skip

@@ -316,7 +316,7 @@ def targets() -> Iterator[Target]:
         yield Target(seed, "evaluate qrels.txt a.run --targets {} -m dr@10")
     yield Target("inputs/tags.csv", "compare qrels.txt a.run inputs/dense.run --tags {} --by complexity")
     yield Target("rules.toml", "gate qrels.txt a.run -b inputs/dense.run --rules {}")
-    yield Target("experiment.toml", "run {} --limit 1 --out out")
+    yield Target("experiment.toml", "run {} --max-queries 1 --out out")
     for seed in ("wide.csv", "long.csv", "rig_report.json", "wide.parquet"):
         yield Target(seed, "compare {} wide.csv")
         yield Target(seed, "gate {} -r map>=0")

@@ -685,7 +685,7 @@ def command(tmp_path):
 
 def test_json_has_the_figures_by_rigs_names(command):
     done = command(
-        "freshness", "old.run", "--versions", "versions.jsonl", "-k", "2", "--documents", "corpus.jsonl", "--json"
+        "freshness", "old.run", "--versions", "versions.jsonl", "-k", "2", "--corpus", "corpus.jsonl", "--json"
     )
     data = json.loads(done.stdout)
     assert data["schema"] == "ragauge-freshness/1"
@@ -717,7 +717,7 @@ def test_the_gate_of_a_run_file_needs_nothing_but_versions(command, tmp_path):
 
 def test_what_was_told_by_other_versions_or_other_texts_does_not_compare(command, tmp_path):
     look = ("freshness", "--versions", "versions.jsonl", "-k", "2")
-    command(*look, "old.run", "--documents", "corpus.jsonl", "-o", "with.json")
+    command(*look, "old.run", "--corpus", "corpus.jsonl", "-o", "with.json")
     command(*look, "old.run", "-o", "without.json")
     rule = ("-r", "conflict_rate@2 rise <= 0")
     assert "texts not compared" in command("gate", "with.json", "-b", "without.json", *rule, code=4).stderr

@@ -898,7 +898,7 @@ def test_the_command_prints_json_csv_and_the_sheet_of_the_study(command):
     assert told["rows"][0]["learn_seconds"] is None
     rows = command(*ASKED, "--csv").stdout.splitlines()
     assert rows[0].startswith("tokenizer,vocab_size")
-    sheet = command(*ASKED, "--as", "tokenizer").stdout.splitlines()
+    sheet = command(*ASKED, "--format", "tokenizer").stdout.splitlines()
     assert sheet[0] == ",".join(tokenization.TOKENIZER_COLUMNS)
 
 

@@ -500,7 +500,7 @@ def test_several_files_at_once(ragauge_cli, folder, tmp_path):
 
 
 def test_a_form_without_a_file_goes_to_standard_output(ragauge_cli, folder):
-    code, out, _ = ragauge_cli("report", folder, "--as", "wide", "--no-audit")
+    code, out, _ = ragauge_cli("report", folder, "--format", "wide", "--no-audit")
     assert code == 0
     assert out.splitlines()[0].startswith("system,")
     assert len(out.splitlines()) == 4
@@ -510,7 +510,7 @@ def test_the_schema_is_published_and_what_is_written_keeps_to_it(ragauge_cli, fo
     import jsonschema
 
     _, schema, _ = ragauge_cli("report", "--schema")
-    _, out, _ = ragauge_cli("report", folder, "--as", "json")
+    _, out, _ = ragauge_cli("report", folder, "--format", "json")
     jsonschema.validate(json.loads(out), json.loads(schema))
 
 
@@ -522,8 +522,8 @@ def test_the_schema_is_published_and_what_is_written_keeps_to_it(ragauge_cli, fo
         (["{folder}", "-b", "nobody"], "no system is named `nobody`"),
         (["{folder}", "-m", "ndgc@10"], "did you mean"),
         (["{folder}", "-o", "x.docx"], ".docx"),
-        (["{folder}", "--as", "wode"], "wode"),
-        (["{folder}", "--as", "csv", "-o", "a.csv", "-o", "b.csv"], "one file"),
+        (["{folder}", "--format", "wode"], "wode"),
+        (["{folder}", "--format", "csv", "-o", "a.csv", "-o", "b.csv"], "one file"),
         (["{folder}", "--by", "third"], "third"),
         (["{folder}", "--confidence", "2"], "confidence"),
     ],

@@ -837,7 +837,7 @@ def test_report_on_a_terminal_says_what_it_shows_and_what_comes_next(table):
     assert "8 queries" in notes[0]
     assert notes[1] == f"p: mrr against a_b, paired t-test, Holm-corrected for 1 comparison; {report.STARS_LEGEND}"
     assert notes[-1] == "next: the same command with -o report.html"
-    assert "next:" not in cli("report", "s.csv", "--as", "csv", cwd=table).stderr
+    assert "next:" not in cli("report", "s.csv", "--format", "csv", cwd=table).stderr
 
 
 def test_run_prints_json_that_follows_the_schema(tmp_path):

@@ -242,7 +242,19 @@ def test_stores_are_measured_against_what_the_workers_found(threads, tmp_path, m
 
 def test_a_cluster_is_reached_from_the_command_line(workers, tmp_path):
     bench = command_in(tmp_path, RAGAUGE_CACHE=str(tmp_path / "c"))
-    small = ("bench", "clustered", "--limit", "400", "--queries", "20", "--repeats", "1", "-s", "exact", "--csv")
+    small = (
+        "bench",
+        "clustered",
+        "--max-vectors",
+        "400",
+        "--max-queries",
+        "20",
+        "--repeats",
+        "1",
+        "--store",
+        "exact",
+        "--csv",
+    )
     assert bench(*small, "--cluster", workers.address).stdout.startswith("series,store,")
     assert os.listdir(tmp_path / "c" / "truth")
     assert "no address of a cluster" in bench(*small, "--cluster", "nowhere", code=2).stderr

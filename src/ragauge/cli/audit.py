@@ -36,7 +36,9 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     corpus: Annotated[str | None, typer.Option(help="The documents: a BEIR folder, JSONL or TSV.")] = None,
     queries: Annotated[str | None, typer.Option(help="The texts of the queries: JSONL or TSV.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="A dataset by name or folder, for both.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option("-d", "--dataset", help="Dataset with documents and queries, by name or folder.")
+    ] = None,
     check: Annotated[list[str] | None, typer.Option(help="Only this check; again for more.")] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the checks.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Show the tables of what is in order, too.")] = False,

@@ -17,6 +17,7 @@ import typer
 from ragauge.cli import console
 from ragauge.cli.console import ClusterAddress
 from ragauge.cli.option_checks import allow_only_options, check_output_libraries, refuse_options, require_any_option
+from ragauge.cli.options import MaxQueries, check_positive
 from ragauge.cli.progress import MIN_ESTIMATED_S, StageProgress, format_duration, show_status
 from ragauge.compute import dask_cluster
 from ragauge.core.errors import BadInput
@@ -57,11 +58,11 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     store: Annotated[
         list[str] | None,
         typer.Option(
-            "-s",
             "--store",
             metavar="NAME[:param=v,…]",
-            help="hnswlib, hnswlib:m=16,ef_search=10+40+160, fast=faiss:kind=hnsw, module:Class; again for more; "
-            f"values joined by + are swept.  [dim]default {', '.join(DEFAULT_STORES)}[/dim]",
+            help="hnswlib, hnswlib:m=16,ef_search=10+40+160, fast=faiss:kind=hnsw, module:Class. Values "
+            "joined by + are swept. Can be repeated.  "
+            f"[dim]default {', '.join(DEFAULT_STORES)}[/dim]",
         ),
     ] = None,
     k: Annotated[
@@ -74,23 +75,29 @@ def bench(  # noqa: PLR0913 - each is an option of the command
         ),
     ] = None,
     metric: Annotated[str | None, typer.Option(help="l2, cosine or ip.  [dim]default the data's[/dim]")] = None,
-    embedder: Annotated[str | None, typer.Option(help="What turns the texts of a dataset into vectors.")] = None,
-    limit: Annotated[int | None, typer.Option(help="The first so many vectors only.")] = None,
-    queries: Annotated[int | None, typer.Option(help="The first so many queries only.")] = None,
+    embedder: Annotated[
+        str | None, typer.Option("-e", "--embedder", metavar="NAME", help="Embedder for the texts of a dataset.")
+    ] = None,
+    max_vectors: Annotated[
+        int | None,
+        typer.Option(metavar="N", callback=check_positive, help="Maximum number of vectors; the first ones are used."),
+    ] = None,
+    max_queries: MaxQueries = None,
     threads: Annotated[int | None, typer.Option(help="Threads a store may use.  [dim]default 1[/dim]")] = None,
     repeats: Annotated[int | None, typer.Option(help="Ask every query so often.  [dim]default 3[/dim]")] = None,
     clients: Annotated[
         str | None, typer.Option(metavar="N,…", help="Also so many processes at once, as fast as they can.")
     ] = None,
-    rate: Annotated[
+    qps: Annotated[
         str | None,
         typer.Option(
             metavar="QPS|%,…",
-            help="Also at fixed rates, or shares of the most (50%,90%), timed from when each query was due.",
+            help="Target rates for an open-loop load test, in queries/s or % of the closed-loop maximum (50%,90%). "
+            "Latency counts from the scheduled send time.",
         ),
     ] = None,
     poisson: Annotated[
-        bool, typer.Option("--poisson", help="At these rates queries come at random, not evenly.")
+        bool, typer.Option("--poisson", help="With --qps: queries arrive at random times, not evenly.")
     ] = False,
     seconds: Annotated[float | None, typer.Option(help="How long each load lasts.  [dim]default 5[/dim]")] = None,
     filters: Annotated[
@@ -118,18 +125,26 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     changes: Annotated[bool, typer.Option("--changes", help="Also time inserts, updates and deletes.")] = False,
     mixed: Annotated[bool, typer.Option("--mixed", help="Also search while vectors come in.")] = False,
-    judgments: Annotated[
-        bool, typer.Option("--judgments", help="Also score by the dataset's judgments: nDCG and hit rate.")
+    score_judgments: Annotated[
+        bool,
+        typer.Option("--score-judgments", help="Also compute nDCG and hit rate from the judgments of the dataset."),
     ] = False,
-    price: Annotated[float | None, typer.Option(help="Of one such thread an hour: cost per million queries.")] = None,
+    price_per_hour: Annotated[
+        float | None,
+        typer.Option(metavar="PRICE", help="Price of one CPU thread per hour; adds the cost per million queries."),
+    ] = None,
     truth: Annotated[
         str | None, typer.Option(help="What finds the exact neighbours: numpy, faiss, torch.  [dim]default auto[/dim]")
     ] = None,
     cluster: ClusterAddress = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer settings: a first look in a minute or two.")] = False,
-    no_sweep: Annotated[
-        bool, typer.Option("--no-sweep", help="Options that are not given keep the store's default.")
-    ] = False,
+    sweep: Annotated[
+        bool,
+        typer.Option(
+            "--sweep/--no-sweep",
+            help="Sweep the store options that are not given over their default grid, or use the store's defaults.",
+        ),
+    ] = True,
     timeout: Annotated[
         float | None, typer.Option(help="Seconds for each process of a store.  [dim]default 600[/dim]")
     ] = None,
@@ -168,7 +183,7 @@ def bench(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge bench --quick[/dim]
 
-    [dim]ragauge bench glove.hdf5 -s hnswlib -s faiss:kind=ivf,nprobe=1+4+16 --rate 100,1000[/dim]
+    [dim]ragauge bench glove.hdf5 --store hnswlib --store faiss:kind=ivf,nprobe=1+4+16 --qps 100,1000[/dim]
 
     Results are saved as they arrive. To resume after Ctrl-C or a crash, run the same command again.
 
@@ -184,22 +199,23 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     modes = {"--fresh": fresh, "--reuse": reuse, "--remeasure": remeasure is not None}
     if len(chosen_modes := [name for name, value in modes.items() if value]) > 1:
         raise BadInput(f"{' and '.join(chosen_modes)} are mutually exclusive", hint="remove all but one of them")
-    require_any_option(context, {"metadata": ["where"], "poisson": ["rate"], "seconds": ["clients", "rate", "mixed"]})
-    if no_sweep:
+    require_any_option(context, {"metadata": ["where"], "poisson": ["qps"], "seconds": ["clients", "qps", "mixed"]})
+    if not sweep:
         refuse_options(context, ["quick"], "with --no-sweep, which tries no other values")
     check_output_libraries([], charts)
     shares = _parse_number_list(selectivity, float, "--selectivity") or (DEFAULT_SELECTIVITIES if filters else None)
     given: dict[str, Any] = {
-        "k": _parse_number_list(k, int, "-k"), "metric": metric, "embedder": embedder, "limit": limit,
-        "queries": queries, "threads": threads,
+        "k": _parse_number_list(k, int, "-k"), "metric": metric, "embedder": embedder,
+        "limit": max_vectors, "queries": max_queries, "threads": threads,
         "repeats": repeats, "clients": _parse_number_list(clients, int, "--clients"),
-        "rates": _parse_rates(rate, share=False), "shares": _parse_rates(rate, share=True),
+        "rates": _parse_rates(qps, share=False), "shares": _parse_rates(qps, share=True),
         "poisson": poisson or None, "seconds": seconds, "filters": shares,
         "changes": UPDATED_VECTORS if changes else None,
         "where": where or None, "metadata": metadata,
-        "mixed": UPDATED_VECTORS if mixed else None, "judgments": judgments or None, "price": price, "truth": truth,
+        "mixed": UPDATED_VECTORS if mixed else None, "judgments": score_judgments or None, "price": price_per_hour,
+        "truth": truth,
         "quick": quick or None,
-        "sweep": False if no_sweep else None, "timeout": timeout, "seed": seed, "keep": keep or None,
+        "sweep": None if sweep else False, "timeout": timeout, "seed": seed, "keep": keep or None,
         "fresh": fresh or None, "reuse": reuse or None, "remeasure": remeasure,
     }  # fmt: skip
     settings = {name: value for name, value in given.items() if value is not None}
@@ -300,7 +316,7 @@ def _parse_rates(text: str | None, *, share: bool) -> tuple[float, ...] | None:
         number = part.strip().removesuffix("%")
         return number != part.strip(), float(number) / (1 if number == part.strip() else 100)
 
-    found = tuple(value for is_share, value in _parse_number_list(text, kind, "--rate") or () if is_share is share)
+    found = tuple(value for is_share, value in _parse_number_list(text, kind, "--qps") or () if is_share is share)
     return found or None
 
 

@@ -20,6 +20,7 @@ from ragauge.cli.option_checks import (
     refuse_options,
     require_any_option,
 )
+from ragauge.cli.options import ChatOptions, JudgeWorkers, TokenPrice, VerdictFormat, check_positive
 from ragauge.cli.progress import CountProgress
 from ragauge.core.errors import BadInput
 from ragauge.core.samples import LEXICAL_JUDGE
@@ -64,24 +65,20 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
         typer.Option(help="Correct the mean with so many labels only, as if the other samples had none."),
     ] = None,
     canaries: Annotated[bool, typer.Option("--canaries", help="Also try to talk the judge into verdicts.")] = False,
-    limit: Annotated[int | None, typer.Option(help="So many samples, drawn at random.")] = None,
-    option: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the chat, e.g. temperature=0.")
+    max_samples: Annotated[
+        int | None,
+        typer.Option(metavar="N", callback=check_positive, help="Maximum number of samples, drawn at random."),
     ] = None,
-    concurrency: Annotated[int | None, typer.Option(help="The most calls at a time.")] = None,
+    chat_options: ChatOptions = None,
+    workers: JudgeWorkers = None,
     max_calls: Annotated[
         int | None, typer.Option(help="Maximum number of requests per set; probes and retries count.")
     ] = None,
     max_cost: Annotated[float | None, typer.Option(help="Maximum cost per set; probes and retries count.")] = None,
     prices: Annotated[str | None, typer.Option(metavar="FILE.toml", help="What models cost.")] = None,
-    price: Annotated[
-        str | None, typer.Option(metavar="IN,OUT", help="What this one costs, for a million tokens in and out.")
-    ] = None,
+    token_price: TokenPrice = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds for an attempt.  [dim]default 60[/dim]")] = None,
-    verdicts: Annotated[
-        str | None,
-        typer.Option(help="json, or tokens: one word each, with its probability.  [dim]default json[/dim]"),
-    ] = None,
+    verdict_format: VerdictFormat = None,
     folder: Annotated[
         str | None,
         typer.Option("-o", "--out", metavar="FOLDER", help="Keep replies there.  [dim]default calibrated/[/dim]"),
@@ -112,8 +109,8 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
         return
     console.check_exclusive({"--json": as_json, "--csv": csv, "--markdown": markdown})
     require_any_option(context, {"per_sample": ["as_json"]})
-    if price is not None and prices is not None:
-        raise BadInput("--price and --prices are mutually exclusive", hint="remove one of them")
+    if token_price is not None and prices is not None:
+        raise BadInput("--token-price and --prices are mutually exclusive", hint="remove one of them")
     if chat == LEXICAL_JUDGE:
         refuse_options(
             context, MODEL_JUDGE_OPTIONS, "on the lexical judge, which calls no model", hint="--chat openai:MODEL@URL"
@@ -129,10 +126,10 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
     from ragauge.output.formats import write_charts
 
     asked: dict[str, Any] = {
-        "chat": chat, "measure": measure, "replicates": replicates, "swap": swap, "limit": limit, "seed": seed,
-        "options": console.parse_name_values(option or []), "concurrency": concurrency, "max_calls": max_calls,
-        "max_cost": max_cost,
-        "prices": console.parse_price(price) if price is not None else prices, "timeout": timeout, "verdicts": verdicts,
+        "chat": chat, "measure": measure, "replicates": replicates, "swap": swap, "limit": max_samples, "seed": seed,
+        "options": console.parse_name_values(chat_options or []), "concurrency": workers, "max_calls": max_calls,
+        "max_cost": max_cost, "prices": console.parse_price(token_price) if token_price is not None else prices,
+        "timeout": timeout, "verdicts": verdict_format,
     }  # fmt: skip
     kept = Path(folder or "calibrated")
     places = {path: None if chat == LEXICAL_JUDGE else kept / folder_name(samples_name(path)) for path in labelled}

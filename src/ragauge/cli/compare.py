@@ -10,7 +10,7 @@ import typer
 from ragauge.cli import console
 from ragauge.cli.evaluate import parse_convention_options
 from ragauge.cli.option_checks import refuse_options
-from ragauge.cli.options import HigherIsBetter, LowerIsBetter, MinRelevantGrade
+from ragauge.cli.options import CommonQueries, HigherIsBetter, LowerIsBetter, MinRelevantGrade
 from ragauge.cli.tie_notes import describe_ties
 from ragauge.comparison import compare as compare_scores
 from ragauge.comparison import report as reports
@@ -58,7 +58,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     power: Annotated[float, typer.Option(help="With which chance it is to be found.")] = 0.8,
     by: Annotated[str | None, typer.Option(help="Also within strata: complexity, or a tag of the queries.")] = None,
     tags: Annotated[str | None, typer.Option(help="A table with a query column: its other columns are tags.")] = None,
-    overlap: Annotated[bool, typer.Option("--overlap", help="Compare on the queries that all have.")] = False,
+    common_queries: CommonQueries = False,
     count_missing: Annotated[
         bool, typer.Option("--count-missing", help="A query that a run lacks counts 0, as in evaluate.")
     ] = False,
@@ -102,7 +102,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
         for query, values in read_tags(tags).items():
             tagged.setdefault(query, {}).update(values)
     compared = compare_scores(
-        found, baseline=found.baseline, by=by, tags=tagged, overlap=overlap, count_missing=count_missing,
+        found, baseline=found.baseline, by=by, tags=tagged, overlap=common_queries, count_missing=count_missing,
         test=test, correction=correction, family=family, confidence=confidence,
         interval=interval, rounds=rounds, seed=seed, margin=margin, detect=detect, power=power,
         lower_is_better=lower_is_better, higher_is_better=higher_is_better,

@@ -140,7 +140,7 @@ def check_exclusive(given: Mapping[str, bool]) -> None:
 
 
 def parse_name_values(texts: Iterable[str]) -> dict[str, Any] | None:
-    """Parse `--set NAME=VALUE` options; JSON values such as numbers are converted.
+    """Parse `--chat-option NAME=VALUE` options; JSON values such as numbers are converted.
 
     None if there are none.
 
@@ -151,7 +151,7 @@ def parse_name_values(texts: Iterable[str]) -> dict[str, Any] | None:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise BadInput(f"`--set {text}` sets nothing", hint="--set temperature=0")
+            raise BadInput(f"--chat-option must be NAME=VALUE, got `{text}`", hint="use `--chat-option temperature=0`")
         try:
             found[name.strip()] = parse_json(value)
         except ValueError:
@@ -160,11 +160,14 @@ def parse_name_values(texts: Iterable[str]) -> dict[str, Any] | None:
 
 
 def parse_price(text: str) -> dict[str, tuple[float, ...]]:
-    """Parse `--price IN,OUT` into prices that apply to any model."""
+    """Parse `--token-price IN,OUT` into prices that apply to any model."""
     try:
         parts = tuple(float(part) for part in text.split(","))
     except ValueError:
         parts = ()
     if len(parts) not in (2, 3):
-        raise BadInput(f"`--price {text}` is no price", hint="--price 0.15,0.6: of a million tokens in, and out")
+        raise BadInput(
+            f"--token-price must be IN,OUT in US dollars per million tokens, got `{text}`",
+            hint="use `--token-price 0.15,0.6`",
+        )
     return {"*": parts}

@@ -20,14 +20,20 @@ def convert(
     ],
     from_: Annotated[str | None, typer.Option("--from", help=f"What IN is: {', '.join(readers.FORMATS)}.")] = None,
     to: Annotated[
-        str | None, typer.Option("--to", help="What OUT becomes, by its ending otherwise; of samples: ragas, deepeval.")
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            show_default="by the ending of OUT",
+            help="Format of OUT: those of --from; for samples, ragas or deepeval.",
+        ),
     ] = None,
     kind: Annotated[str | None, typer.Option("--kind", help="qrels, run or samples, where IN could be either.")] = None,
 ) -> None:
     """Convert judgments, runs, or samples (question, answer, contexts) between formats.
 
     [dim]ragauge convert run.trec.gz run.parquet[/dim]
-    [dim]ragauge convert samples.jsonl out.json --to deepeval[/dim]
+    [dim]ragauge convert samples.jsonl out.json --format deepeval[/dim]
     """
     if (
         kind == "samples"

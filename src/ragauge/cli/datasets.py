@@ -20,12 +20,12 @@ def datasets(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="Look into this one: a name or a folder.")] = None,
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder.")] = None,
-    query: Annotated[str | None, typer.Option("-q", "--query", help="Show this query and its answers.")] = None,
+    query: Annotated[str | None, typer.Option(metavar="ID", help="Query to show, with its judged documents.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
     """List the datasets, or look into one.
 
-    [dim]ragauge datasets pydocs -q count-items[/dim]
+    [dim]ragauge datasets pydocs --query count-items[/dim]
     """
     if name is None:
         refuse_options(context, ["split", "query"], "without a dataset", hint="ragauge datasets NAME")

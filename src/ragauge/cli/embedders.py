@@ -12,7 +12,7 @@ import typer
 
 from ragauge.cli import console
 from ragauge.cli.option_checks import check_output_libraries, require_any_option
-from ragauge.cli.options import Reuse, Threads
+from ragauge.cli.options import MaxQueries, Reuse, Threads
 from ragauge.cli.output import check_outputs as writable
 from ragauge.cli.output import write_result
 from ragauge.cli.progress import StageProgress
@@ -47,9 +47,9 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
     baseline: Annotated[
         str | None, typer.Option("-b", "--baseline", help="Hold the others against this one.  [dim]default bm25[/dim]")
     ] = None,
-    no_baselines: Annotated[
-        bool, typer.Option("--no-baselines", help="Leave out BM25 and chance, unless they are asked for.")
-    ] = False,
+    baselines: Annotated[
+        bool, typer.Option("--baselines/--no-baselines", help="Add BM25 and random vectors (chance) as baselines.")
+    ] = True,
     context: Annotated[
         int, typer.Option(help="Cut every text after so many characters; 0 cuts none.")
     ] = DEFAULT_SETTINGS.context or 0,
@@ -57,9 +57,9 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
     store: Annotated[
         list[str] | None,
         typer.Option(
-            "-s",
             "--store",
-            help="Where vectors are searched; again for more. Queries are timed through the first.  "
+            metavar="NAME",
+            help="Vector store to search in; queries are timed with the first. Can be repeated.  "
             f"[dim]default {', '.join(STUDY_STORES)}[/dim]",
         ),
     ] = None,
@@ -79,11 +79,22 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
             metavar="KIND|all|none", help="Write queries in another way: keyboard, upper-case …; again for more."
         ),
     ] = None,
-    rate: Annotated[float, typer.Option(help="The part of the words that this may touch.")] = DEFAULT_SETTINGS.rate,
-    seeds: Annotated[int, typer.Option(help="So many times, where it draws.")] = DEFAULT_SETTINGS.seeds,
+    perturbation_rate: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of the words of a query that are perturbed, above 0, up to 1.")
+    ] = DEFAULT_SETTINGS.rate,
+    seeds: Annotated[
+        int, typer.Option(metavar="N", help="Number of random draws per perturbation.")
+    ] = DEFAULT_SETTINGS.seeds,
     timed: Annotated[int | None, typer.Option(help="Time so many queries, one by one.  [dim]default all[/dim]")] = None,
     threads: Threads = None,
-    no_memory: Annotated[bool, typer.Option("--no-memory", help="Do not weigh each in a process of its own.")] = False,
+    memory: Annotated[
+        bool | None,
+        typer.Option(
+            "--memory/--no-memory",
+            show_default="memory; no-memory with --quick",
+            help="Measure the memory of each embedder in a separate process.",
+        ),
+    ] = None,
     quick: Annotated[
         bool,
         typer.Option(
@@ -91,7 +102,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
         ),
     ] = False,
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
-    limit: Annotated[int | None, typer.Option(help="Ask the first so many queries only.")] = None,
+    max_queries: MaxQueries = None,
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
     folder: Annotated[
         str | None,
@@ -107,7 +118,11 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     form: Annotated[
         str | None,
-        typer.Option("--as", metavar="FORM", help="As long (a row a figure) or tokenization (the study's table)."),
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="Output format, e.g. long (one row per value) or tokenization (table of the tokenization study).",
+        ),
     ] = None,
     charts: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Write every chart there, as SVG and as PNG.")
@@ -130,7 +145,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
     if folder is not None and Path(folder).suffix in FILE_SUFFIXES:
         raise BadInput(f"--out is a folder, and {folder} looks like a file", hint=f"-o {folder}")
     how: dict[str, Any] = {**QUICK_SETTINGS} if quick else {}
-    how |= {"context": context, "part": part, "rate": rate, "seeds": seeds, "seed": seed}
+    how |= {"context": context, "part": part, "rate": perturbation_rate, "seeds": seeds, "seed": seed}
     given = {
         "stores": store,
         "dimensions": _parse_int_list(dimensions, "--dimensions"),
@@ -138,7 +153,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
         "perturbations": _parse_perturbations(perturb),
         "timed": timed,
         "threads": threads,
-        "memory": False if no_memory else None,
+        "memory": memory,
     }
     how |= {name: value for name, value in given.items() if value is not None}
     if form == "tokenization":
@@ -148,11 +163,11 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
         dataset=dataset,
         embedders=embedder,
         baseline=baseline,
-        baselines=not no_baselines,
+        baselines=baselines,
         measures=measure,
         convention=convention or "default",
         split=split,
-        limit=limit,
+        limit=max_queries,
         out=folder,
         fresh=fresh,
         reuse=reuse,

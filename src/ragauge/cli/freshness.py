@@ -29,9 +29,13 @@ def freshness(  # noqa: PLR0913 - each is an option of the command
         ),
     ],
     k: Annotated[int, typer.Option("-k", help="How many documents of each query are looked at.")] = 10,
-    documents: Annotated[
+    corpus: Annotated[
         str | None,
-        typer.Option(help="The corpus, or a dataset by name, to tell copies from conflicts; run folders find theirs."),
+        typer.Option(
+            metavar="CORPUS",
+            show_default="that of the run folder",
+            help="Corpus file or folder, or dataset by name; separates copies from conflicts.",
+        ),
     ] = None,
     queries: Annotated[
         str | None, typer.Option(help="The queries that a run should have (JSONL or TSV), to know what is missing.")
@@ -64,7 +68,7 @@ def freshness(  # noqa: PLR0913 - each is an option of the command
     with show_status(after=0.5) as watch:
         for name, path in _runs_by_name(runs).items():
             watch(f"reading {name}")
-            one = look(path, versions, k=k, documents=documents, queries=queries, as_of=as_of)
+            one = look(path, versions, k=k, documents=corpus, queries=queries, as_of=as_of)
             found.append(replace(one, run=name))
     write_result(found, out or [], as_json=as_json, as_csv=as_csv)
 

@@ -25,7 +25,9 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
         list[str] | None,
         typer.Argument(metavar="RUN...", help="Runs: TREC, CSV, TSV, JSONL, JSON, Parquet; .gz, .zst; - is stdin."),
     ] = None,
-    output: Annotated[str, typer.Option("-o", "--output", help="The file to write; - is standard output.")] = "-",
+    out: Annotated[
+        str, typer.Option("-o", "--out", metavar="FILE", help="Output file of the fused run; - is standard output.")
+    ] = "-",
     method: Annotated[str, typer.Option("--method", help="How to fuse; [dim]--list shows all[/dim].")] = "rrf",
     norm: Annotated[
         str | None, typer.Option("--norm", help="How scores are scaled: min-max where scores count, else none.")
@@ -42,7 +44,12 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     folds: Annotated[int, typer.Option(help="In how many parts --tune splits the queries.")] = 5,
     seed: Annotated[int, typer.Option(help="By which shuffle.")] = 0,
     depth: Annotated[int, typer.Option("--depth", min=1, help="How many documents a query keeps.")] = 1000,
-    to: Annotated[str | None, typer.Option("--to", help="What OUT becomes; by its ending otherwise.")] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="NAME", show_default="by the ending of the file", help="Format of the fused run."
+        ),
+    ] = None,
     show_list: Annotated[bool, typer.Option("--list", help="List the methods and normalisations.")] = False,
 ) -> None:
     """Fuse runs into one.
@@ -58,7 +65,7 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     require_any_option(context, {name: ["qrels"] for name in ("measure", "folds", "seed")})
     if [qrels, *runs].count("-") > 1:
         raise BadInput("standard input can be read once", hint="give - for one file only")
-    readers.check_format(to)
+    readers.check_format(form)
     how, scale = find_method(method), find_normalisation(norm or default_norm(method)).name
     params = _parse_fusion_params(options or [], weights)
     if qrels is None:
@@ -74,7 +81,7 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
         tuned = tune(qrels, found, method, scale, measure, folds=folds, seed=seed, depth=depth)
         fused = tuned.run
         lines += _describe_tuning(tuned, measure)
-    writers.write_run(build_fused_run(fused, method, found), output, to)
+    writers.write_run(build_fused_run(fused, method, found), out, form)
     console.print_notes(lines)
 
 

@@ -10,6 +10,7 @@ import typer
 
 from ragauge.cli import console
 from ragauge.cli.option_checks import require_any_option
+from ragauge.cli.options import ChatOptions, MaxQueries
 from ragauge.cli.output import check_outputs, print_unread_notes, write_result
 from ragauge.cli.progress import show_status
 from ragauge.core import plugins
@@ -54,16 +55,16 @@ def gain(  # noqa: PLR0913 - each is an option of the command
     chat: Annotated[
         str, typer.Option("-c", "--chat", metavar="WHO", help="Who judges context_recall, as in judge.")
     ] = LEXICAL_JUDGE,
-    options: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the chat, e.g. temperature=0.")
-    ] = None,
+    chat_options: ChatOptions = None,
     replies: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Keep what the chat says here, and ask nothing twice.")
     ] = None,
     max_calls: Annotated[
         int | None, typer.Option(help="Maximum number of requests to the chat; probes and retries count.")
     ] = None,
-    embedder: Annotated[str, typer.Option(help="What novelty is measured by.")] = "wordllama",
+    embedder: Annotated[
+        str, typer.Option("-e", "--embedder", metavar="NAME", help="Embedder with which novelty is measured.")
+    ] = "wordllama",
     novelty: Annotated[str, typer.Option(help="Which definition of it: mean, least, lexical.")] = "mean",
     attribution: Annotated[
         str,
@@ -72,7 +73,9 @@ def gain(  # noqa: PLR0913 - each is an option of the command
             "or auto, the exact way where it is not too long."
         ),
     ] = "auto",
-    batch: Annotated[int, typer.Option(help="Choose the best batch of so many; 0 chooses none.")] = 10,
+    best_batch: Annotated[
+        int, typer.Option(metavar="N", help="Number of documents of the best batch to find; 0 finds none.")
+    ] = 10,
     before_run: Annotated[
         str | None, typer.Option(metavar="RUN", help="What was returned before: no system is built.")
     ] = None,
@@ -80,7 +83,7 @@ def gain(  # noqa: PLR0913 - each is an option of the command
     convention: Annotated[str, typer.Option("-C", "--convention", help="As in evaluate.")] = "default",
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
-    limit: Annotated[int | None, typer.Option(help="Ask the first so many queries only.")] = None,
+    max_queries: MaxQueries = None,
     out: Annotated[
         list[str] | None,
         typer.Option("-o", "--out", metavar="FILE", help="Write .html, .json, .csv or .md; again for more."),
@@ -99,15 +102,15 @@ def gain(  # noqa: PLR0913 - each is an option of the command
     from ragauge.knowledge import gain
 
     check_outputs(out or [], as_json=as_json, as_csv=as_csv)
-    require_any_option(context, {name: ["chat"] for name in ("options", "replies", "max_calls")})
+    require_any_option(context, {name: ["chat"] for name in ("chat_options", "replies", "max_calls")})
     judging: dict[str, Any] = {
-        "options": console.parse_name_values(options or []), "folder": replies, "max_calls": max_calls,
+        "options": console.parse_name_values(chat_options or []), "folder": replies, "max_calls": max_calls,
     }  # fmt: skip
     own = re.fullmatch(r"[\w.]+:[\w.]+", system)
     how: dict[str, Any] = {
         "weights": _parse_measure_weights(weight), "k": k, "chat": chat, "embedder": embedder, "novelty": novelty,
-        "limit": limit,
-        "attribution": attribution, "batch": batch, "convention": convention, "confidence": confidence, "split": split,
+        "limit": max_queries, "attribution": attribution, "batch": best_batch,
+        "convention": convention, "confidence": confidence, "split": split,
         "before_run": before_run, "after_run": after_run,
         "judging": {name: value for name, value in judging.items() if value is not None},
     }  # fmt: skip

@@ -46,8 +46,9 @@ def gate(  # noqa: PLR0913 - each is an option of the command
     correction: Annotated[
         str | None, typer.Option(help="Correct `not worse` for their number: holm, bonferroni, bh.")
     ] = None,
-    least: Annotated[
-        int | None, typer.Option(help="Fewer queries than this fail a test.  [dim]default 5[/dim]")
+    min_queries: Annotated[
+        int | None,
+        typer.Option(metavar="N", show_default="5", help="Minimum number of queries for a significance test."),
     ] = None,
     convention: Annotated[str | None, typer.Option("-C", "--convention", help="As in evaluate.")] = None,
     options: Annotated[
@@ -88,7 +89,7 @@ def gate(  # noqa: PLR0913 - each is an option of the command
             "baseline": baseline,
             "alpha": alpha,
             "correction": correction,
-            "least": least,
+            "least": min_queries,
             "tags": tags,
         }
         given |= {"targets": targets, "versions": versions}

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ragauge.cli.options import MaxQueries, check_positive
 from ragauge.cli.output import check_outputs, print_unread_notes, write_result
 from ragauge.cli.progress import show_status
 from ragauge.core.errors import BadInput
@@ -30,17 +31,22 @@ def graph(  # noqa: PLR0913 - each is an option of the command
         ),
     ] = None,
     embedder: Annotated[
-        str, typer.Option("-e", "--embedder", help="What finds the seeds, and what is near.")
+        str, typer.Option("-e", "--embedder", metavar="NAME", help="Embedder of the plain search and of knn links.")
     ] = "wordllama",
-    seeds: Annotated[int, typer.Option(help="So many documents that plain search finds first begin a walk.")] = 10,
+    start_documents: Annotated[
+        int,
+        typer.Option(
+            metavar="N", callback=check_positive, help="Number of top documents of a plain search at which walks start."
+        ),
+    ] = 10,
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
-    limit: Annotated[int | None, typer.Option(help="Ask the first so many queries only.")] = None,
+    max_queries: MaxQueries = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
     as_csv: Annotated[
         bool, typer.Option("--csv", help="CSV on standard output: a row for each kind of links and query.")
     ] = False,
-    form: Annotated[str | None, typer.Option("--as", metavar="FORM", help="Or another form, e.g. markdown.")] = None,
+    form: Annotated[str | None, typer.Option("--format", metavar="NAME", help="Output format, e.g. markdown.")] = None,
     out: Annotated[
         list[str] | None,
         typer.Option("-o", "--out", metavar="FILE", help="Write .html, .json, .csv or .md; again for more."),
@@ -63,9 +69,9 @@ def graph(  # noqa: PLR0913 - each is an option of the command
             dataset,
             graph or DEFAULT_GRAPH,
             embedder=embedder,
-            seeds=seeds,
+            seeds=start_documents,
             split=split,
-            limit=limit,
+            limit=max_queries,
             confidence=confidence,
             tell=lambda what: watch(f"{what} …"),
         )

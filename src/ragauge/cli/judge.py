@@ -17,6 +17,7 @@ import typer
 from ragauge.cli import console
 from ragauge.cli.evaluate import parse_convention_options
 from ragauge.cli.option_checks import MODEL_JUDGE_OPTIONS, allow_only_options, refuse_options
+from ragauge.cli.options import ChatOptions, JudgeWorkers, TokenPrice, VerdictFormat, check_positive
 from ragauge.cli.progress import CountProgress, show_status
 from ragauge.core.errors import BadInput
 from ragauge.core.samples import LEXICAL_JUDGE
@@ -64,13 +65,15 @@ def judge(  # noqa: PLR0913 - each is an option of the command
             "again[/dim]",
         ),
     ] = None,
-    options: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the chat, e.g. temperature=0.")
-    ] = None,
+    chat_options: ChatOptions = None,
     embedder: Annotated[
         str | None,
         typer.Option(
-            help="What compares questions for answer_relevance.  [dim]default wordllama; words for lexical[/dim]"
+            "-e",
+            "--embedder",
+            metavar="NAME",
+            show_default="wordllama; words for lexical",
+            help="Embedder that compares questions for answer_relevance.",
         ),
     ] = None,
     questions: Annotated[
@@ -89,8 +92,11 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     answers: Annotated[
         str | None, typer.Option(metavar="FILE", help="Of a run's folder: a table with query and answer.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="The first so many samples only.")] = None,
-    concurrency: Annotated[int | None, typer.Option(help="The most calls at a time.  [dim]default 16[/dim]")] = None,
+    max_samples: Annotated[
+        int | None,
+        typer.Option(metavar="N", callback=check_positive, help="Maximum number of samples; the first ones are used."),
+    ] = None,
+    workers: JudgeWorkers = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds for an attempt.  [dim]default 60[/dim]")] = None,
     retries: Annotated[int | None, typer.Option(help="Try again so often.  [dim]default 5[/dim]")] = None,
     max_calls: Annotated[
@@ -102,17 +108,14 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     prices: Annotated[
         str | None, typer.Option(metavar="FILE.toml", help="US dollars per million tokens, by model.")
     ] = None,
-    price: Annotated[
-        str | None, typer.Option(metavar="IN,OUT", help="US dollars per million tokens in and out.")
-    ] = None,
-    verdicts: Annotated[
-        str | None,
-        typer.Option(help="json, or tokens: one word each, with its probability.  [dim]default json[/dim]"),
-    ] = None,
+    token_price: TokenPrice = None,
+    verdict_format: VerdictFormat = None,
     canaries: Annotated[
         bool, typer.Option("--canaries", help="Also try to talk the judge into verdicts, and see whether it can be.")
     ] = False,
-    again: Annotated[bool, typer.Option("--again", help="Ask again for what has no verdict.")] = False,
+    retry_unscored: Annotated[
+        bool, typer.Option("--retry-unscored", help="Repeat the calls whose saved replies gave no verdict.")
+    ] = False,
     replicate: Annotated[
         int | None, typer.Option(help="Ask everything anew, as the so-many-th time.  [dim]default 0[/dim]")
     ] = None,
@@ -134,7 +137,7 @@ def judge(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge judge samples.jsonl --chat openai:llama3@http://localhost:11434/v1 --dry-run[/dim]
 
-    [dim]ragauge judge samples.jsonl -m faithfulness -c openai:gpt-4o-mini --price 0.15,0.6 --max-cost 2[/dim]
+    [dim]ragauge judge samples.jsonl -m faithfulness -c openai:gpt-4o-mini --token-price 0.15,0.6 --max-cost 2[/dim]
 
     What the judge does not say, or says unreadably, is unscored with its reason: nothing has a default. Every reply is
     kept at once: after Ctrl-C, a crash or a limit the same command goes on, and pays for nothing twice.
@@ -146,17 +149,17 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     console.check_exclusive({"--json": as_json, "--csv": as_csv})
     if samples is None:
         raise BadInput("there is nothing to judge", hint="ragauge judge samples.jsonl")
-    if price is not None and prices is not None:
-        raise BadInput("--price and --prices do not go together", hint="one of them")
+    if token_price is not None and prices is not None:
+        raise BadInput("--token-price and --prices are mutually exclusive", hint="remove one of them")
     name, *rules = convention.split(",")
     settings: dict[str, Any] = {
         "convention": parse_convention_options(name, [one.strip() for one in rules], None, None), "embedder": embedder,
-        "questions": questions, "concurrency": concurrency, "timeout": timeout, "retries": retries,
+        "questions": questions, "concurrency": workers, "timeout": timeout, "retries": retries,
         "max_calls": max_calls, "max_cost": max_cost,
-        "prices": console.parse_price(price) if price is not None else prices,
-        "verdicts": verdicts, "canaries": canaries or None, "again": again or None, "replicate": replicate,
-        "confidence": confidence, "limit": limit, "k": k, "answers": answers,
-        "options": console.parse_name_values(options or []), "name": samples_name(samples),
+        "prices": console.parse_price(token_price) if token_price is not None else prices,
+        "verdicts": verdict_format, "canaries": canaries or None, "again": retry_unscored or None,
+        "replicate": replicate, "confidence": confidence, "limit": max_samples, "k": k, "answers": answers,
+        "options": console.parse_name_values(chat_options or []), "name": samples_name(samples),
     }  # fmt: skip
     how = {key: value for key, value in settings.items() if value is not None}
     if chat is None and is_judged_folder(samples):
@@ -172,11 +175,11 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         )
     folder = Path(out) if out is not None else _default_judging_folder(samples, who)
     if dry_run:
-        refuse_options(context, ["as_csv", "verdicts", "canaries", "confidence"], "with --dry-run")
+        refuse_options(context, ["as_csv", "verdict_format", "canaries", "confidence"], "with --dry-run")
         _print_judging_estimate(samples, measure, who, folder, how, as_json=as_json)
         return
     with hold_folder(folder):
-        check_same_samples(folder, load_samples(samples, answers=answers, k=k)[:limit])
+        check_same_samples(folder, load_samples(samples, answers=answers, k=k)[:max_samples])
         found = _judge_with_progress(samples, measure, who, folder, how)
         _finish_judging(found, folder, as_json=as_json, as_csv=as_csv)
 
@@ -243,12 +246,12 @@ def describe_estimate(found: Sequence[CostEstimate], chat: str, options: Mapping
     """Describe how an estimate was made, and what is missing for the real calls."""
     lines = ["an estimate: each sentence counts as one claim, and four characters as one token"]
     if any(one.cost is None for one in found):
-        lines.append("the price is unknown; give it in US dollars per million tokens: `--price IN,OUT`")
+        lines.append("the price is unknown; give it in US dollars per million tokens: `--token-price IN,OUT`")
     if any(one.seconds is not None for one in found):
         reads, writes = LOCAL_TOKENS_PER_SECOND
         lines.append(
             f"minutes assume a local server that reads {reads} and writes {writes} tokens per second; "
-            "run with `--limit 5` to measure yours"
+            "run with `--max-samples 5` to measure yours"
         )
     if variable := find_missing_key(chat, options):
         lines.append(f"no key in {variable}; set it before judging: `export {variable}=…`")

@@ -78,7 +78,10 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
     measure: Annotated[str, typer.Option("-m", "--measure", help="What k is chosen by, without @k.")] = "hit_rate",
     tolerance: Annotated[float, typer.Option(help="How much worse than the best k is good enough.")] = 0.02,
     confidence: Annotated[float, typer.Option(help="How sure of it.")] = 0.95,
-    dataset: Annotated[str | None, typer.Option(help="Where the texts are, to count tokens.")] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option("-d", "--dataset", help="Dataset with the texts, by name or folder; adds token counts."),
+    ] = None,
     convention: Annotated[str, typer.Option("-C", "--convention", help="As in evaluate.")] = "default",
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:

@@ -32,7 +32,14 @@ def lint(  # noqa: PLR0913 - each is an option of the command
     tokenizer: Annotated[
         str | None, typer.Option(metavar="FILE", help="Or a tokenizer.json of Hugging Face, or its folder.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="Tokens that are read, where nobody else says.")] = None,
+    token_limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            show_default="that of the embedder or tokenizer",
+            help="Maximum number of tokens that the embedder reads.",
+        ),
+    ] = None,
     qrels: Annotated[
         str | None,
         typer.Option(help="Judgments, to find ids that are not there.  [dim]a BEIR folder has its own[/dim]"),
@@ -40,18 +47,18 @@ def lint(  # noqa: PLR0913 - each is an option of the command
     language: Annotated[
         list[str] | None, typer.Option(help="A language that documents may be in, e.g. en; again for more.")
     ] = None,
-    tiny: Annotated[int, typer.Option(help="Fewer characters are too few.")] = 32,
-    giant: Annotated[int, typer.Option(help="More characters are too many.")] = 4096,
-    near: Annotated[float, typer.Option(help="The part of three-word stretches that near-duplicates share.")] = 0.8,
-    share: Annotated[
-        float, typer.Option(help="The part of the documents that makes a problem of what a few may have.")
+    min_chars: Annotated[int, typer.Option(metavar="N", help="Minimum length of a document in characters.")] = 32,
+    max_chars: Annotated[int, typer.Option(metavar="N", help="Maximum length of a document in characters.")] = 4096,
+    near_duplicate: Annotated[
+        float, typer.Option(metavar="SHARE", help="Minimum Jaccard similarity of near-duplicates (3-word shingles).")
+    ] = 0.8,
+    problem_share: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of affected documents from which a finding is a problem.")
     ] = 0.01,
     check: Annotated[list[str] | None, typer.Option(help="Only this check; again for more.")] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the checks.")] = False,
-    id_field: Annotated[
-        str | None, typer.Option("--id", metavar="NAME", help="What the field of ids is called.")
-    ] = None,
-    text_field: Annotated[str | None, typer.Option("--text", metavar="NAME", help="And that of texts.")] = None,
+    id_field: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the field with document ids.")] = None,
+    text_field: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the field with texts.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Show what is in order, and all examples.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output: a row for each finding.")] = False,
@@ -84,12 +91,12 @@ def lint(  # noqa: PLR0913 - each is an option of the command
             qrels=qrels,
             embedder=embedder,
             tokenizer=tokenizer,
-            limit=limit,
+            limit=token_limit,
             languages=language,
-            tiny=tiny,
-            giant=giant,
-            near=near,
-            share=share,
+            tiny=min_chars,
+            giant=max_chars,
+            near=near_duplicate,
+            share=problem_share,
             checks=check,
             id_field=id_field,
             text_field=text_field,

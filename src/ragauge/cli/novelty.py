@@ -10,6 +10,7 @@ import typer
 
 from ragauge.cli import console
 from ragauge.cli.option_checks import refuse_options
+from ragauge.cli.options import ChatOptions, TokenPrice
 from ragauge.cli.output import check_outputs, print_unread_notes, write_result
 from ragauge.cli.progress import CountProgress
 from ragauge.core.errors import BadInput
@@ -33,9 +34,13 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
         str,
         typer.Option(metavar="KB", help="What is known, likewise; or a file of its chunks' vectors (.npy, .fvecs)."),
     ],
-    embedder: Annotated[str, typer.Option(help="What turns chunks into vectors.")] = "wordllama",
-    size: Annotated[int, typer.Option(help="Characters of a chunk at most.")] = 1000,
-    overlap: Annotated[int, typer.Option(help="Characters that neighbouring chunks may share.")] = 0,
+    embedder: Annotated[
+        str, typer.Option("-e", "--embedder", metavar="NAME", help="Embedder of the chunks.")
+    ] = "wordllama",
+    chunk_size: Annotated[int, typer.Option(metavar="N", help="Maximum length of a chunk in characters.")] = 1000,
+    chunk_overlap: Annotated[
+        int, typer.Option(metavar="N", help="Maximum number of characters that neighbouring chunks share.")
+    ] = 0,
     compared: Annotated[int, typer.Option(help="Percentiles are among known documents with so many chunks.")] = 2000,
     seed: Annotated[int, typer.Option(help="Which ones of these are drawn.")] = 0,
     chat: Annotated[
@@ -48,16 +53,14 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
             "local:FILE.gguf, replay:FILE, or lexical.",
         ),
     ] = None,
-    options: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the chat, e.g. temperature=0.")
-    ] = None,
+    chat_options: ChatOptions = None,
     beside: Annotated[int, typer.Option(help="Each claim is held against so many known chunks.")] = 3,
     replies: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Keep what the judge says there; a second time costs nothing.")
     ] = None,
     max_calls: Annotated[int | None, typer.Option(help="Maximum number of requests; probes and retries count.")] = None,
     max_cost: Annotated[float | None, typer.Option(help="Maximum cost; probes and retries count.")] = None,
-    price: Annotated[str | None, typer.Option(metavar="IN,OUT", help="Of a million tokens in and out.")] = None,
+    token_price: TokenPrice = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say how many calls and tokens the judge would take, and ask nothing.")
     ] = False,
@@ -83,15 +86,21 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
     judging: dict[str, Any] = {
         "max_calls": max_calls,
         "max_cost": max_cost,
-        "options": console.parse_name_values(options or []),
+        "options": console.parse_name_values(chat_options or []),
     }
-    judging["prices"] = None if price is None else console.parse_price(price)
+    judging["prices"] = None if token_price is None else console.parse_price(token_price)
     judging = {name: value for name, value in judging.items() if value is not None}
     if chat is None and (judging or dry_run or replies is not None):
         raise BadInput("there is no judge to ask", hint="--chat openai:MODEL@URL")
     if dry_run:
         refuse_options(context, ["out", "as_csv", "compared", "seed"], "with --dry-run")
-    how: dict[str, Any] = {"embedder": embedder, "size": size, "overlap": overlap, "beside": beside, "folder": replies}
+    how: dict[str, Any] = {
+        "embedder": embedder,
+        "size": chunk_size,
+        "overlap": chunk_overlap,
+        "beside": beside,
+        "folder": replies,
+    }
     if not embedder.startswith(FAST_EMBEDDERS):
         how["cache"] = cache_folder()
     with _NoveltyProgress() as watch:

@@ -10,8 +10,8 @@ from ragauge.core.errors import BadInput
 from ragauge.core.plugins import check_installed
 
 MODEL_JUDGE_OPTIONS = (
-    *("options", "option", "concurrency", "timeout", "retries", "max_calls", "max_cost", "prices", "price"),
-    *("verdicts", "again", "replicate"),
+    *("chat_options", "workers", "timeout", "retries", "max_calls", "max_cost", "prices", "token_price"),
+    *("verdict_format", "retry_unscored", "replicate"),
 )
 """Options of a judge that calls a model."""
 
@@ -26,13 +26,14 @@ def check_output_libraries(files: Iterable[str], charts: str | None) -> None:
 def given_options(context: typer.Context) -> dict[str, str]:
     """Return the options on the command line by parameter name.
 
-    The values are their longest spellings (`--baseline`).
+    The values are their longest spellings (`--baseline`), or that of the negative form (`--no-audit`) if given.
     """
     found = {}
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         if parameter.param_type_name == "option" and source is not None and source.name != "DEFAULT":
-            found[str(parameter.name)] = max(parameter.opts, key=len)
+            is_negated = parameter.secondary_opts and context.params.get(str(parameter.name)) is False
+            found[str(parameter.name)] = max(parameter.secondary_opts if is_negated else parameter.opts, key=len)
     return found
 
 

@@ -30,9 +30,12 @@ def check_outputs(
     """
     from ragauge.reports.registry import RESULT_FORMATS, check_format_applies
 
-    console.check_exclusive({"--json": as_json, "--csv": as_csv, "--as": form is not None and not files})
+    console.check_exclusive({"--json": as_json, "--csv": as_csv, "--format": form is not None and not files})
     if form is not None and len(files) > 1:
-        raise BadInput("--as goes with one file", hint="`ragauge report` makes other files of a .json afterwards")
+        raise BadInput(
+            f"--format applies to one file, got {len(files)} files",
+            hint="write one .json file; `ragauge report` converts it to other formats",
+        )
     check_output_libraries(files, None)
     for file in files or ([""] if form is not None else []):
         kind = format_for_path(file, form, RESULT_FORMATS)

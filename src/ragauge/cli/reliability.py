@@ -30,8 +30,13 @@ def reliability(  # noqa: PLR0913 - each is an option of the command
     measure: Annotated[
         str, typer.Option("-m", "--measure", help="What tells a success, of rankings.")
     ] = DEFAULT_MEASURE,
-    at_least: Annotated[
-        float | None, typer.Option(help="From which value on it is a success. [dim]1 of a measure[/dim]")
+    success_threshold: Annotated[
+        float | None,
+        typer.Option(
+            metavar="VALUE",
+            show_default="1 for a measure",
+            help="Minimum value of the measure, or of the score in a table, that is a success.",
+        ),
     ] = None,
     over: Annotated[
         str | None, typer.Option(help="What intervals speak of: `tasks`, all such ones, or `trials`, of these alone.")
@@ -43,12 +48,12 @@ def reliability(  # noqa: PLR0913 - each is an option of the command
 ) -> None:
     """How sure a system is to succeed: at least once in k trials (pass@k), and every time (pass^k).
 
-    [dim]ragauge reliability qrels.txt rag=1.run rag=2.run rag=3.run -m recall@10 --at-least 0.5[/dim]
+    [dim]ragauge reliability qrels.txt rag=1.run rag=2.run rag=3.run -m recall@10 --success-threshold 0.5[/dim]
     """
     if as_json:
         refuse_options(context, ["flaky"], "with --json, which lists every flaky task")
     wanted = None if ks is None else _parse_k_values(ks)
-    tried = outcomes_from_arguments(files, measure, at_least, convention)
+    tried = outcomes_from_arguments(files, measure, success_threshold, convention)
     found = estimate_reliability(tried, wanted, over=over, confidence=confidence)
     if as_json:
         console.write_data(

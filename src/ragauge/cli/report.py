@@ -12,7 +12,7 @@ import typer
 from ragauge.cli import console
 from ragauge.cli.evaluate import parse_convention_options
 from ragauge.cli.option_checks import allow_only_options, check_output_libraries
-from ragauge.cli.options import HigherIsBetter, LowerIsBetter, MinRelevantGrade
+from ragauge.cli.options import CommonQueries, HigherIsBetter, LowerIsBetter, MinRelevantGrade
 from ragauge.cli.progress import show_status
 from ragauge.cli.tie_notes import describe_ties
 from ragauge.comparison.results import Overview
@@ -52,7 +52,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
         typer.Option("-o", "--out", metavar="FILE", help=".html, .json, .csv, .md or .tex; again for more."),
     ] = None,
     form: Annotated[
-        str | None, typer.Option("--as", metavar="FORM", help=f"What is written: {', '.join(OUTPUT_FORMATS)}.")
+        str | None, typer.Option("--format", metavar="NAME", help=f"Output format: {', '.join(OUTPUT_FORMATS)}.")
     ] = None,
     charts: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Write every chart there, as SVG and as PNG.")
@@ -67,7 +67,12 @@ def report(  # noqa: PLR0913 - each is an option of the command
         ),
     ] = None,
     by: Annotated[list[str] | None, typer.Option(help="A tag to split queries by; again for more.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="Where the texts are, if not where the runs were made.")] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            "-d", "--dataset", show_default="that of the runs", help="Dataset with the texts, by name or folder."
+        ),
+    ] = None,
     title: Annotated[str | None, typer.Option(help="What stands above it.")] = None,
     beside: Annotated[
         list[str] | None,
@@ -77,12 +82,12 @@ def report(  # noqa: PLR0913 - each is an option of the command
             help=f"What one of {', '.join(REPORT_BUILDERS)} wrote, as sections of the page; again for more.",
         ),
     ] = None,
-    no_audit: Annotated[bool, typer.Option("--no-audit", help="Do not look for what is suspicious.")] = False,
+    audit: Annotated[bool, typer.Option("--audit/--no-audit", help="Audit the scores for suspicious causes.")] = True,
     confidence: Annotated[float, typer.Option(help="Of every interval; the tests' level is the rest.")] = 0.95,
     test: Annotated[str, typer.Option(help="As in compare.")] = "t",
     correction: Annotated[str, typer.Option(help="As in compare.")] = "holm",
     family: Annotated[str, typer.Option(help="As in compare.")] = "measure",
-    overlap: Annotated[bool, typer.Option("--overlap", help="Compare on the queries that all have.")] = False,
+    common_queries: CommonQueries = False,
     count_missing: Annotated[
         bool, typer.Option("--count-missing", help="A query that a run lacks counts 0, as in evaluate.")
     ] = False,
@@ -111,11 +116,14 @@ def report(  # noqa: PLR0913 - each is an option of the command
     if not files:
         raise BadInput("nothing is given", hint="a folder that `ragauge run` wrote, or judgments and runs")
     if form is not None and out and len(out) > 1:
-        raise BadInput("--as goes with one file", hint="endings tell what several are: -o report.html -o report.json")
+        raise BadInput(
+            f"--format applies to one file, got {len(out)} files",
+            hint="remove --format; the ending of each file decides, e.g. `-o report.html -o report.json`",
+        )
     check_output_libraries(out or [], charts)
     targets = [] if out is None else [one for one in out if one != "-"]  # without a file, it is printed anyway
     if out and len(targets) < len(out) and form is None:
-        raise BadInput("what is to be written to standard output is not clear", hint="--as json, --as csv, …")
+        raise BadInput("no format given for standard output", hint="add `--format json`, `--format csv` or another one")
     if len(files) == 1 and (kept := store_benchmarks_results_folder.find_benchmark_file(files[0])) is not None:
         allow_only_options(context, (*STORED_RESULT_OPTIONS, "convention"), "a benchmark that `bench` wrote")
         _report_benchmark(kept, targets, form, charts, convention)
@@ -138,8 +146,8 @@ def report(  # noqa: PLR0913 - each is an option of the command
     options: dict[str, Any] = {
         "baseline": baseline, "measures": measure, "by": by or (), "dataset": dataset, "title": title,
         "beside": beside or (),
-        "audited": not no_audit, "confidence": confidence, "test": test, "correction": correction, "family": family,
-        "overlap": overlap, "count_missing": count_missing, "split": split,
+        "audited": audit, "confidence": confidence, "test": test, "correction": correction, "family": family,
+        "overlap": common_queries, "count_missing": count_missing, "split": split,
         "lower_is_better": lower_is_better, "higher_is_better": higher_is_better,
     }  # fmt: skip
     if convention is not None or settings or rel is not None:
@@ -164,7 +172,7 @@ def print_overview(found: Overview) -> None:
     console.print_tables(
         Text(one_line(summarise_overview(found))), "", *[part for table in shown for part in (table, "")][:-1]
     )
-    missing = [f"not shown, for want of room: {', '.join(left)}; --as markdown has them"] if left else []
+    missing = [f"not shown, for want of room: {', '.join(left)}; --format markdown has them"] if left else []
     console.print_notes(
         [
             *describe_systems_tables(found),
@@ -247,7 +255,7 @@ def _print_stored_tables(
 ) -> None:
     """Print tables, notes, and the columns that do not fit."""
     console.print_tables(*pieces)
-    missing = [f"not shown, for want of room: {', '.join(left)}; --as markdown has them"] if left else []
+    missing = [f"not shown, for want of room: {', '.join(left)}; --format markdown has them"] if left else []
     console.print_notes([*notes, *missing, *last])
 
 

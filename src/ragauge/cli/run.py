@@ -20,7 +20,7 @@ import typer
 from rich.table import Table
 
 from ragauge.cli import console
-from ragauge.cli.options import DocumentsPerQuery, Reuse, SaveBaseline, Threads
+from ragauge.cli.options import DocumentsPerQuery, MaxQueries, Reuse, SaveBaseline, Threads
 from ragauge.cli.progress import ExperimentProgress
 from ragauge.comparison.results import Overview
 from ragauge.core import plugins
@@ -95,7 +95,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     retries: Annotated[int | None, typer.Option(help="Attempts after a failed one.  [dim]default 0[/dim]")] = None,
     convention: Annotated[str | None, typer.Option("-C", "--convention", help="As in evaluate.")] = None,
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
-    limit: Annotated[int | None, typer.Option(help="Ask the first so many queries only.")] = None,
+    max_queries: MaxQueries = None,
     by: Annotated[str | None, typer.Option(help="Also split the first measure by this tag of the queries.")] = None,
     out: Annotated[
         str | None,
@@ -130,8 +130,8 @@ def run(  # noqa: PLR0913 - each is an option of the command
         settings["systems"] = _parse_systems(system, known)
     given = {
         "measures": measure, "k": k, "baseline": baseline, "repeats": repeats, "warmup": warmup, "workers": workers,
-        "timeout": timeout, "retries": retries, "convention": convention, "out": out, "split": split, "limit": limit,
-        "dataset": dataset or None, "threads": threads,
+        "timeout": timeout, "retries": retries, "convention": convention, "out": out, "split": split,
+        "limit": max_queries, "dataset": dataset or None, "threads": threads,
     }  # fmt: skip
     settings.update({name: value for name, value in given.items() if value is not None})
     if not settings["systems"]:

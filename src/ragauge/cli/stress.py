@@ -1,4 +1,4 @@
-"""`ragauge stress --store NAME --stix FILE`: test the durability of a document store under load and kills."""
+"""`ragauge stress --store NAME --corpus FILE`: test the durability of a document store under load and kills."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import typer
 
 from ragauge.cli import console
 from ragauge.cli.option_checks import refuse_options
+from ragauge.cli.options import check_positive
 from ragauge.cli.output import check_outputs, write_result
 from ragauge.cli.progress import StageProgress
 from ragauge.core import plugins
@@ -40,32 +41,41 @@ def stress(  # noqa: PLR0913 - each is an option of the command
     store: Annotated[
         list[str] | None,
         typer.Option(
-            "-s",
-            "--store",
             metavar="NAME",
-            help="sqlite-vec, chroma, pgvector(index=hnsw), module:Class …; again for more, `all` for all.",
+            help="Document store: sqlite-vec, chroma, pgvector(index=hnsw), module:Class …, or `all`. Can be repeated.",
         ),
     ] = None,
-    stix: Annotated[str | None, typer.Option(metavar="FILE", help="A bundle of STIX 2.1, as MITRE ATT&CK is.")] = None,
-    documents: Annotated[
+    corpus: Annotated[
         str | None,
         typer.Option(
-            "-d", "--documents", metavar="FILE", help="Instead: a JSONL file, a BEIR folder, a dataset by name."
+            metavar="CORPUS",
+            help="JSONL or TSV file, STIX 2.1 bundle (.json), e.g. MITRE ATT&CK, BEIR folder, or dataset by name.",
         ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="The first so many documents only.")] = None,
+    max_documents: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", callback=check_positive, help="Maximum number of documents; the first ones are used."
+        ),
+    ] = None,
     way: Annotated[
         list[str] | None,
         typer.Option(help=f"`{INGESTION_MODES[0]}` or `{INGESTION_MODES[1]}`.  [dim]default both[/dim]"),
     ] = None,
-    batch: Annotated[int, typer.Option(help="Documents in a batch.")] = DEFAULT_SETTINGS.batch,
+    batch_size: Annotated[
+        int, typer.Option(metavar="N", callback=check_positive, help="Number of documents per batch.")
+    ] = DEFAULT_SETTINGS.batch,
     commit_every: Annotated[
         int | None,
         typer.Option(help="Commit after so many documents.  [dim]default at the end; sooner when killed[/dim]"),
     ] = None,
-    embedder: Annotated[str, typer.Option(help="What turns texts into vectors.")] = "wordllama",
+    embedder: Annotated[
+        str, typer.Option("-e", "--embedder", metavar="NAME", help="Embedder of documents and queries.")
+    ] = "wordllama",
     k: Annotated[int, typer.Option("-k", help="Documents a query.")] = DEFAULT_SETTINGS.k,
-    queries: Annotated[int, typer.Option(help="At most so many queries are asked.")] = DEFAULT_SETTINGS.queries,
+    max_queries: Annotated[
+        int, typer.Option(metavar="N", help="Maximum number of queries, drawn at random.")
+    ] = DEFAULT_SETTINGS.queries,
     kills: Annotated[int, typer.Option(help="How often its process is killed in mid-ingest.")] = DEFAULT_SETTINGS.kills,
     kill_at: Annotated[
         list[int] | None, typer.Option(metavar="N", help="Or when it has put in so many documents; again for more.")
@@ -90,19 +100,21 @@ def stress(  # noqa: PLR0913 - each is an option of the command
 ) -> None:
     """Put a store under stress: exit code 3 if it breaks, with its error verbatim and the least that breaks it.
 
-    [dim]ragauge stress --store sqlite-vec --stix enterprise-attack.json[/dim]
+    [dim]ragauge stress --store sqlite-vec --corpus enterprise-attack.json[/dim]
     """
     check_outputs(out or [], as_json=json_out, as_csv=csv_out)
     if kill_at:
         refuse_options(context, ["kills"], "with --kill-at, which says how often")
     stores = _resolve_stores(store or [])
     plan = StressSettings(
-        way or INGESTION_MODES, batch, commit_every, k, queries, kills, kill_at or None, timeout, seed, bisect
+        way or INGESTION_MODES, batch_size, commit_every, k, max_queries, kills, kill_at or None, timeout, seed, bisect
     )
+    if corpus is None:
+        raise BadInput("no corpus given", hint="add `--corpus corpus.jsonl`")
     told: list[StressTest] = []
     with StageProgress() as watch, _sigterm_as_interrupt():
         try:
-            found = load_stress_data(_resolve_source(stix, documents), embedder, plan, limit=limit, progress=watch)
+            found = load_stress_data(corpus, embedder, plan, limit=max_documents, progress=watch)
             _stress_each_store(stores, found, plan, reproducer, told, watch, every="all" in (store or []))
         except KeyboardInterrupt as interrupted:
             sys.stderr.write(f"\nstopped at {watch.now or 'the beginning'}; its processes and folders are gone\n")
@@ -143,14 +155,6 @@ def _resolve_stores(named: Sequence[str]) -> list[str]:
     stores = [resolve_store_name(one) for one in dict.fromkeys(wanted)]
     check_options(stores)
     return stores
-
-
-def _resolve_source(stix: str | None, documents: str | None) -> str:
-    if (stix is None) == (documents is None):
-        raise BadInput(
-            "either a bundle or documents are put in", hint="--stix enterprise-attack.json, or --documents corpus.jsonl"
-        )
-    return f"stix:{stix}" if stix is not None else str(documents)
 
 
 def _stress_each_store(

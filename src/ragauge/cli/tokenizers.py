@@ -31,8 +31,11 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
             "[dim]default all that need no file[/dim]",
         ),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(help="Tokens that a model reads.  [dim]default what the tokenizer says[/dim]")
+    token_limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", show_default="that of the tokenizer", help="Maximum number of tokens that a model reads."
+        ),
     ] = None,
     held_out: Annotated[
         float | None,
@@ -50,7 +53,10 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output: a row for each tokenizer.")] = False,
     form: Annotated[
-        str | None, typer.Option("--as", metavar="FORM", help="Or another form, e.g. tokenizer: the study's table.")
+        str | None,
+        typer.Option(
+            "--format", metavar="NAME", help="Output format, e.g. tokenizer (table of the tokenization study)."
+        ),
     ] = None,
     out: Annotated[
         list[str] | None,
@@ -67,12 +73,12 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
 
     check_outputs(out or [], as_json=as_json, as_csv=as_csv, form=form, noun=TokenizerStudy)
     if as_json or as_csv or (form is not None and not out):
-        refuse_options(context, ["full"], "with --json, --csv and --as, which have everything")
+        refuse_options(context, ["full"], "with --json, --csv and --format, which have everything")
     with show_status(after=0.5) as watch:
         found = tokenizer_study.compare_tokenizers(
             corpus,
             tokenizer or None,
-            limit=limit,
+            limit=token_limit,
             held_out=held_out,
             seed=seed,
             part=part,

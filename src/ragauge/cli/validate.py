@@ -25,7 +25,7 @@ def validate(
         str | None, typer.Option(help="The corpus (BEIR folder, JSONL, or ids), to find ids that it lacks.")
     ] = None,
     qrels_format: Annotated[str | None, typer.Option(help="What the judgments are, e.g. trec or subtopics.")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 2 if there is any problem.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there is a problem.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
     """List what is wrong with judgments and runs, or with samples, before any number is believed.
@@ -61,4 +61,4 @@ def validate(
         console.print_tables(table)
         console.print_notes([f"{problems} problem{'s' * (problems != 1)} found"])
     if strict and problems:
-        raise typer.Exit(2)
+        raise typer.Exit(1)

@@ -16,7 +16,8 @@ from ragauge.evaluation.directions import assign_directions, given_directions
 from ragauge.runs.inputs import has_same_judgments
 
 OVERLAP_HINT = (
-    "--overlap (overlap=True) compares on the queries that all have, --count-missing counts what a system lacks as 0"
+    "--common-queries (overlap=True) compares on the queries that all have, --count-missing counts what a system lacks "
+    "as 0"
 )
 ValuesBySeed = dict[str, dict[str, dict[str, Floats]]]
 """`{system: {seed: {measure: one value per query}}}`. The label of a single seed is empty."""
@@ -303,7 +304,7 @@ def _aligned_values(side: SystemScores, measure: str, queries: Sequence[str], co
             raise Incomparable(
                 f"{side.name} lacks {int(lacks.sum())} queries; 0 would be the best value of {measure}, "
                 "a lower-is-better measure",
-                hint="--overlap (overlap=True) compares on the queries that all have",
+                hint="--common-queries (overlap=True) compares on the queries that all have",
             )
         found = np.where(lacks & np.isnan(found), 0.0, found)
     return found
@@ -338,7 +339,7 @@ def check_unscored(
             raise Incomparable(
                 f"{side.name} has no {measure} for {len(names)} queries that others have one for "
                 f"({_first_query_names(names)})" + (f": {reason}" if reason else ""),
-                hint="--overlap (overlap=True) compares on the queries that all have a value for",
+                hint="--common-queries (overlap=True) compares on the queries that all have a value for",
             )
         for seeds in table.values():  # A query without a value in one system is left out for all.
             for columns_of_seed in seeds.values():

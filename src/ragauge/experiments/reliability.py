@@ -306,7 +306,7 @@ def outcomes_from_runs(
     least = DEFAULT_MIN_SCORE if at_least is None else at_least
     check_finite(least)
     if not least > 0:
-        raise BadInput(f"a success from {least:g} on would be every trial", hint="--at-least 1")
+        raise BadInput(f"a success from {least:g} on would be every trial", hint="--success-threshold 1")
     judgments = judgments_for_measures(wanted, qrels)
     systems: dict[str, TrialCounts] = {}
     notes: dict[str, list[str]] = {}

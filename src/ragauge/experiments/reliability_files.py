@@ -78,7 +78,7 @@ def read_trials(path: str, at_least: float | None = None) -> dict[str, TrialCoun
 def check_finite(at_least: float | None) -> None:
     """Raise BadInput if a success threshold is not finite."""
     if at_least is not None and not math.isfinite(at_least):
-        raise BadInput(f"a success cannot begin at {at_least:g}", hint="--at-least 0.5")
+        raise BadInput(f"a success cannot begin at {at_least:g}", hint="--success-threshold 0.5")
 
 
 def trials_from_rows(rows: TableRows, name: str, at_least: float | None = None) -> dict[str, TrialCounts]:
@@ -208,7 +208,7 @@ def is_success(
             f"{what} came out as {number:g}, neither 0 nor 1",
             file=label,
             line=line,
-            hint="--at-least says from where on it is a success",
+            hint="give the minimum value of a success: `--success-threshold 0.5`",
         )
     return number == 1
 

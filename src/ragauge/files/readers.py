@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("trec", "subtopics", "beir", "rig", "csv", "tsv", "jsonl", "json", "parquet")
-"""Names that `--from` and `--to` accept; `subtopics` are TREC judgments with the subtopic in the second column."""
+"""Names that `--from` and `--format` accept; `subtopics` are TREC judgments with the subtopic in the second column."""
 
 
 def check_format(name: str | None) -> str | None:

@@ -195,7 +195,8 @@ def _check_unused_settings(
     }
     for name, (is_unused, expected) in unused.items():
         if is_unused:
-            raise BadInput(f"{name} has no effect on these rules; expected {expected}", hint=f"leave out --{name}")
+            option = "min-queries" if name == "least" else name
+            raise BadInput(f"{name} has no effect on these rules; expected {expected}", hint=f"leave out --{option}")
 
 
 def _scoring_settings(rules: Sequence[Rule], settings: Mapping[str, Any], run: Any) -> ScoringSettings:

@@ -95,7 +95,7 @@ class RunIndicators:
 
     @property
     def not_asked(self) -> int:
-        """Number of judged queries of the dataset that were not run, as with `--limit`."""
+        """Number of judged queries of the dataset that were not run, as with `--max-queries`."""
         return int(self.manifest.get("judged_not_asked") or 0)
 
     @cached_property

@@ -299,7 +299,7 @@ def check_baseline_comparable(
         if told[0] != told[1]:
             raise Incomparable(
                 f"what is stale in {run.name} is told by {told[0]}, in {label} by {told[1]}",
-                hint="`ragauge freshness --documents` of both, and gate what it writes as JSON",
+                hint="run `ragauge freshness --corpus CORPUS` for both runs, and gate the JSON files that it writes",
             )
 
 

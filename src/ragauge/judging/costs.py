@@ -96,7 +96,10 @@ class CostLedger:
         self.unsure = self.limits.cost is not None
         """Whether a cost budget is set and no request has shown the actual cost yet."""
         if self.limits.cost is not None and price is None:
-            raise BadInput("a cost can be limited only where the price is known", hint="--price IN,OUT, --prices FILE")
+            raise BadInput(
+                "a cost can be limited only where the price is known",
+                hint="add `--token-price IN,OUT` or `--prices FILE`",
+            )
 
     @property
     def spent(self) -> float:

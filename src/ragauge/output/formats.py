@@ -34,13 +34,15 @@ def format_for_path(path: str | Path, form: str | None, kinds: Mapping[str, Outp
         wanted = kinds[form].ending
         if ending != wanted and any(kind.ending == ending for kind in kinds.values()):
             other = Path(path).with_suffix(wanted)
-            raise BadInput(f"the form `{form}` is no {ending}", file=str(path), hint=f"{other}, or without --as")
+            raise BadInput(f"the form `{form}` is no {ending}", file=str(path), hint=f"{other}, or without --format")
         return form
     for name, kind in kinds.items():
         if kind.ending == ending:
             return name
     endings = ", ".join(dict.fromkeys(kind.ending for kind in kinds.values()))
-    raise BadInput(f"what is to be written is not clear from `{ending}`", file=str(path), hint=f"{endings}, or --as")
+    raise BadInput(
+        f"what is to be written is not clear from `{ending}`", file=str(path), hint=f"{endings}, or --format"
+    )
 
 
 def write_format(noun: ResultT, kind: OutputFormat[ResultT], path: str | Path) -> None:

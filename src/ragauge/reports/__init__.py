@@ -240,7 +240,9 @@ def overview(  # noqa: PLR0913 - each is an option of the command
     """
     method = settings_from(ComparisonSettings, how)
     if overlap and count_missing:
-        raise BadInput("overlap and count_missing are mutually exclusive", hint="remove --overlap or --count-missing")
+        raise BadInput(
+            "overlap and count_missing are mutually exclusive", hint="remove --common-queries or --count-missing"
+        )
     others: list[ReportableResult] = []
     for one in beside:
         others += registry.read_results(one) if isinstance(one, str | Path) else [one]

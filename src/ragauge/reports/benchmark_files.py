@@ -31,10 +31,10 @@ def select_formats(convention: str | None, form: str | None) -> Mapping[str, Out
     followed = convention.strip().lower().replace("_", "-")
     if form not in layouts or followed not in ragdbeval.MEASURES_BY_CONVENTION:
         raise BadInput(
-            f"--convention applies to RAGdbEval's layout of a benchmark only; expected --as {' or '.join(layouts)} "
+            f"--convention applies to RAGdbEval's layout of a benchmark only; expected --format {' or '.join(layouts)} "
             f"with {' or '.join(ragdbeval.MEASURES_BY_CONVENTION)}, got --convention {convention}"
-            + (f" --as {form}" if form is not None else ""),
-            hint=f"--as ragdbeval-csv --convention {ragdbeval.DOCUMENT_CONVENTION}",
+            + (f" --format {form}" if form is not None else ""),
+            hint=f"--format ragdbeval-csv --convention {ragdbeval.DOCUMENT_CONVENTION}",
         )
     return {
         **BENCHMARK_FORMATS,

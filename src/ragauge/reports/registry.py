@@ -151,7 +151,7 @@ def check_format_applies(form: str, noun: type[ReportableResult]) -> None:
 
 def _wrong_format_error(form: str, noun: type[Any]) -> BadInput:
     verb = next(verb for verb, one in REPORT_BUILDERS.items() if one.result_type is noun)
-    return BadInput(f"the form `{form}` is for one result of `{verb}`", hint="--as json, --as csv, …")
+    return BadInput(f"the form `{form}` is for one result of `{verb}`", hint="--format json, --format csv, …")
 
 
 RESULT_TYPE_BY_FORMAT: Mapping[str, type[Any]] = {

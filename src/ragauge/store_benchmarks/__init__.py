@@ -137,7 +137,7 @@ def bench(  # noqa: PLR0913 - each says something else about what is measured
         raise BadInput(f"k is {plan.k}, and {vectors.name} has {len(vectors.base)} vectors")
     measures = [f"ndcg@{plan.k}", f"hit_rate@{plan.k}"] if judgments is True else list(judgments or ())
     if measures and vectors.judgments is None:
-        hint = "take a dataset with an embedder: bench pydocs --judgments"
+        hint = "use a dataset, e.g. `ragauge bench pydocs --score-judgments`"
         raise MissingEvidence(f"{vectors.name} has no judgments of people", hint=hint)
     with ExitStack() as after:
         if folder is None:

@@ -232,9 +232,9 @@ class BenchmarkSettings:
         for clients in self.clients:
             check_count("clients", clients, 1, 10_000)
         if wrong_rates := [r for r in self.rates if not r > 0]:
-            raise BadInput(f"a rate of {wrong_rates[0]:g} queries per second asks nothing", hint="--rate 100,500")
+            raise BadInput(f"a rate of {wrong_rates[0]:g} queries per second asks nothing", hint="--qps 100,500")
         if wrong_shares := [share for share in self.shares if not 0 < share <= 10]:
-            raise BadInput(f"{wrong_shares[0]:.0%} of what a store can do is no rate", hint="--rate 50%,90%")
+            raise BadInput(f"{wrong_shares[0]:.0%} of what a store can do is no rate", hint="--qps 50%,90%")
         if wrong_filters := [share for share in self.filters if not 0 < share <= 1]:
             raise BadInput(
                 f"selectivity must be above 0 and at most 1, got {wrong_filters[0]:g}", hint="--selectivity 0.5,0.01"

@@ -314,7 +314,7 @@ def load_source(source: Any) -> tuple[Dataset, bool]:
     path = Path(str(source).removeprefix(STIX_PREFIX))
     if str(source).startswith(STIX_PREFIX):
         return load_stix(path), True
-    if path.is_file() and path.name.endswith(STIX_FILE_SUFFIXES):
+    if path.exists() and not path.is_dir() and path.name.endswith(STIX_FILE_SUFFIXES):  # also a named pipe
         return load_stix(path), True
     if path.is_file() and not path.name.endswith(DOCUMENT_FILE_SUFFIXES):
         raise BadInput("is nothing that documents are read from", file=str(source), hint=SOURCE_HINT)

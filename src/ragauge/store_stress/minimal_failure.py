@@ -117,9 +117,9 @@ README_TEMPLATE = """\
 
 def build_command(store: str, place: str, broken: StoreFailure, plan: StressSettings, embedder: str) -> str:
     """Build the command that repeats the failure with the documents of a folder."""
-    words = ["ragauge", "stress", "--store", store, "--documents", place, "--way", broken.way, "--embedder", embedder]
+    words = ["ragauge", "stress", "--store", store, "--corpus", place, "--way", broken.way, "--embedder", embedder]
     for name, value, usual in (
-        ("--batch", plan.batch, StressSettings.batch),
+        ("--batch-size", plan.batch, StressSettings.batch),
         ("--commit-every", plan.commit_every, StressSettings.commit_every),
         ("-k", plan.k, StressSettings.k),
         ("--kills", plan.kills, StressSettings.kills),

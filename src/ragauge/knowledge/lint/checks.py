@@ -18,7 +18,7 @@ EVIDENCE_REQUIREMENTS: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
     "documents": (lambda found: len(found.reading) > 0, "there is no document"),
     "an embedder": (
         lambda found: found.tokens is not None,
-        "no embedder is named: --embedder minilm, or --tokenizer FILE --limit N",
+        "no embedder is named: --embedder minilm, or --tokenizer FILE --token-limit N",
     ),
     "judgments": (lambda found: bool(found.judged), "no judgments are given: --qrels"),
 }

@@ -42,7 +42,7 @@ def check_readable(evidence: Evidence) -> Iterator[Finding]:
             f"{pluralise(len(nameless), 'document')} without a field that is known as text",
             _flaw_texts(nameless),
             "they count as empty here",
-            remedy="say what the field is called: --text NAME",
+            remedy="name the field with texts: --text-field NAME",
         )
     apart = _flaws_of_kind(evidence, "separator")
     if apart:

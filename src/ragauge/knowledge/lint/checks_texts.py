@@ -254,7 +254,7 @@ def counter_from_embedder(described: str | Embedder, limit: int | None) -> Token
     embedder: Any = open_embedder(described)
     name = str(described) if isinstance(described, str) else embedder.name
     if not callable(getattr(embedder, "tokens", None)):
-        return f"the embedder `{name}` does not tell how many tokens a text has: --tokenizer FILE --limit N"
+        return f"the embedder `{name}` does not tell how many tokens a text has: --tokenizer FILE --token-limit N"
     return TokenCounter(name, getattr(embedder, "limit", None) if limit is None else limit, embedder.tokens)
 
 
@@ -267,7 +267,7 @@ def counter_from_file(path: str | Path, limit: int | None) -> TokenCounter:
     tokenizer = huggingface.read_tokenizer(str(path), limit=limit)
     if tokenizer.limit is None:
         file = place / "tokenizer.json" if place.is_dir() else place
-        raise BadInput("the tokenizer does not say how much its model reads", file=str(file), hint="--limit 512")
+        raise BadInput("the tokenizer does not say how much its model reads", file=str(file), hint="--token-limit 512")
 
     def count(texts: Sequence[str]) -> list[int]:
         return [len(one) + tokenizer.marks for one in tokenizer.encode(texts)]

@@ -110,7 +110,7 @@ def render_embedder_table(lineup: EmbedderStudy) -> str:
     try:
         text = render_model_table(found)
     except BadInput as error:  # The measures of a finished study cannot be changed.
-        again = "the same `ragauge embedders` with --as tokenization, and without -m and -C, measures what it wants"
+        again = "the same `ragauge embedders` with --format tokenization, and without -m and -C, measures what it wants"
         raise BadInput(error.message, hint=again) from None
     timed = {name: one.speed.asked for name, one in found.entries.items() if one.speed is not None}
     return (
