@@ -412,6 +412,16 @@ def test_json_has_every_finding_and_no_nan(ragauge):
     assert all(len(row) == len(grid["header"]) for row in grid["rows"])
 
 
+def test_audit_rel_sets_the_minimum_relevant_grade(ragauge, folder):
+    (folder / "graded.txt").write_text("q1 0 d1 2\nq1 0 d2 1\nq2 0 d1 1\nq2 0 d3 2\n")
+    (folder / "graded.run").write_text("q1 Q0 d2 1 3 a\nq1 Q0 d1 2 2 a\nq2 Q0 d1 1 3 a\nq2 Q0 d3 2 2 a\n")
+    done = ragauge("graded.txt", "graded.run", "-m", "mrr", "-l", "2", "--json")
+    found = next(one for one in json.loads(done.stdout)["findings"] if one["what"] == "conventions")
+    assert found["grid"]["header"] == ["convention", "mrr(rel=2)"]
+    assert {row[1] for row in found["grid"]["rows"]} == {0.5}
+    assert "convention default, rel=2" in done.stderr
+
+
 def test_strict_exits_with_one_where_there_is_a_problem(ragauge):
     ragauge("qrels.txt", "one.run", "--check", "ties", "--strict")
     ragauge("qrels.txt", "one.run", "--check", "expect", "--expect", "map=0.123456", "--strict", code=1)

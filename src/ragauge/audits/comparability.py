@@ -80,12 +80,14 @@ def score_under_preset(evidence: AuditInput, run: str, preset: Convention, measu
 def check_conventions(evidence: AuditInput) -> Iterator[Finding]:
     """Score every run under every preset; presets with equal scores share a row.
 
-    With several runs, only the first measure is scored. If the judgments have several relevant grades, a row uses
+    With several runs, only the first measure is scored. A minimum relevant grade that the user chose applies to every
+    preset. If the judgments have several relevant grades, a row uses
     the second of them as the minimum relevant grade. Never a problem.
     """
     measures = list(evidence.measures if len(evidence.runs) == 1 else evidence.measures[:1])
     higher = _higher_rel_convention(evidence, measures)
-    presets = {**PRESETS, **higher}
+    given = {"rel": evidence.rules.rel} if evidence.rules.rel_stated else {}
+    presets = {**{name: preset.but(**given) for name, preset in PRESETS.items()}, **higher}
     found = {
         run: {name: score_under_preset(evidence, run, rules, measures) for name, rules in presets.items()}
         for run in evidence.runs

@@ -8,7 +8,9 @@ import typer
 from rich.text import Text
 
 from ragauge.cli import console
+from ragauge.cli.evaluate import parse_convention_options
 from ragauge.cli.option_checks import allow_only_options, refuse_options
+from ragauge.cli.options import MinRelevantGrade
 from ragauge.core.errors import BadInput
 from ragauge.output.terminal import borderless_table
 
@@ -30,6 +32,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         ),
     ] = None,
     convention: Annotated[str, typer.Option("-C", "--convention", help="As in evaluate.")] = "default",
+    rel: MinRelevantGrade = None,
     expect: Annotated[
         list[str] | None,
         typer.Option(metavar="MEASURE=VALUE", help="A number from a paper or a tool, to be explained; again for more."),
@@ -69,7 +72,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         queries=queries,
         dataset=dataset,
         measures=measure,
-        convention=convention,
+        convention=parse_convention_options(convention, [], rel, None),
         expect=expect or [],
         checks=check,
         targets=targets,

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from ragauge.core.records import Ints
 from ragauge.embedder_study.results import EmbeddingFailure
 from ragauge.embedder_study.scoring import usable_rows
 from ragauge.models.embedders import EMBEDDING_BATCH_SIZE, CachedEmbedder
+from ragauge.output.numbers import pluralise
 
 MAX_INITIAL_FAILURES = 20
 """Number of failures before any success after which the embedder, not the texts, is blamed."""
@@ -84,18 +86,30 @@ def embed_texts(
     return EmbeddedTexts(vectors, faults, watched.computed, watched.seconds)
 
 
-def measure_texts_per_second(embedder: Embedder, texts: Sequence[str], found: EmbeddedTexts) -> float:
-    """Return texts per second, from a sample if too many vectors came from the cache."""
+class EmbeddingSpeed(NamedTuple):
+    """Texts per second, with a note if they are those of a sample."""
+
+    per_second: float
+    note: str = ""
+
+
+def measure_speed(embedder: Embedder, texts: Sequence[str], found: EmbeddedTexts) -> EmbeddingSpeed:
+    """Measure texts per second, with a sample if too many vectors came from the cache."""
     # The texts that were not cached may be unusual, for example only the long ones.
-    if found.computed >= MIN_COMPUTED_SHARE * len(set(texts)):
-        return found.per_second
+    different = len(set(texts))
+    if found.computed >= MIN_COMPUTED_SHARE * different:
+        return EmbeddingSpeed(found.per_second)
     # Sample evenly over the lengths, each in proportion to its frequency.
     order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
     chosen = [
         order[at] for at in np.linspace(0, len(order) - 1, min(SPEED_SAMPLE_TEXTS, len(order))).astype(int).tolist()
     ]
     fresh = embed_texts(embedder, {str(at): texts[at] for at in chosen})
-    return fresh.per_second
+    note = (
+        f"{different - found.computed:,} of {different:,} vectors are cached: docs/s is that of a sample of "
+        f"{pluralise(len(chosen), 'document')}, which was embedded again"
+    )
+    return EmbeddingSpeed(fresh.per_second, note)
 
 
 def find_unusable_vectors(

@@ -29,7 +29,7 @@ from ragauge.embedder_study.guarded_embedding import (
     count_failures,
     embed_texts,
     error_summary,
-    measure_texts_per_second,
+    measure_speed,
 )
 from ragauge.embedder_study.plan import EmbedderMeasurement, StudyContext, corpus_sizes, perturbation_results
 from ragauge.embedder_study.results import (
@@ -299,7 +299,8 @@ class _EmbedderMeasurer:
             counted = self._tokenizer_stats(embedder, texts, limit)
             told = bits_per_byte(embedder, texts)
         weighed = self._process_footprint(texts, embedder if learns else None)
-        self._notes += [one for one in (told.note, weighed.note) if one]
+        speed = measure_speed(embedder, texts, documents)
+        self._notes += [one for one in (told.note, weighed.note, speed.note) if one]
         dimension = documents.vectors.shape[1] or None
         entrant = EmbedderResult(
             name=name,
@@ -313,7 +314,7 @@ class _EmbedderMeasurer:
             memory_bytes=weighed.memory_bytes,
             load_seconds=weighed.load_seconds,
             train_seconds=float(getattr(embedder, "train_seconds", learned if learns else math.nan)),
-            documents_per_second=measure_texts_per_second(embedder, texts, documents),
+            documents_per_second=speed.per_second,
             limit=limit,
             truncated=cut,
             tokenizer=counted,
