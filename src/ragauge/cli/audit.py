@@ -52,7 +52,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
     qrels_format: Annotated[str | None, typer.Option(help="What the judgments are, e.g. trec or subtopics.")] = None,
 ) -> None:
-    """Look for what makes a number suspicious, before it is believed.
+    """Check judgments, runs and corpus for problems that make scores unreliable.
 
     [dim]ragauge audit qrels.txt bm25.run --corpus corpus.jsonl --expect ndcg@10=0.7439[/dim]
     """

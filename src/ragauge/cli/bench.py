@@ -179,7 +179,7 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     ] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON's schema, and do nothing else.")] = False,
 ) -> None:
-    """Measure vector stores on the same vectors: recall, speed, load, size, over a sweep of their options.
+    """Benchmark vector stores: recall, latency, throughput, build time, memory.
 
     [dim]ragauge bench --quick[/dim]
 

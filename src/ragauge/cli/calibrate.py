@@ -97,7 +97,7 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
     markdown: Annotated[bool, typer.Option("--markdown", help="Markdown on standard output.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of --json, and stop.")] = False,
 ) -> None:
-    """May this judge be believed? Its agreement with people, and what moves it that should not.
+    """Measure the agreement of a judge with human labels, and its biases.
 
     [dim]ragauge calibrate labelled.jsonl --chat openai:gpt-4o-mini --replicates 3 --labels 100[/dim]
     """

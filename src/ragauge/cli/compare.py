@@ -83,7 +83,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Markdown on standard output.")] = False,
     as_latex: Annotated[bool, typer.Option("--latex", help="A LaTeX table (booktabs) on standard output.")] = False,
 ) -> None:
-    """Compare systems: differences with intervals, tests, effects, and the queries that moved.
+    """Compare systems query by query, with significance tests and intervals.
 
     [dim]ragauge compare qrels.txt bm25.run dense.run -b bm25 -m ndcg@10 -m recall@100[/dim]
 

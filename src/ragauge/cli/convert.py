@@ -30,7 +30,7 @@ def convert(
     ] = None,
     kind: Annotated[str | None, typer.Option("--kind", help="qrels, run or samples, where IN could be either.")] = None,
 ) -> None:
-    """Convert judgments, runs, or samples (question, answer, contexts) between formats.
+    """Convert judgments, runs or samples between formats.
 
     [dim]ragauge convert run.trec.gz run.parquet[/dim]
     [dim]ragauge convert samples.jsonl out.json --format deepeval[/dim]

@@ -23,7 +23,7 @@ def datasets(
     query: Annotated[str | None, typer.Option(metavar="ID", help="Query to show, with its judged documents.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
-    """List the datasets, or look into one.
+    """List the datasets, or show one.
 
     [dim]ragauge datasets pydocs --query count-items[/dim]
     """

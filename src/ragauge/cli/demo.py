@@ -32,7 +32,7 @@ def demo(
     fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is there already.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
-    """Build six retrieval systems over Python's own documentation, evaluate and time them; offline."""
+    """Evaluate six retrieval systems on Python's documentation, offline."""
     systems: dict[str, Any] = {}
     for name, description in DEMO_SYSTEMS.items():
         missing = [module for module in REQUIRED_MODULES.get(name, ()) if importlib.util.find_spec(module) is None]

@@ -130,7 +130,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output: a row for each embedder.")] = False,
 ) -> None:
-    """Compare embedders on the same data, the same retriever, the same context.
+    """Compare embedders on the same dataset.
 
     [dim]ragauge embedders pydocs -e minilm -e "bytes=lm(tokenizer=bytes)" --out study -o study.html[/dim]
     """

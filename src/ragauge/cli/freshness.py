@@ -53,7 +53,7 @@ def freshness(  # noqa: PLR0913 - each is an option of the command
         typer.Option("-o", "--out", metavar="FILE", help="Also write .html, .md, .json or .csv; again for more."),
     ] = None,
 ) -> None:
-    """How much of the top k is stale, and what in it contradicts itself.
+    """Measure how many results are stale or contradict each other.
 
     [dim]ragauge freshness bm25.run --versions versions.jsonl[/dim]
 

@@ -52,7 +52,7 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     show_list: Annotated[bool, typer.Option("--list", help="List the methods and normalisations.")] = False,
 ) -> None:
-    """Fuse runs into one.
+    """Fuse several runs into one.
 
     [dim]ragauge fuse bm25.run dense.run -o hybrid.run --method wsum --weights 0.4,0.6[/dim]
     """

@@ -91,7 +91,7 @@ def gain(  # noqa: PLR0913 - each is an option of the command
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output: a row for each document.")] = False,
 ) -> None:
-    """Say what documents are worth to a knowledge base: before and after, term by term, query by query.
+    """Measure how added documents change retrieval quality.
 
     [dim]ragauge gain --before kb.jsonl --add new.jsonl --dataset questions/[/dim]
 

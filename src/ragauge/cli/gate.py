@@ -73,7 +73,7 @@ def gate(  # noqa: PLR0913 - each is an option of the command
     junit: Annotated[str | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
     markdown: Annotated[str | None, typer.Option(metavar="FILE", help="Also write a summary as Markdown.")] = None,
 ) -> None:
-    """Hold rules against a run, and fail if one does not hold, or cannot be told.
+    """Check a run against rules; exit with 1 if a rule fails or cannot be evaluated.
 
     [dim]ragauge gate qrels.txt new.run -b old.run -r 'ndcg@10 >= 0.4' -r 'mrr not worse'[/dim]
 

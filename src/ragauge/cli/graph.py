@@ -52,7 +52,7 @@ def graph(  # noqa: PLR0913 - each is an option of the command
         typer.Option("-o", "--out", metavar="FILE", help="Write .html, .json, .csv or .md; again for more."),
     ] = None,
 ) -> None:
-    """Look at a corpus as a graph, before believing that walking on it helps.
+    """Analyse the link graph of a corpus before you use graph retrieval.
 
     [dim]ragauge graph pydocs --graph "knn(neighbours=8)" --graph entities -o graph.html[/dim]
 

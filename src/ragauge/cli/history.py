@@ -50,7 +50,7 @@ def history(  # noqa: PLR0913 - each is an option of the command
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Markdown on standard output.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON's schema, and do nothing else.")] = False,
 ) -> None:
-    """Measures over time: every folder that `run` wrote is a point, and what cannot be compared is not.
+    """Show measures of saved runs over time.
 
     [dim]ragauge history runs -m ndcg@10 -m p95_ms[/dim]
     """

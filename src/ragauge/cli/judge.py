@@ -133,7 +133,7 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output: a row for each measure.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON's schema, and do nothing else.")] = False,
 ) -> None:
-    """Judge answers: whether contexts bear them out, whether they answer, whether the right thing was retrieved.
+    """Judge generated answers: faithfulness, relevance, context precision and recall.
 
     [dim]ragauge judge samples.jsonl --chat openai:llama3@http://localhost:11434/v1 --dry-run[/dim]
 

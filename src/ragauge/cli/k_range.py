@@ -85,7 +85,7 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
     convention: Annotated[str, typer.Option("-C", "--convention", help="As in evaluate.")] = "default",
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
-    """Measures over a range of k, and the smallest k that is enough.
+    """Score runs over a range of k and recommend the smallest sufficient k.
 
     [dim]ragauge k-range runs/pydocs[/dim]
 

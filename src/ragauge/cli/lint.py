@@ -68,7 +68,7 @@ def lint(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there is a problem.")] = False,
 ) -> None:
-    """Look for what is wrong with a corpus, before anybody pays for its vectors.
+    """Check a corpus for problems before it is embedded.
 
     [dim]ragauge lint corpus.jsonl --embedder minilm --qrels qrels.txt -o lint.html[/dim]
     """

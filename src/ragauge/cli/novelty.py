@@ -71,7 +71,7 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
         typer.Option("-o", "--out", metavar="FILE", help="Also write .html, .md, .json or .csv; again for more."),
     ] = None,
 ) -> None:
-    """How new documents are: by vectors, by words, and claim by claim.
+    """Measure how much new information documents add to a corpus.
 
     [dim]ragauge novelty drafts/ --known corpus.jsonl[/dim]
 

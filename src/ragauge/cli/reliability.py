@@ -46,7 +46,7 @@ def reliability(  # noqa: PLR0913 - each is an option of the command
     convention: Annotated[str, typer.Option("-C", "--convention", help="As in evaluate.")] = "default",
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
-    """How sure a system is to succeed: at least once in k trials (pass@k), and every time (pass^k).
+    """Compute pass@k and pass^k from repeated trials.
 
     [dim]ragauge reliability qrels.txt rag=1.run rag=2.run rag=3.run -m recall@10 --success-threshold 0.5[/dim]
     """

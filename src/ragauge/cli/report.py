@@ -101,7 +101,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
     higher_is_better: HigherIsBetter = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON's schema, and do nothing else.")] = False,
 ) -> None:
-    """Show what came of it: the verdict, how sure, how fast, where it fails; as a page, tables, charts.
+    """Write a report of results: page, tables, charts, JSON, CSV, LaTeX.
 
     [dim]ragauge report runs/pydocs -o report.html --charts charts[/dim]
 

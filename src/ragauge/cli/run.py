@@ -110,7 +110,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     save_to: SaveBaseline = None,
     output: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
-    """Let systems answer the queries of a dataset; time, score and compare them.
+    """Run retrieval systems on a dataset, then time, score and compare them.
 
     [dim]ragauge run pydocs -s bm25 -s dense -s 'hybrid(weights=0.7+0.3)' -b bm25[/dim]
 

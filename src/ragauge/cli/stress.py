@@ -98,7 +98,7 @@ def stress(  # noqa: PLR0913 - each is an option of the command
     json_out: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
     csv_out: Annotated[bool, typer.Option("--csv", help="CSV on standard output.")] = False,
 ) -> None:
-    """Put a store under stress: exit code 3 if it breaks, with its error verbatim and the least that breaks it.
+    """Stress-test a document store; exit with 3 if documents are lost or altered.
 
     [dim]ragauge stress --store sqlite-vec --corpus enterprise-attack.json[/dim]
     """

@@ -48,7 +48,7 @@ def systems(
     name: Annotated[str | None, typer.Argument(help="Explain this one.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
-    """List the retrievers, graphs, tokenizers, embedders, stores, keepers, rerankers and chats, or explain one.
+    """List the plug-ins: retrievers, embedders, stores and more; or explain one.
 
     [dim]ragauge systems hybrid[/dim]
     """

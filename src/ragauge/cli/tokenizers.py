@@ -63,7 +63,7 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
         typer.Option("-o", "--out", metavar="FILE", help="Write .html, .json, .csv or .md; again for more."),
     ] = None,
 ) -> None:
-    """Cut the same texts with different tokenizers: how many pieces, of which, and what is lost.
+    """Compare tokenizers on the same texts: token counts, coverage, losses.
 
     [dim]ragauge tokenizers pydocs -t bytes -t "bpe(vocabulary=8000)" -t minilm --probe "naïve 東京"[/dim]
     """

@@ -28,7 +28,7 @@ def validate(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there is a problem.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
-    """List what is wrong with judgments and runs, or with samples, before any number is believed.
+    """Check the format of judgments, runs or samples.
 
     [dim]ragauge validate qrels.txt bm25.run --corpus corpus.jsonl --strict[/dim]
     """
