@@ -18,7 +18,7 @@ from rich.console import Console
 from command import command_in
 from ragauge import PRESETS, Dataset, Document, Judgments, Run, evaluate, load, run
 from ragauge.audits import audit, audit_files, checks, report
-from ragauge.audits.checks import CHECKS, REMEDIES
+from ragauge.audits.checks import AUDIT_CHECKS, REMEDIES
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.findings import Audit, Finding, FindingTable
 from ragauge.output import tables
@@ -429,7 +429,7 @@ def test_strict_exits_with_one_where_there_is_a_problem(ragauge):
 
 def test_the_checks_are_listed_and_mistakes_get_a_hint(ragauge):
     done = ragauge("--list")
-    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == list(CHECKS)
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == list(AUDIT_CHECKS)
     assert "nothing is given" in ragauge(code=2).stderr
     assert "did you mean `ties`?" in ragauge("qrels.txt", "one.run", "--check", "tise", code=2).stderr
 

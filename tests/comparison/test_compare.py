@@ -16,7 +16,7 @@ from scipy import stats
 
 import ragauge
 from command import forked
-from ragauge.comparison import report as reports
+from ragauge.comparison import report
 from ragauge.core.errors import BadInput, Incomparable, MissingEvidence, UnknownName
 from ragauge.output.numbers import format_p_value
 
@@ -86,11 +86,11 @@ def test_stars_are_of_the_p_value_to_decide_by_and_stand_beside_it():
     for (test, correction), title in titles.items():
         found = ragauge.compare(SCORES, baseline="words", measures="mrr", test=test, correction=correction)
         row = found.rows[0]
-        (part,) = reports.build_comparison_tables(found)
+        (part,) = report.build_comparison_tables(found)
         cells = dict(zip(part.header, part.rows[0], strict=True))
         assert cells[title].split() == [format_p_value(row.p_corrected), row.stars]
         assert [title for title, text in cells.items() if row.stars in text.split()] == [title]
-        said = reports.describe_comparisons(found)
+        said = report.describe_comparisons(found)
         assert any(line.startswith(f"{title}, to decide by: ") and "*** below 0.001" in line for line in said)
         assert sum("***" in line for line in said) == 1
 
@@ -98,7 +98,7 @@ def test_stars_are_of_the_p_value_to_decide_by_and_stand_beside_it():
 def test_p_values_stand_under_each_other_whatever_their_stars():
     found = ragauge.compare(SCORES, baseline="words")
     rows = [replace(row, p_corrected=p) for row, p in zip(found.rows, (0.0001, 0.02, 0.3, 0.004), strict=False)]
-    part = next(reports.build_comparison_tables(replace(found, rows=rows)))
+    part = next(report.build_comparison_tables(replace(found, rows=rows)))
     texts = [row[part.left[0]] for row in part.rows]
     assert texts == ["<0.001 ***", " 0.020 *"]
 
@@ -118,7 +118,7 @@ def test_letters_stand_for_the_systems_that_are_surely_worse():
     found = ragauge.compare(
         {"a": dict.fromkeys("xyz", 0.1), "b": dict.fromkeys("xyz", 0.1), "c": {"x": 0.9, "y": 0.8, "z": 0.91}}
     )
-    table = reports.build_means_table(found)
+    table = report.build_means_table(found)
     assert [row[1].strip() for row in table.rows] == ["0.1000", "0.1000", "0.8700ᵃᵇ"]
     assert [row[0] for row in table.rows] == ["a a", "b b", "c c"]
 
@@ -204,7 +204,7 @@ def test_what_may_be_believed_is_said_in_words():
         "like": {q: v + rng.gauss(0, 0.01) for q, v in base.items()},
     }
     found = ragauge.compare(systems, "base", margin=0.02)
-    said = reports.summarise_comparisons(found)
+    said = report.summarise_comparisons(found)
     assert said[0] == "score against base: better: good; worse: bad; not told apart: like"
     assert said[1].startswith(
         "score: good is not worse than base by 0.02 or more (p <0.001), and is not shown to be within"
@@ -219,7 +219,7 @@ def test_moved_queries_keep_their_ids_and_numbers_on_any_terminal():
     }
     found = replace(ragauge.compare(SCORES, "words"), texts=texts)
     console = Console(width=60, record=True, file=io.StringIO())
-    for part in reports.render_comparison_tables(found, 60, 2)[0]:
+    for part in report.render_comparison_tables(found, 60, 2)[0]:
         console.print(part)
     lines = console.export_text().splitlines()
     for row in found.rows:
@@ -228,7 +228,7 @@ def test_moved_queries_keep_their_ids_and_numbers_on_any_terminal():
                 assert any(
                     one.query in line and f"{one.difference:+.4f}" in line and "a long q" in line for line in lines
                 )
-    data = reports.comparisons_to_data(found, 2)["comparisons"][0]["moved"]
+    data = report.comparisons_to_data(found, 2)["comparisons"][0]["moved"]
     assert [one["difference"] > 0 for one in data] == [True, True, False, False]
     assert data[0]["text"] == texts[data[0]["query"]]
 
@@ -370,12 +370,12 @@ def test_a_value_that_one_lacks_is_left_out_for_all_systems():
 @pytest.mark.parametrize("name", ["d", "n", "p", "change", "%", "measure"])
 def test_a_system_may_be_called_like_a_column(name):
     found = ragauge.compare({name: SCORES["words"], "other": SCORES["both"]}, name, margin=0.1, detect=0.1)
-    (part,) = reports.build_comparison_tables(found)
+    (part,) = report.build_comparison_tables(found)
     row = part.rows[0]
     assert row[1:4] == ["30", *(f"{mean:.4f}" for mean in found.rows[0].means)]
     assert part.header[1:4] == ["n", name, "other"]
     for width in (20, 60, 80, 200):
-        assert reports.render_comparison_tables(found, width, 3)
+        assert report.render_comparison_tables(found, width, 3)
 
 
 def test_names_and_queries_cannot_act_on_a_terminal(tmp_path):
@@ -389,7 +389,7 @@ def test_names_and_queries_cannot_act_on_a_terminal(tmp_path):
 def test_letters_go_on_beyond_the_alphabet():
     rng = random.Random(0)
     many = {f"s{i}": {str(q): i / 40 + rng.random() / 1000 for q in range(20)} for i in range(30)}
-    table = reports.build_means_table(ragauge.compare(many, rounds=200))
+    table = report.build_means_table(ragauge.compare(many, rounds=200))
     assert table.rows[12][1].rstrip().endswith("(1 2 3 4 5 6 7 8 9 10 11 12)")
 
 
@@ -431,7 +431,7 @@ def test_the_table_fits_eighty_columns_and_names_what_moved(files):
     assert "queries that moved most by ndcg@10: both against words" in done.stdout
     found = ragauge.compare(SCORES, "words", margin=0.05, detect=0.01)
     console = Console(width=300, record=True, file=io.StringIO())
-    for part in reports.render_comparison_tables(found, 80, 3)[0]:
+    for part in report.render_comparison_tables(found, 80, 3)[0]:
         console.print(part)
     lines = console.export_text().splitlines()
     assert len(lines) > 10

@@ -14,12 +14,7 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Judgments
 from ragauge.datasets.perturbations import perturb
-from ragauge.embedder_study.scoring import (
-    RankingTask,
-    all_means_with_intervals,
-    differences_from_baseline,
-    usable_rows,
-)
+from ragauge.embedder_study.scoring import RankingTask, all_means_with_intervals, differences_from_baseline, usable_rows
 from ragauge.embedder_study.variations import (
     DEFAULT_PERTURBATIONS,
     PRECISIONS,

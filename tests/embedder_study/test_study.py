@@ -21,19 +21,14 @@ from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, UnknownNa
 from ragauge.core.records import Dataset, Judgments
 from ragauge.datasets import load
 from ragauge.embedder_study import compare_embedders
-from ragauge.embedder_study.guarded_embedding import (
-    MAX_INITIAL_FAILURES,
-    InvalidVectors,
-    embed_texts,
-    measure_speed,
-)
+from ragauge.embedder_study.bm25_baseline import _time_bm25
+from ragauge.embedder_study.guarded_embedding import MAX_INITIAL_FAILURES, InvalidVectors, embed_texts, measure_speed
 from ragauge.embedder_study.measure_embedder import (
     _NeighbourRecall,
     bits_per_byte,
     compressor_bits_per_byte,
     measure_embedder,
 )
-from ragauge.embedder_study.measure_embedder import _time_bm25 as timed_by_words
 from ragauge.embedder_study.plan import STUDY_MEASURES, StudyContext, StudySettings, build_view
 from ragauge.embedder_study.results import EmbeddingFailure
 from ragauge.embedder_study.results_folder import StudyFolder, embedder_identity
@@ -50,8 +45,7 @@ from ragauge.measures.latency import summarise_timings
 from ragauge.measures.names import parse_measure_names
 from ragauge.models.embedders import open_embedder
 from ragauge.models.tokenizers.basic import ByteTokenizer
-from ragauge.reports.registry import read_results as read_again
-from ragauge.reports.registry import results_to_json
+from ragauge.reports.registry import read_results, results_to_json
 from ragauge.runs import folder
 from ragauge.systems.bm25 import BM25
 
@@ -470,7 +464,7 @@ def test_a_query_that_bm25_fails_on_is_a_miss_and_is_told(animals):
         [one.id for one in animals.documents], list(animals.queries), animals.judgments, measures, rules
     )
     ground = StudyContext(build_view(animals), field, StudySettings(), None, lambda *_: None)
-    ranking, times, faults, _ = timed_by_words("bm25", Failing(), ground)
+    ranking, times, faults, _ = _time_bm25("bm25", Failing(), ground)
     assert faults == [EmbeddingFailure("q2", "query", "failed", "ValueError: no bears")]
     assert ranking["q2"] == []
     assert sorted(times) == ["q1", "q3", "q4", "q5", "q6"]
@@ -836,7 +830,7 @@ def test_a_folder_with_runs_that_were_made_otherwise_is_refused(animals, tmp_pat
 def test_the_folder_has_the_lineup_itself(animals, tmp_path):
     found = compare_embedders(animals, {"mine": Counting()}, out=tmp_path, **QUICK)
     assert (tmp_path / "lineup.json").read_text() == results_to_json(found)
-    (again,) = read_again(tmp_path / "lineup.json")
+    (again,) = read_results(tmp_path / "lineup.json")
     assert again.find("mine").means == found.find("mine").means
 
 

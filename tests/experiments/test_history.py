@@ -25,9 +25,7 @@ from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Judgments
 from ragauge.core.summaries import Mean
 from ragauge.experiments import run
-from ragauge.experiments.history import history
-from ragauge.experiments.history import report as reports
-from ragauge.experiments.history import report_text as words
+from ragauge.experiments.history import history, report, report_text
 from ragauge.experiments.history.results import History, HistoryPoint
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.latency import summarise_timings
@@ -197,7 +195,7 @@ def test_first_before_and_best_are_each_looked_at(tmp_path):
     found = history(tmp_path, measures="mrr@10")
     since = {one.against: one.since.folder for one in found.changes}
     assert since == {name: str(tmp_path / f"day{day}") for name, day in (("first", 1), ("before", 3), ("best", 2))}
-    below, calm = words.summarise_changes(found)
+    below, calm = report_text.summarise_changes(found)
     assert below.startswith("mine is 0.2917 of mrr@10 [0.2")
     assert below.endswith(f"] below its best, 2026-11-02, p < 0.001 ({tmp_path / 'day2'})")
     assert calm == "nothing has changed beyond chance in the last of 4 runs"
@@ -241,8 +239,9 @@ def test_what_else_has_changed_is_told_and_nothing_is_compared(tmp_path, how, to
     assert [one.changed for one in found.points] == ["", told]
     assert list(found.changes) == []
     assert found.comparable == {("small", "mine", "mrr@10"): 1}
-    assert f"2026-11-02 ({tmp_path / 'b'}): {told}; mine: not compared with the run before" in words.describe_history(
-        found
+    assert (
+        f"2026-11-02 ({tmp_path / 'b'}): {told}; mine: not compared with the run before"
+        in report_text.describe_history(found)
     )
 
 
@@ -354,15 +353,15 @@ def history_day():
 
 
 def test_the_small_line_has_a_gap_where_nothing_may_be_compared():
-    assert reports.render_trend(points(0.1, 0.2, 0.3)) == "▃▅▆"
-    assert reports.render_trend(points(0.1, 0.2, 0.3, changed=["", "", "other judgments"])) == "▃▅ ▆"
-    assert reports.render_trend(points(0.1, 0.2, 0.3), 2) == "▅▆"
-    assert reports.render_trend(points(math.nan)) == ""
+    assert report.render_trend(points(0.1, 0.2, 0.3)) == "▃▅▆"
+    assert report.render_trend(points(0.1, 0.2, 0.3, changed=["", "", "other judgments"])) == "▃▅ ▆"
+    assert report.render_trend(points(0.1, 0.2, 0.3), 2) == "▅▆"
+    assert report.render_trend(points(math.nan)) == ""
 
 
 def printed(found, width=80):
     """What a terminal of some width shows, and what it leaves out."""
-    tables, left = reports.render_history_tables(found, width)
+    tables, left = report.render_history_tables(found, width)
     console = Console(width=width, file=io.StringIO(), no_color=True)
     for one in tables:
         console.print(one)
@@ -381,7 +380,7 @@ def test_a_table_fits_eighty_columns_and_says_what_is_left_out(runs):
     assert printed(found, 200)[1] == []
     assert (
         "| 3 | 0.4583 | -0.2917 | <0.001 | 2026-11-01 | 0.7500 | -0.2917 | <0.001 |"
-        in reports.render_history_markdown(found)
+        in report.render_history_markdown(found)
     )
 
 
@@ -395,8 +394,8 @@ def test_table_and_notes_tell_the_same_of_the_run_before(tmp_path):
     change = found.change("mine", "mrr@10")
     low, high = change.comparison.ci
     said = f"mine lost 0.2917 of mrr@10 [{-high:.4f}, {-low:.4f}] since 2026-11-02, p < 0.001"
-    assert words.summarise_changes(found) == [f"{said} ({tmp_path / 'day2'})"]
-    assert reports.history_to_data(found)["verdicts"] == [f"{said}."]
+    assert report_text.summarise_changes(found) == [f"{said} ({tmp_path / 'day2'})"]
+    assert report.history_to_data(found)["verdicts"] == [f"{said}."]
 
 
 def test_a_slow_decline_is_told_since_the_first_run(tmp_path):
@@ -407,7 +406,7 @@ def test_a_slow_decline_is_told_since_the_first_run(tmp_path):
     found = history(tmp_path, measures="mrr@10")
     first, before = (found.change("mine", "mrr@10", against=one) for one in ("first", "before"))
     assert first.p < 0.05 < before.p
-    said = words.summarise_changes(found)
+    said = report_text.summarise_changes(found)
     assert said[0].startswith("mine is 0.1500 of mrr@10 [")  # the first is also the best
     assert said[1:] == ["nothing has changed beyond chance in the last of 4 runs"]
 
@@ -420,7 +419,7 @@ def test_what_was_won_and_what_should_be_small_have_words_of_their_own(tmp_path)
         (folder / "experiment.json").write_text("{}")
         settle(folder)
     found = history(tmp_path)
-    assert {one.split(" [")[0]: one.split("] ")[1] for one in reports.history_to_data(found)["verdicts"]} == {
+    assert {one.split(" [")[0]: one.split("] ")[1] for one in report.history_to_data(found)["verdicts"]} == {
         "mine is worse by 0.1000 in unjudged@10": "since 2026-11-01, p < 0.001.",
         "mine gained 0.1000 of mrr@10": "since 2026-11-01, p < 0.001.",
     }
@@ -433,9 +432,7 @@ def test_series_that_never_changed_are_one_line_below_the_table(tmp_path):
     lines, _ = printed(found)
     assert [line.split()[:2] for line in lines[2:-1]] == [["b", "mrr@10"]]
     assert lines[-1] == "3 series are unchanged: a mrr@10 0.7500, recall@10 1.0000; b recall@10 1.0000"
-    table = [
-        row.split(" | ")[:2] for row in reports.render_history_markdown(found).splitlines() if row.startswith("| ")
-    ]
+    table = [row.split(" | ")[:2] for row in report.render_history_markdown(found).splitlines() if row.startswith("| ")]
     assert table[1:] == [["| b", "mrr@10"], ["| a", "mrr@10"], ["| a", "recall@10"], ["| b", "recall@10"]]
     alone = printed(history(tmp_path, systems="a"))[0]
     assert [line.split()[-6:-4] for line in alone[2:]] == [["3", "0.7500"], ["3", "1.0000"]]  # better than no table
@@ -446,7 +443,7 @@ def test_two_that_moved_apart_and_have_the_same_mean_have_changed(tmp_path):
         made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
     found = history(tmp_path, measures="mrr@10")
     assert found.points[0].mean == pytest.approx(found.points[1].mean)
-    assert not words.is_unchanged(found, found.points)
+    assert not report_text.is_unchanged(found, found.points)
 
 
 @pytest.mark.parametrize(
@@ -460,20 +457,20 @@ def test_two_that_moved_apart_and_have_the_same_mean_have_changed(tmp_path):
 def test_moments_are_as_exact_as_is_needed_to_tell_them_apart(times, since, title):
     whens = [datetime.fromisoformat(f"2026-11-{one}+00:00") for one in times]
     found = History([replace(one, when=when) for one, when in zip(points(0.1, 0.2), whens, strict=True)])
-    assert whens[0].strftime(words.find_time_format(found)) == since
-    assert words.format_time_span(found) == title
-    assert since.endswith(whens[0].strftime(words.find_time_format(found, narrow=True)))
+    assert whens[0].strftime(report_text.find_time_format(found)) == since
+    assert report_text.format_time_span(found) == title
+    assert since.endswith(whens[0].strftime(report_text.find_time_format(found, narrow=True)))
 
 
 def test_csv_and_json_have_every_point_and_no_nan(tmp_path):
     made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
     made(tmp_path / "b", {"mine": ranked(WORSE)}, day=2)
     found = history(tmp_path, measures=["mrr@10", "throughput"])
-    rows = list(csv.DictReader(io.StringIO(reports.history_to_csv(found))))
+    rows = list(csv.DictReader(io.StringIO(report.history_to_csv(found))))
     assert list(rows[0]) == ["when", "folder", "dataset", "system", "measure", "mean", "low", "high", "n", "changed"]
     assert [float(row["mean"]) for row in rows] == [one.mean.value for one in found.points]
     assert (rows[1]["measure"], rows[1]["low"]) == ("throughput", "")
-    data = json.loads(json.dumps(reports.history_to_data(found), allow_nan=False))
+    data = json.loads(json.dumps(report.history_to_data(found), allow_nan=False))
     assert data["schema"] == "ragauge-history/1"
     assert data["points"][1]["low"] is None
     jsonschema.validate(data, SCHEMA)
@@ -486,7 +483,7 @@ def test_the_schema_holds_for_breaks_and_for_what_could_not_be_read_and_says_wha
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     made(runs / "day4", {"mine": ranked(GOOD)}, day=4, data=JUDGED)
     (runs / "day2" / "scores.csv").write_text("nonsense")
-    data = reports.history_to_data(history(runs, measures=["mrr@10", "embed_p95_ms", "gm_map", "recall@100"]))
+    data = report.history_to_data(history(runs, measures=["mrr@10", "embed_p95_ms", "gm_map", "recall@100"]))
     jsonschema.validate(data, SCHEMA)
     assert data["skipped"]
     assert data["notes"]
@@ -510,7 +507,7 @@ def test_markdown_and_the_page_act_on_no_name(tmp_path):
     for day in (1, 2):
         made(tmp_path / f"day{day}", {evil: ranked(GOOD)}, day=day, data=replace(DATA, name=f"</script>{evil}|x"))
     found = history(tmp_path)
-    assert "<script" not in reports.render_history_markdown(found)
+    assert "<script" not in report.render_history_markdown(found)
     text = render_history_page(found, "2026-11-15T18:00:00+00:00")
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
@@ -520,14 +517,14 @@ def test_markdown_and_the_page_act_on_no_name(tmp_path):
 def test_the_page_draws_the_last_points_and_tells_what_it_leaves_out(tmp_path):
     pytest.importorskip("altair")
     pytest.importorskip("vl_convert")
-    from ragauge.experiments.history import page as shown
+    from ragauge.experiments.history import page
 
     day = history_day()
     many = [replace(points(0.5)[0], when=day.replace(year=1000 + i), folder=f"run{i}") for i in range(250)]
-    assert "The last 200 points of each series; 50 earlier ones are not drawn." in shown.render_history_page(
+    assert "The last 200 points of each series; 50 earlier ones are not drawn." in page.render_history_page(
         History(many)
     )
-    assert "one result so far" in shown.render_history_page(History(many[:1])).lower()
+    assert "one result so far" in page.render_history_page(History(many[:1])).lower()
 
 
 def test_the_headline_of_the_page_is_a_sentence_and_what_never_changed_comes_last(tmp_path):

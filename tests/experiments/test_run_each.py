@@ -25,8 +25,7 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.core.records import Dataset, Judgments
 from ragauge.experiments import datasets_by_name, read_experiment, run, run_each
-from ragauge.reports import experiment_set as joint
-from ragauge.reports import overview
+from ragauge.reports import experiment_set, overview
 from ragauge.runs.results import ExperimentSet
 from ragauge.systems.builder import SystemBuilder
 
@@ -218,7 +217,7 @@ def test_mean_ranks_are_those_of_scipy():
     )
     # By hand: in `one` c, a, b; in `two` a and b share the first two places.
     assert compute_mean_ranks(seen, "recall@1") == {"a": 1.75, "b": 2.25, "c": 2.0}
-    found = joint.build_measure_table(seen, "recall@1")
+    found = experiment_set.build_measure_table(seen, "recall@1")
     assert found.header == ["recall@1", "one", "two", "mean rank"]
     assert found.rows == [
         ["a", "0.5000", "0.5000", "1.75"],
@@ -226,13 +225,13 @@ def test_mean_ranks_are_those_of_scipy():
         ["c", "1.0000", "0.0000", "2.00"],
     ]
     assert found.strong == {(2, 1), (0, 2), (1, 2), (0, 3)}
-    assert joint.summarise_experiments(seen) == (
+    assert experiment_set.summarise_experiments(seen) == (
         "a has the best mean rank by recall@1, 1.75; it is first on 1 of 2 datasets. "
         "None of 4 differences from a is more than chance gives."
     )
     right, wrong = [1] * 30, [0] * 25 + [1] * 5
     sure = seen_of(one={"a": wrong, "b": right}, two={"a": wrong, "b": wrong})
-    assert joint.summarise_experiments(sure) == (
+    assert experiment_set.summarise_experiments(sure) == (
         "b has the best mean rank by recall@1, 1.25; it is first on 1 of 2 datasets. "
         "1 of 2 differences from a is more than chance gives."
     )
@@ -240,12 +239,12 @@ def test_mean_ranks_are_those_of_scipy():
 
 def test_a_system_that_a_dataset_lacks_has_a_dash_and_that_dataset_no_rank():
     seen = seen_of(one={"a": [1, 1], "b": [1, 0]}, two={"a": [1, 0]}, three={"a": [0, 0], "b": [0, 1]})
-    found = joint.build_measure_table(seen, "recall@1")
+    found = experiment_set.build_measure_table(seen, "recall@1")
     assert found.rows == [["a", "1.0000", "0.5000", "0.0000", "1.50"], ["b", "0.5000", "-", "0.5000", "1.50"]]
     assert compute_mean_ranks({"one": seen["one"], "two": seen["two"]}, "recall@1") == {}
     never = seen_of(one={"a": [1, 1]}, two={"b": [1, 0]})
     assert compute_mean_ranks(never, "recall@1") == {}
-    assert joint.build_measure_table(never, "recall@1").header == ["recall@1", "one", "two"]
+    assert experiment_set.build_measure_table(never, "recall@1").header == ["recall@1", "one", "two"]
 
 
 def test_stars_are_those_of_the_comparison():
@@ -255,7 +254,7 @@ def test_stars_are_those_of_the_comparison():
         "far"
     )
     assert row.stars == "***"
-    found = joint.build_measure_table(seen, "recall@1")
+    found = experiment_set.build_measure_table(seen, "recall@1")
     assert [cells[1] for cells in found.rows] == ["0.1667", "1.0000 ***", "0.1667"]
 
 
@@ -265,13 +264,13 @@ def test_the_first_measure_is_one_that_every_dataset_has():
     mapped = Dataset("mapped", data.documents, data.queries, data.judgments.with_targets({"d0": ["x"]}))
     both = run(mapped, {"mine": found_by_word}, measures=["dr@5", "recall@5", "dr@1", "mrr"])
     seen = {"plain": overview(plain, audited=False), "mapped": overview(both, audited=False)}
-    assert joint.list_measures(seen) == ["recall@5", "dr@5", "dr@1", "mrr"]
-    assert joint.build_measure_table(seen, "dr@5").rows == [["mine", "-", "1.0000"]]
+    assert experiment_set.list_measures(seen) == ["recall@5", "dr@5", "dr@1", "mrr"]
+    assert experiment_set.build_measure_table(seen, "dr@5").rows == [["mine", "-", "1.0000"]]
 
 
 def test_a_narrow_terminal_does_without_the_last_datasets():
     seen = seen_of(**{f"a-dataset-with-a-long-name-{i}": {"a": [1, 0], "b": [1, 1]} for i in range(5)})
-    (table,), left = joint.render_dataset_tables(seen, 80)
+    (table,), left = experiment_set.render_dataset_tables(seen, 80)
     assert [str(column.header) for column in table.columns] == ["recall@1", *list(seen)[:2], "mean rank"]
     assert sorted(left) == list(seen)[2:]
 

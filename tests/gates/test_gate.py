@@ -26,7 +26,7 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, CheckFailed, Incomparable, UnknownName
 from ragauge.core.records import Dataset, Judgments, MeasureDict, Run, Scores
 from ragauge.evaluation.indicators import Indicator, find_indicator
-from ragauge.gates import report as reports
+from ragauge.gates import report
 from ragauge.gates.results import Gate, Rule, RuleCheck
 from ragauge.gates.rule_grammar import parse_rule, read_gate_file, rule_texts
 from ragauge.measures.conventions import PRESETS
@@ -949,17 +949,17 @@ def made(**changes):
 
 
 def test_a_value_and_its_limit_are_told_apart():
-    assert reports.format_value_and_limit(made()) == ("0.39996", "0.40000")
-    assert reports.format_value_and_limit(made(value=0.5)) == ("0.5000", "0.4000")
-    assert reports.format_value_and_limit(made(value=math.nan, limit=math.nan)) == ("", "")
+    assert report.format_value_and_limit(made()) == ("0.39996", "0.40000")
+    assert report.format_value_and_limit(made(value=0.5)) == ("0.5000", "0.4000")
+    assert report.format_value_and_limit(made(value=math.nan, limit=math.nan)) == ("", "")
 
 
 def test_a_reason_is_left_out_where_the_figures_say_it():
-    assert reports.failure_reason(made()) == ""
-    assert reports.failure_reason(made(value=0.4)) == "too low"
-    assert reports.failure_reason(made(limit=math.nan)) == "too low"
+    assert report.failure_reason(made()) == ""
+    assert report.failure_reason(made(value=0.4)) == "too low"
+    assert report.failure_reason(made(limit=math.nan)) == "too low"
     assert (
-        reports.failure_reason(made(rule=Rule(Indicator("missing", "count"), "limit", "<="), value=1, limit=0))
+        report.failure_reason(made(rule=Rule(Indicator("missing", "count"), "limit", "<="), value=1, limit=0))
         == "too low"
     )
 
@@ -979,15 +979,15 @@ def test_what_a_test_says_is_in_words(kind, passed, said):
     rule = Rule(Indicator("mrr"), kind, limit=4, percent=kind == "non-inferior")
     check = made(rule=rule, passed=passed, limit=math.nan, baseline=0.5, difference=-0.1, ci=(-0.2, 0.05), p=0.25)
     change = "-20.00% [-40.00%, +10.00%]" if rule.percent else "-0.1000 [-0.2000, +0.0500]"
-    assert reports.comparison_lines(check) == [f"baseline 0.5000, change {change}", said]
-    assert said in reports.render_gate_junit(Gate("run", [check])).decode()
-    assert f"; {said} |" in reports.render_gate_markdown(Gate("run", [check]))
+    assert report.comparison_lines(check) == [f"baseline 0.5000, change {change}", said]
+    assert said in report.render_gate_junit(Gate("run", [check])).decode()
+    assert f"; {said} |" in report.render_gate_markdown(Gate("run", [check]))
 
 
 def test_junit_is_sound_whatever_the_texts_hold():
     rule = Rule(Indicator("mrr"), "limit", ">=", 0.4, tag="x", value="<&\x00\x1b\ud800\"'\n>")
     gate = Gate("r\x07un", [made(rule=rule, reason="a < b & \x00 c"), made(passed=True, reason="")])
-    root = ElementTree.fromstring(reports.render_gate_junit(gate))
+    root = ElementTree.fromstring(report.render_gate_junit(gate))
     assert (root.tag, root.attrib["tests"], root.attrib["failures"], root.attrib["errors"]) == (
         "testsuites",
         "2",
@@ -999,7 +999,7 @@ def test_junit_is_sound_whatever_the_texts_hold():
     assert bad.find("failure").attrib["message"] == "a < b & \ufffd c"
     assert good.find("failure") is None
     undecided = ElementTree.fromstring(
-        reports.render_undecided_junit("run", Incomparable("two\x00 things", hint="<one>"))
+        report.render_undecided_junit("run", Incomparable("two\x00 things", hint="<one>"))
     )
     assert undecided.attrib["errors"] == "1"
     assert undecided.find("testsuite/testcase/error").attrib["type"] == "Incomparable"
@@ -1007,16 +1007,16 @@ def test_junit_is_sound_whatever_the_texts_hold():
 
 def test_markdown_keeps_texts_as_texts():
     rule = Rule(Indicator("mrr"), "limit", ">=", 0.4, tag="x", value="a|b<script>")
-    text = reports.render_gate_markdown(Gate("run", [made(rule=rule)]))
+    text = report.render_gate_markdown(Gate("run", [made(rule=rule)]))
     assert "## Gate: run FAILED 1 of 1 check" in text
     assert "| FAIL | mrr >= 0.4 in x=a\\|b&lt;script> | 0.39996 | 0.40000 | 3 |  | too low |" in text
-    assert "| 3 |  | no &lt;b> here |" in reports.render_gate_markdown(
+    assert "| 3 |  | no &lt;b> here |" in report.render_gate_markdown(
         Gate("run", [made(limit=math.nan, reason="no <b> here")])
     )
 
 
 def test_data_has_no_word_that_json_lacks():
-    text = json.dumps(reports.gate_to_dict(Gate("run", [made(value=math.nan, limit=math.nan)])), allow_nan=False)
+    text = json.dumps(report.gate_to_dict(Gate("run", [made(value=math.nan, limit=math.nan)])), allow_nan=False)
     assert json.loads(text)["checks"][0]["value"] is None
 
 

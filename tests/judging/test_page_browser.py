@@ -15,7 +15,7 @@ from ragauge.judging.results import JudgedSamples
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
-from ragauge.judging import page as judging_page
+from ragauge.judging import page
 from ragauge.judging.page import render_judged_page
 from ragauge.output.page import vega_script
 
@@ -215,8 +215,8 @@ def test_two_thousand_samples_stay_in_pages_of_fifty(tmp_path_factory, opened):
 
 def test_chunks_beyond_the_room_go_without_their_texts_the_best_first(monkeypatch):
     found = many(40, chunks=1, length=800)
-    monkeypatch.setattr(judging_page, "MAX_CHUNK_CHARS_TOTAL", 8000)
-    packed = judging_page.build_details_payload(found)
+    monkeypatch.setattr(page, "MAX_CHUNK_CHARS_TOTAL", 8000)
+    packed = page.build_details_payload(found)
     assert sum(map(len, packed["texts"])) <= 8000
     kept = [one["chunks"][0][2] >= 0 for one in packed["samples"]]
     values = found.scores.values[FAITHFULNESS].tolist()
@@ -232,5 +232,5 @@ def test_chunks_beyond_the_room_go_without_their_texts_the_best_first(monkeypatc
 def test_a_chunk_that_samples_share_travels_once():
     found = judged()
     samples = [replace(one, contexts=("the same", "the same")) for one in found.samples]
-    packed = judging_page.build_details_payload(replace(found, samples=samples))
+    packed = page.build_details_payload(replace(found, samples=samples))
     assert packed["texts"] == ["the same"]

@@ -17,8 +17,7 @@ from command import command_in
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, Incomparable, UnknownName
 from ragauge.core.records import Dataset, Judgments
-from ragauge.knowledge.freshness import freshness
-from ragauge.knowledge.freshness import report as reports
+from ragauge.knowledge.freshness import freshness, report
 from ragauge.knowledge.freshness.report import stale_counts_by_rank
 from ragauge.knowledge.freshness.results import DocumentVersion, Freshness, StaleHit, VersionConflict
 from ragauge.knowledge.freshness.stale_hits import VersionIndex, differing_excerpts
@@ -452,7 +451,7 @@ def test_what_is_written_as_json_is_read_again_as_it_was(tmp_path):
 
 def test_the_words_for_the_navigation_of_the_page_begin_with_a_capital():
     run = {f"q{i}": ["old", "new"] for i in range(9)} | {"q9": []}
-    shorts = [part.short for part in reports.build_report(freshness(run, VERSIONS)).parts]
+    shorts = [part.short for part in report.build_report(freshness(run, VERSIONS)).parts]
     assert shorts == ["Rates", "Documents", "Queries", "All queries", "Conflicts", "Unscored"]
 
 

@@ -20,8 +20,8 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, Incomparable, MissingEvidence
 from ragauge.core.text import shingles, words
 from ragauge.knowledge.novelty import chunks, estimate_novelty_cost, novelty, prepare_novelty_data
-from ragauge.knowledge.novelty import chunks as chunks_module
-from ragauge.knowledge.novelty import report as reports
+from ragauge.knowledge.novelty import chunks as novelty_chunks
+from ragauge.knowledge.novelty import report as novelty_report
 from ragauge.knowledge.novelty.chunks import (
     MAX_OWN_CHUNKS,
     MIN_WINDOW_CHARS,
@@ -90,7 +90,7 @@ def test_what_has_no_text_or_no_direction_cannot_be_told_and_says_why():
     assert deaf.why == "the embedder gives its text a vector of zeros"
     assert deaf.lexical == 1.0
     assert (told.mean, told.why) == (0.0, "")
-    assert "there already" in reports.summarise_novelty(found)
+    assert "there already" in novelty_report.summarise_novelty(found)
 
 
 def test_a_chunk_without_direction_counts_for_nothing_in_the_mean():
@@ -104,7 +104,7 @@ def test_to_somebody_who_knows_nothing_everything_is_new_by_definition():
     assert figures(found) == [(1.0, 1.0, 1.0)] * 2
     assert math.isnan(found.documents[0].percentile)
     assert any("by definition" in note for note in found.notes)
-    assert reports.summarise_novelty(found) == "The novelty of 2 documents is 1.000 in the mean."
+    assert novelty_report.summarise_novelty(found) == "The novelty of 2 documents is 1.000 in the mean."
 
 
 def test_words_by_hand():
@@ -135,12 +135,12 @@ def test_nothing_is_near_among_fewer_than_thirty_known_documents(known):
     there = documents(*(f"word{i} word{i + 1} word{i + 2} word{i + 3} word{i + 4}" for i in range(0, 3 * known, 3)),
                       prefix="k")  # fmt: skip
     found = novelty([*added, Document("copy", there[5].text)], there, embedder="words")
-    told = " ".join(reports.summarise_novelty(found).split())
+    told = " ".join(novelty_report.summarise_novelty(found).split())
     if known < 30:
         assert [one.state for one in found.documents] == ["", "", "there"]
         assert any("too few known documents to tell what is near: 29 were compared" in note for note in found.notes)
         assert told.endswith("in the mean, 1 is there already; too few known documents (29) to tell what is near.")
-        assert not any("near:" in more for more in reports.build_report(found).more)
+        assert not any("near:" in more for more in novelty_report.build_report(found).more)
     else:
         assert [one.state for one in found.documents] == ["near", "new", "there"]
         assert told == "1 of 3 documents is new, 1 is near to a known one, 1 is there already."
@@ -307,7 +307,7 @@ def test_half_a_character_does_not_stop_it():
 def test_many_vectors_are_kept_in_a_file_and_are_the_same(monkeypatch):
     chunks = split_documents(documents(*(f"east {'north ' * (i % 5)}" for i in range(50))))
     plain = embed_chunks(chunks, Compass())
-    monkeypatch.setattr(chunks_module, "MAX_VECTOR_BYTES_IN_MEMORY", 10)
+    monkeypatch.setattr(novelty_chunks, "MAX_VECTOR_BYTES_IN_MEMORY", 10)
     kept = embed_chunks(chunks, Compass())
     assert isinstance(kept, np.memmap)
     assert np.array_equal(plain, kept)
@@ -369,7 +369,7 @@ def test_claims_are_new_known_or_conflicting_by_hand():
         ("it is cheap", "new", ()),
     ]
     assert [(one.state, one.by) for one in second.claims] == [("conflicting", ("k1",))]
-    assert reports.summarise_novelty(found).endswith("of 3 claims 1 is new, 1 is known, 1 is conflicting.")
+    assert novelty_report.summarise_novelty(found).endswith("of 3 claims 1 is new, 1 is known, 1 is conflicting.")
 
 
 def test_a_judge_sees_the_contradiction_that_vectors_do_not():
@@ -518,7 +518,7 @@ def test_every_form_tells_the_same_and_json_is_read_again(tmp_path):
     for text in (page, markdown):
         assert "garlic lowers blood pressure" in text
         assert "it has no words" in text
-    rows = [line.split(",") for line in reports.render_csv(found).splitlines()]
+    rows = [line.split(",") for line in novelty_report.render_csv(found).splitlines()]
     assert rows[0][:3] == ["document", "chunks", "mean"]
     assert rows[3][:3] == ["d2", "0", ""]
 
@@ -526,7 +526,7 @@ def test_every_form_tells_the_same_and_json_is_read_again(tmp_path):
 def test_many_documents_are_shown_from_both_ends_and_all_on_pages():
     one = told()
     many = replace(one, documents=[replace(one.documents[0], id=f"n{i}", mean=i / 100) for i in range(50)])
-    account = reports.build_report(many)
+    account = novelty_report.build_report(many)
     shown = [part for part in account.parts if not part.long]
     assert [len(rows.rows) for rows in shown[0].rows] == [10, 10]
     assert shown[0].rows[0].rows[0][0] == "n49"
@@ -539,7 +539,7 @@ def test_the_chart_has_a_bar_for_known_and_a_line_for_new_documents():
     pytest.importorskip("altair")
     known = documents(*(f"word{i} of many words{i % 7} here" for i in range(40)), prefix="k")
     found = novelty(documents("word3 of few", "something else"), known, embedder="words")
-    (drawing,) = reports.build_report(found).parts[0].charts.values()
+    (drawing,) = novelty_report.build_report(found).parts[0].charts.values()
     assert len(drawing.panels) == 3
     bars, lines = drawing.panels[0].spec["layer"]
     assert sum(row["count"] for row in bars["data"]["values"]) == 40
@@ -552,7 +552,7 @@ def test_many_new_documents_are_strokes_below_the_bars_and_hide_none_of_them():
     pytest.importorskip("altair")
     known = documents(*(f"word{i} of many words{i % 7} here" for i in range(40)), prefix="k")
     found = novelty(documents(*(f"word{i} of few" for i in range(30))), known, embedder="words")
-    (drawing,) = reports.build_report(found).parts[0].charts.values()
+    (drawing,) = novelty_report.build_report(found).parts[0].charts.values()
     assert "every stroke below the bars is a new document" in drawing.caption
     for panel in drawing.panels:
         bars, strokes = panel.spec["layer"]
@@ -563,7 +563,7 @@ def test_many_new_documents_are_strokes_below_the_bars_and_hide_none_of_them():
 
 def test_the_words_for_the_navigation_of_the_page_begin_with_a_capital():
     found = novelty(documents("east", "north", " "), documents("east", prefix="k"), embedder=Compass())
-    assert all(part.short[0].isupper() for part in reports.build_report(found).parts)
+    assert all(part.short[0].isupper() for part in novelty_report.build_report(found).parts)
 
 
 def called(*arguments):

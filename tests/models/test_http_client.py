@@ -17,7 +17,7 @@ from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.core.limits import REPLY_LIMIT
 from ragauge.models.chats.calls import attempt_request
 from ragauge.models.chats.openai import OpenAIChat
-from ragauge.models.embedders.openai import OpenAIEmbedder as Embedder
+from ragauge.models.embedders.openai import OpenAIEmbedder
 from ragauge.systems.adapters import HTTPRetriever
 from ragauge.systems.rerankers import LLMReranker
 from servers import serving
@@ -53,7 +53,7 @@ def chat(url: str) -> str:
 
 
 def embed(url: str) -> int:
-    return len(Embedder("m", url=f"{url}/v1").embed(["text"]))
+    return len(OpenAIEmbedder("m", url=f"{url}/v1").embed(["text"]))
 
 
 def rerank(url: str) -> list[Hit]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ragauge.core.composition import build_component as build_part
+from ragauge.core.composition import build_component
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.core.protocols import Embedder, Tokenizer
 from ragauge.models.embedders import open_embedder
@@ -742,12 +742,12 @@ def test_models_of_sentence_transformers_are_known_by_their_weights(folders, tmp
 
 def test_byt5_and_canine_are_named_and_say_what_to_do_offline():
     pytest.importorskip("transformers")
-    assert build_part("tokenizers", "byt5").encode(["é"]) == [[198, 172]]
-    assert build_part("tokenizers", "canine").encode(["é"]) == [[233]]
-    assert build_part("embedders", "canine(model=canine-mini, untrained=true)").trained is False
+    assert build_component("tokenizers", "byt5").encode(["é"]) == [[198, 172]]
+    assert build_component("tokenizers", "canine").encode(["é"]) == [[233]]
+    assert build_component("embedders", "canine(model=canine-mini, untrained=true)").trained is False
     for name, model in (("byt5", "google/byt5-small"), ("canine", "google/canine-s")):
         with pytest.raises(BackendFailed, match=f"`{model}` was not found: it is not a local folder") as error:
-            build_part("embedders", name)
+            build_component("embedders", name)
         assert "give a folder with the model" in error.value.hint
         assert "download=true, or untrained=true for random weights" in error.value.hint
 

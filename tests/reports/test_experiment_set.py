@@ -10,7 +10,7 @@ pytest.importorskip("altair")
 from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.summaries import Mean
 from ragauge.output.page import render_report_page
-from ragauge.reports import experiment_set as joint
+from ragauge.reports import experiment_set
 
 MEASURES = ["mrr@20", "dr@20", "hit_rate@1", "recall@20"]
 ODD = "<b>odd</b>"
@@ -35,7 +35,7 @@ PLACES = {"hard(seed=1)": "hard_seed=1", "easy": "easy"}
 
 
 def told(seen=SEEN, failures=None):
-    return joint.build_experiments_report("study", seen, failures or {}, PLACES)
+    return experiment_set.build_experiments_report("study", seen, failures or {}, PLACES)
 
 
 def test_the_first_measure_is_drawn_for_every_system_on_every_dataset_with_its_interval():
@@ -94,7 +94,7 @@ def test_datasets_lead_to_their_reports_and_one_that_failed_leads_nowhere(opened
     seen = {odd: made(0.2), "easy": made(0.6)}
     places = {odd: "javascript:alert(1)&", "easy": "easy"}
     text = render_report_page(
-        [joint.build_experiments_report("study", seen, {"gone": "no dataset is named `gone`"}, places)]
+        [experiment_set.build_experiments_report("study", seen, {"gone": "no dataset is named `gone`"}, places)]
     )
     path = tmp_path / "report.html"
     path.write_text(text, encoding="utf-8")

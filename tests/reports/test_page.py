@@ -25,7 +25,7 @@ from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments, MeasureDict, Run
 from ragauge.core.summaries import Mean
-from ragauge.output import page as output_page
+from ragauge.output import page
 from ragauge.reports import overview, page_sections, report
 from ragauge.reports import page as reports_page
 from ragauge.reports.page import render_overview_page
@@ -243,17 +243,17 @@ ANY = st.text(st.characters(), max_size=40)  # with lone surrogates
 
 @given(st.dictionaries(ANY, st.lists(ANY | st.floats(allow_nan=False, allow_infinity=False), max_size=3), max_size=3))
 def test_whatever_a_script_holds_as_json_survives_and_cannot_end_it(thing):
-    text = output_page.to_script_json(thing)
+    text = page.to_script_json(thing)
     assert json.loads(text) == thing
     assert not set(text) & set("<>&\u2028\u2029")
 
 
 @given(st.lists(st.text(max_size=40), max_size=5))
 def test_packed_data_are_letters_and_come_back(thing):
-    text = output_page.compress_json(thing)
+    text = page.compress_json(thing)
     assert re.fullmatch(r"[A-Za-z0-9+/=]*", text)
     assert json.loads(gzip.decompress(base64.b64decode(text))) == thing
-    assert output_page.compress_json(thing) == text
+    assert page.compress_json(thing) == text
 
 
 def test_only_the_scripts_that_the_page_brings_may_run(parts):
@@ -399,7 +399,7 @@ def test_tables_have_the_figures_of_the_overview(known):
     sheet = page_sections.build_systems_table(known)
     assert sheet.header == ["system", *MEASURES, "vs first", "p"]
     for row, (name, entry) in zip(sheet.rows, known.entries.items(), strict=True):
-        assert row[0] == output_page.Cell(name, "baseline" if name == "first" else "")
+        assert row[0] == page.Cell(name, "baseline" if name == "first" else "")
         for cell, measure in zip(row[1:3], MEASURES, strict=True):
             mean = entry.means[measure]
             assert cell.text == f"{mean.value:.4f}"

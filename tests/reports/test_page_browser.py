@@ -286,7 +286,7 @@ def test_tags_and_searches_narrow_the_list_down_together(made, opened):
 
 
 def test_queries_without_a_value_come_last_and_count_as_neither(made, opened, tmp_path):
-    from ragauge.reports.page import render_overview_page as make_page
+    from ragauge.reports.page import render_overview_page
 
     entry = made.overview.entries["bm25"]
     scores = entry.scores[0]
@@ -295,7 +295,7 @@ def test_queries_without_a_value_come_last_and_count_as_neither(made, opened, tm
     odd = replace(scores, values=MeasureDict({**scores.values, "ndcg@10": holes}, str))
     found = replace(made.overview, entries={**made.overview.entries, "bm25": replace(entry, scores=[odd])})
     file = tmp_path / "holes.html"
-    file.write_text(make_page(found), encoding="utf-8")
+    file.write_text(render_overview_page(found), encoding="utf-8")
     page = opened(file)
     unknown = [scores.queries[i] for i in (0, 60, 119)]
     for heading in (None, "moved", "moved", "system", "system"):
@@ -423,13 +423,13 @@ def test_an_address_that_means_nothing_does_no_harm(made, opened, view):
 
 
 def test_one_system_alone_is_compared_with_nothing(made, opened, tmp_path):
-    from ragauge.reports.page import render_overview_page as make_page
+    from ragauge.reports.page import render_overview_page
 
     only = replace(
         made.overview, entries={"bm25": made.overview.entries["bm25"]}, baseline=None, compared=None, rival=None
     )
     file = tmp_path / "alone.html"
-    file.write_text(make_page(only), encoding="utf-8")
+    file.write_text(render_overview_page(only), encoding="utf-8")
     page = opened(file)
     rows = page.eval_on_selector_all("#q-table tbody tr", TABLE)
     values = sorted(column(made.overview, "ndcg@10", "bm25"))
@@ -701,7 +701,7 @@ def test_charts_with_hostile_names_are_drawn_and_name_them(hostile, opened):
 
 
 def test_half_a_character_does_no_harm(made, opened, tmp_path):
-    from ragauge.reports.page import render_overview_page as make_page
+    from ragauge.reports.page import render_overview_page
 
     overview = made.overview
     query = overview.entries["bm25"].scores[0].queries[0]
@@ -709,7 +709,7 @@ def test_half_a_character_does_no_harm(made, opened, tmp_path):
         overview, title="half \ud800", queries={**overview.queries, query: "half \udfff of one"}, notes=["\ud83d"]
     )
     file = tmp_path / "half.html"
-    file.write_bytes(make_page(odd).encode("utf-8", "replace"))
+    file.write_bytes(render_overview_page(odd).encode("utf-8", "replace"))
     page = opened(file)
     assert page.title() == "half ?"
     page.fill("#q-search", "half")

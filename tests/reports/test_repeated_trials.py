@@ -209,12 +209,14 @@ def test_times_are_those_of_all_trials(seen):
 
 
 def test_compare_says_what_part_seeds_have(made, seen):
-    from ragauge.comparison.report import describe_comparisons as said
+    from ragauge.comparison.report import describe_comparisons
 
     found = ragauge.compare(str(made.folder), measures=["mrr@20"])
     share = seen.entries["lucky"].variation["mrr@20"].by_trials
     assert found.find("lucky").seeds.share == pytest.approx(share)
-    assert f"more seeds would take away {share:.0%} of the variance of a difference in mrr@20" in said(found)
+    assert f"more seeds would take away {share:.0%} of the variance of a difference in mrr@20" in describe_comparisons(
+        found
+    )
     assert found.to_polars()["seeds_share"].to_list() == [pytest.approx(share)]
 
 

@@ -33,8 +33,7 @@ from ragauge.files.scores import read_scores
 from ragauge.output.latex import escape_latex
 from ragauge.output.markdown import escape_markdown
 from ragauge.output.terminal import ASCII_SPARKLINE_MARKS, SPARKLINE_BLOCKS, downsample, sparkline, sparkline_characters
-from ragauge.reports import overview as overview_of
-from ragauge.reports import systems_tables
+from ragauge.reports import overview, systems_tables
 from ragauge.reports.data_export import (
     overview_to_data,
     overview_to_long_csv,
@@ -290,7 +289,7 @@ DATA = Dataset("small", DOCUMENTS, ASKED, Judgments({query: {f"d{i}": 1} for i, 
 
 def test_a_real_experiment_fits_a_terminal_of_80_columns():
     ran = run(DATA, {"a system with a long name": "bm25", "hybrid": "hybrid(of=bm25+bm25)"}, baseline="hybrid")
-    found = overview_of(ran, audited=False)
+    found = overview(ran, audited=False)
     lines = printed(systems_tables.render_systems_tables(found, 80)[0])
     assert len(lines) == 6  # two headers and twice two systems: no line was broken
     assert "p95" in lines[3]
@@ -309,7 +308,7 @@ def test_what_a_server_says_is_text_in_the_report(tmp_path):
         raise RuntimeError("<img src=x onerror=alert(1)>\n# Hacked ![x](http://evil) \x1b[2J")
 
     page = render_overview_markdown(
-        overview_of(run(DATA, {"evil": evil}, out=tmp_path, allow_failures=True), audited=False)
+        overview(run(DATA, {"evil": evil}, out=tmp_path, allow_failures=True), audited=False)
     )
     assert "What failed" in page
     assert "12 answers failed" in page

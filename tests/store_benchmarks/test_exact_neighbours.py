@@ -14,7 +14,7 @@ from ragauge.store_benchmarks import neighbours_faiss, neighbours_gpu
 from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours, neighbour_cache_path
 from ragauge.store_benchmarks.results import VectorSet
 from ragauge.store_benchmarks.vector_sets import generate_clustered_vectors, load_vector_set
-from ragauge.stores import nearest_neighbours as kernel
+from ragauge.stores import nearest_neighbours
 from ragauge.stores.nearest_neighbours import find_nearest
 from ragauge.stores.reference import ExactStore
 from vector_file_writers import write_hdf5, write_vectors
@@ -118,8 +118,8 @@ def test_blocks_and_bounds_change_nothing(metric, monkeypatch):
         ("MIN_SAMPLE_ROWS", 40),
         ("MAX_PENDING_PAIRS", 50),
     ):
-        monkeypatch.setattr(kernel, name, value)
-    monkeypatch.setattr(kernel, "TERMS_PER_BLOCK", 64)
+        monkeypatch.setattr(nearest_neighbours, name, value)
+    monkeypatch.setattr(nearest_neighbours, "TERMS_PER_BLOCK", 64)
     parts = find_nearest(base, queries, 30, metric)
     assert parts[0].tolist() == whole[0].tolist()
     assert parts[1].tolist() == whole[1].tolist()
@@ -129,8 +129,8 @@ def test_blocks_and_bounds_change_nothing(metric, monkeypatch):
 def test_a_pair_is_as_far_alone_as_in_company_however_long_its_vectors_are(metric):
     base, queries = made("plain", n=40, d=8193, m=1)
     asked, rows = queries.astype(np.float64), np.zeros(40, np.int64)
-    company = kernel.pair_distances(base, asked, rows, np.arange(40), metric)
-    alone = [kernel.pair_distances(base, asked, rows[:1], np.array([i]), metric)[0] for i in range(40)]
+    company = nearest_neighbours.pair_distances(base, asked, rows, np.arange(40), metric)
+    alone = [nearest_neighbours.pair_distances(base, asked, rows[:1], np.array([i]), metric)[0] for i in range(40)]
     assert alone == company.tolist()
 
 
@@ -213,7 +213,7 @@ def test_the_published_neighbours_of_real_collections_are_found(shared, name, me
     for mine, theirs in zip(own.neighbours, given, strict=True):
         assert set(mine.tolist()) == set(theirs.tolist())
     rows = np.repeat(np.arange(len(given)), 100)
-    far = kernel.pair_distances(data.base, data.queries.astype(np.float64), rows, given.ravel(), metric)
+    far = nearest_neighbours.pair_distances(data.base, data.queries.astype(np.float64), rows, given.ravel(), metric)
     assert far.reshape(given.shape).tolist() == own.distances.tolist()
     assert find_exact_neighbours(data, 100).by == "given"
 
@@ -345,8 +345,8 @@ def test_a_query_answered_by_rounding_alone_is_not_called_wrong():
 
 
 def test_progress_counts_queries_and_can_stop_the_work(monkeypatch):
-    monkeypatch.setattr(kernel, "QUERIES_PER_BLOCK", 10)
-    monkeypatch.setattr(kernel, "SCORES_PER_BLOCK", 2000)
+    monkeypatch.setattr(nearest_neighbours, "QUERIES_PER_BLOCK", 10)
+    monkeypatch.setattr(nearest_neighbours, "SCORES_PER_BLOCK", 2000)
     base, queries = made("plain", m=25)
     data, heard = VectorSet("slow", base, queries, "l2"), []
     find_exact_neighbours(data, 5, progress=lambda *now: heard.append(now))
@@ -404,7 +404,7 @@ def test_no_query_is_given_the_nearest_of_another(metric, m):
 
 
 def test_a_query_is_named_by_its_place_among_all(monkeypatch):
-    monkeypatch.setattr(kernel, "QUERIES_PER_BLOCK", 4)
+    monkeypatch.setattr(nearest_neighbours, "QUERIES_PER_BLOCK", 4)
     base, queries = made("plain", n=50)[0], made("plain", n=10)[0]
     queries[6] = np.nan
     with pytest.raises(BadInput, match="query 6 is"):

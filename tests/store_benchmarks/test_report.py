@@ -18,8 +18,8 @@ from rich.console import Console
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.reports import report
 from ragauge.reports.layouts import ragdbeval, recognise_layout
-from ragauge.store_benchmarks import report as terminal
-from ragauge.store_benchmarks import report_text as words
+from ragauge.store_benchmarks import report as store_benchmarks_report
+from ragauge.store_benchmarks import report_text
 from ragauge.store_benchmarks.analysis import with_frontiers
 from ragauge.store_benchmarks.load_and_cost_charts import draw_benchmark_charts
 from ragauge.store_benchmarks.recall_charts import build_recall_axis
@@ -48,7 +48,7 @@ SCHEMA = json.loads((files("ragauge.store_benchmarks") / "sweep.schema.json").re
 
 def printed(found, width=80):
     console = Console(width=width, file=io.StringIO(), force_terminal=False, highlight=False)
-    pieces, left = terminal.render_benchmark_tables(found, width)
+    pieces, left = store_benchmarks_report.render_benchmark_tables(found, width)
     for one in pieces:
         console.print(one)
     return console.file.getvalue(), left
@@ -92,10 +92,10 @@ def test_the_best_of_each_column_is_marked_and_none_where_all_are_alike():
 def test_times_to_doubt_carry_a_sign_that_a_note_explains():
     row = next(row for row in build_frontier_table(whole()).rows if row[1].text == "0.9950")
     assert [one.text for one in row[2:5]] == ["5,882?", "0.170?", "0.340?"]
-    [note] = [line for line in terminal.list_benchmark_notes(whole()) if line.startswith("?")]
+    [note] = [line for line in store_benchmarks_report.list_benchmark_notes(whole()) if line.startswith("?")]
     assert "hnswlib m=16 ef_search=160 (341 involuntary switches; 4% of the time was stolen)" in note
     assert "and 4 more" in next(
-        line for line in terminal.list_benchmark_notes(doubted(whole())) if line.startswith("?")
+        line for line in store_benchmarks_report.list_benchmark_notes(doubted(whole())) if line.startswith("?")
     )
 
 
@@ -130,15 +130,17 @@ def test_list_of_doubtful_results_and_summary_have_the_same_counts():
         for one in found.points
     ]  # fmt: skip
     found = replace(found, points=points)
-    [told] = [line for line in words.summary_sentences(found) if "doubtful" in line and "marked" in line]
+    [told] = [line for line in report_text.summary_sentences(found) if "doubtful" in line and "marked" in line]
     counts = "8 of 8 configurations, 2 of 2 results with a filter and 2 of 3 results under load"
     assert told.startswith(f"The times of {counts} are doubtful")
-    assert len(words.list_doubts(found)) == 8 + 2 + 2
-    assert "and 8 more" in next(line for line in terminal.list_benchmark_notes(found) if line.startswith("?"))
+    assert len(report_text.list_doubts(found)) == 8 + 2 + 2
+    assert "and 8 more" in next(
+        line for line in store_benchmarks_report.list_benchmark_notes(found) if line.startswith("?")
+    )
 
 
 def test_about_states_trials_and_timed_searches_per_configuration():
-    assert words.describe_benchmark(sweep(point("a", 0.9, 1.0))).endswith(
+    assert report_text.describe_benchmark(sweep(point("a", 0.9, 1.0))).endswith(
         "3 trials, 300 timed searches per configuration"
     )
 
@@ -152,39 +154,41 @@ def test_the_harness_is_a_floor_and_not_a_competitor():
     text, _ = printed(whole())
     assert "null" not in text
     floor = "a store of ours that does nothing takes 0.002 ms a query (checks and ids): the floor of every store here"
-    assert floor in terminal.list_benchmark_notes(whole())
+    assert floor in store_benchmarks_report.list_benchmark_notes(whole())
     own = sweep(*whole().points, point("mine:Store", 0.9, 1.0, name="mine", notes=["slow to open"]))
-    assert f"{floor} but your own" in terminal.list_benchmark_notes(own)
-    assert "mine: slow to open" in terminal.list_benchmark_notes(own)
+    assert f"{floor} but your own" in store_benchmarks_report.list_benchmark_notes(own)
+    assert "mine: slow to open" in store_benchmarks_report.list_benchmark_notes(own)
 
 
 def test_the_harness_told_to_stall_is_shown_under_load_and_leads_nothing():
     told = {"stall_ms": 300, "every": 500}
     stalls = point("null", 0.0, 0.01, search=told, loads=[load(200.0, 290.0, 0.02)])
     assert [one.text for one in build_load_table(sweep(stalls)).rows[0]][:4] == ["null", "1", "200/s", "200"]
-    assert words.summary_sentences(sweep(stalls)) == [
+    assert report_text.summary_sentences(sweep(stalls)) == [
         "No store was measured: null is the harness itself, told to stall for 300 ms once in 500 queries."
     ]
-    assert terminal.summarise_benchmark(sweep(stalls)) == "the harness alone"
+    assert store_benchmarks_report.summarise_benchmark(sweep(stalls)) == "the harness alone"
     both = sweep(stalls, point("a", 0.96, 1.0, loads=[load(200.0, 2.0, 2.0)]))
     assert [row[0].text for row in build_load_table(both).rows] == ["a", "null"]
     assert [row[0].text for row in build_recall_level_table(both).rows] == ["a"]
-    assert "null" not in " ".join(words.summary_sentences(both))
-    assert words.null_store_latency(both) == 0.002  # not its own time: it was told to take longer
+    assert "null" not in " ".join(report_text.summary_sentences(both))
+    assert report_text.null_store_latency(both) == 0.002  # not its own time: it was told to take longer
 
 
 def test_a_failure_has_the_name_that_the_user_gave():
     broken = FailedConfiguration(Configuration("mine:Store", {"m": 4}, name="mine"), "insert", "no")
-    assert terminal.describe_failures(sweep(failures=[broken])) == ["mine m=4, insert: no"]
+    assert store_benchmarks_report.describe_failures(sweep(failures=[broken])) == ["mine m=4, insert: no"]
 
 
 def test_a_legend_explains_no_column_that_is_not_shown_and_repeats_no_verdict():
-    wide, narrow = (" ".join(terminal.list_legends(whole(), width)) for width in (200, 80))
+    wide, narrow = (" ".join(store_benchmarks_report.list_legends(whole(), width)) for width in (200, 80))
     assert "cold is opening" in wide
     assert "cold ms" in printed(whole())[1]
     assert "cold is" not in narrow
     assert "recall is" in narrow
-    first, second = (words.describe_sufficient_recall(one) for one in words.find_sufficient_recalls(whole()))
+    first, second = (
+        report_text.describe_sufficient_recall(one) for one in report_text.find_sufficient_recalls(whole())
+    )
     assert first not in wide
     assert second in wide
 
@@ -203,13 +207,13 @@ def test_a_load_to_doubt_carries_the_sign_and_its_reason_stands_in_a_note():
     assert (
         "? marks doubtful times: a with 500 queries per second (the host took 4% of the CPU time); measure them again "
         "with --remeasure doubtful"
-    ) in terminal.list_benchmark_notes(found)
+    ) in store_benchmarks_report.list_benchmark_notes(found)
     copied = sweep(point("a", 0.96, 1.0, loads=[replace(load(500.0, 0.5, 0.4), note="each client had a copy")]))
     assert build_load_table(copied).rows[0][3].text == "500"
 
 
 def test_the_verdict_names_the_fastest_the_smallest_the_quickest_to_build_who_fell_short_and_what_broke():
-    assert words.summary_sentences(whole()) == [
+    assert report_text.summary_sentences(whole()) == [
         "With a filter that matches 50% of the vectors hnswlib (ef_search=40) is the fastest at recall 0.95: 12,500 "
         "queries per second; no other store gets there.",
         "With a filter that matches 1% of the vectors no store reaches recall 0.95; hnswlib (ef_search=40) comes "
@@ -241,7 +245,7 @@ def test_verdict_names_stores_that_fail_what_was_requested():
         point("d", 0.96, 0.4, filters=filtered(0.99, "lang=de", wrong=3)),
         point("e", 0.96, 0.5, loads=[load(50.0, 1.0, 1.0)], filters=filtered(0.96)),
     )
-    assert words.summary_sentences(found)[:4] == [
+    assert report_text.summary_sentences(found)[:4] == [
         "With the filter `lang=de` (1% of the vectors) no store reaches recall 0.95 with matching rows only; d comes "
         "nearest, with recall 0.990 and 3 rows that do not match.",
         "With a filter that matches 1% of the vectors e is the fastest at recall 0.95 of those that pass "
@@ -253,8 +257,10 @@ def test_verdict_names_stores_that_fail_what_was_requested():
     ]
     broken = FailedConfiguration(Configuration("a"), "filters", "no")
     alone = sweep(point("a", 0.96, 0.1), failures=[broken])
-    assert words.summary_sentences(alone)[1] == "Not everything that was requested is passed by a (filters failed)."
-    assert "requested" not in " ".join(words.summary_sentences(sweep(point("a", 0.96, 0.1))))
+    assert (
+        report_text.summary_sentences(alone)[1] == "Not everything that was requested is passed by a (filters failed)."
+    )
+    assert "requested" not in " ".join(report_text.summary_sentences(sweep(point("a", 0.96, 0.1))))
 
 
 def test_selectivity_has_three_digits_and_own_filters_their_name():
@@ -283,7 +289,7 @@ def filtered_sweep():
 
 
 def test_summary_recommends_the_fastest_store_with_the_filter():
-    said = words.summary_sentences(filtered_sweep())
+    said = report_text.summary_sentences(filtered_sweep())
     assert said[:3] == [
         "With a filter that matches 1% of the vectors cells (ef_search=64) is the fastest at recall 0.95: 8,333 "
         "queries per second, 50.0 times as many as graph (ef_search=10); these times are doubtful.",
@@ -315,7 +321,7 @@ def test_summary_groups_many_filters_by_their_fastest_store():
         FilteredSearch(share, 100, 1.0, 1.0 if share > 0.001 else 0.5, 0, latency(1.0)) for share in (*shares, 0.001)
     ]
     found = sweep(point("graph", 0.96, 0.1, filters=fast), point("cells", 0.96, 0.5, filters=slow))
-    assert words.summary_sentences(found)[0] == (
+    assert report_text.summary_sentences(found)[0] == (
         "Fastest store at recall 0.95 with the filter 90%, 50%: graph; 1%: cells; 0.1%: none."
     )
 
@@ -332,7 +338,7 @@ def test_filter_tables_have_percentiles_qps_repeats_and_marks():
     assert [[one.best for one in row][3] for row in part.rows] == [True, False]
     assert len(build_filter_table(filtered_sweep(), every=True).rows) == 3
     assert "cells ef_search=16" in render_benchmark_markdown(filtered_sweep())
-    [note] = [line for line in terminal.list_benchmark_notes(filtered_sweep()) if line.startswith("?")]
+    [note] = [line for line in store_benchmarks_report.list_benchmark_notes(filtered_sweep()) if line.startswith("?")]
     assert "cells ef_search=64 with a filter that matches 1% of the vectors (the repeats differ by 40%" in note
 
 
@@ -378,20 +384,22 @@ def test_read_sweep_labels_forced_series_of_earlier_versions(tmp_path):
 
 def test_two_stores_within_what_one_differs_from_time_to_time_are_not_ranked():
     close = sweep(point("a", 0.96, 0.100), point("b", 0.96, 0.103))
-    assert "within what one store differs" in words.summary_sentences(close)[0]
+    assert "within what one store differs" in report_text.summary_sentences(close)[0]
     apart = sweep(point("a", 0.96, 0.100), point("b", 0.96, 0.106))
-    assert "1.1 times as many as b" in words.summary_sentences(apart)[0]
+    assert "1.1 times as many as b" in report_text.summary_sentences(apart)[0]
     steady = [replace(one, qps_spread=0.001) for one in close.points]
-    assert words.summary_sentences(sweep(*steady))[0].endswith("10,000 queries per second, about as many as b (9,709).")
+    assert report_text.summary_sentences(sweep(*steady))[0].endswith(
+        "10,000 queries per second, about as many as b (9,709)."
+    )
     once = [replace(point(name, 0.96, ms), qps_spread=math.nan) for name, ms in (("a", 0.1), ("b", 0.115), ("c", 0.3))]
-    assert "about as many as b (8,696)" in words.summary_sentences(sweep(*once))[0]
-    assert "3.0 times as many as c" in words.summary_sentences(sweep(once[0], once[2]))[0]
+    assert "about as many as b (8,696)" in report_text.summary_sentences(sweep(*once))[0]
+    assert "3.0 times as many as c" in report_text.summary_sentences(sweep(once[0], once[2]))[0]
 
 
 def test_the_verdict_is_careful_with_times_that_are_to_be_doubted():
     found = doubted(sweep(point("a", 0.96, 0.1), point("b", 0.96, 0.2)))
-    assert words.summary_sentences(found)[0].endswith("2.0 times as many as b; these times are doubtful.")
-    assert words.summary_sentences(found)[-1].startswith("All times are doubtful (marked ?).")
+    assert report_text.summary_sentences(found)[0].endswith("2.0 times as many as b; these times are doubtful.")
+    assert report_text.summary_sentences(found)[-1].startswith("All times are doubtful (marked ?).")
 
 
 def test_one_store_that_is_smallest_and_quickest_to_build_is_named_once():
@@ -399,20 +407,20 @@ def test_one_store_that_is_smallest_and_quickest_to_build_is_named_once():
         point("a", 0.96, 1.0, memory=10_000_000, seconds=1.0), point("b", 0.97, 2.0, memory=20_000_000, seconds=2.0)
     )
     assert (
-        words.summary_sentences(found)[1]
+        report_text.summary_sentences(found)[1]
         == "Of all a takes the least memory (10.0 MB) and is built the fastest (1.00 s)."
     )
 
 
 def test_where_no_store_gets_there_the_verdict_says_who_came_nearest():
-    assert words.summary_sentences(sweep(point("a", 0.5, 1.0), point("b", 0.7, 9.0)))[0] == (
+    assert report_text.summary_sentences(sweep(point("a", 0.5, 1.0), point("b", 0.7, 9.0)))[0] == (
         "No store reaches recall 0.95; b comes nearest, with 0.700."
     )
 
 
 def test_where_nothing_could_be_measured_that_is_the_verdict():
     broken = FailedConfiguration(Configuration("chroma"), "insert", "no")
-    assert words.summary_sentences(sweep(failures=[broken])) == [
+    assert report_text.summary_sentences(sweep(failures=[broken])) == [
         "No store could be measured.",
         "Not measured, or not all of it: chroma (insert).",
     ]
@@ -421,7 +429,7 @@ def test_where_nothing_could_be_measured_that_is_the_verdict():
 
 
 def test_more_recall_buys_nothing_from_the_recall_on_where_all_are_within_a_hair_of_the_exact_one():
-    first = words.find_sufficient_recalls(whole())[0]
+    first = report_text.find_sufficient_recalls(whole())[0]
     assert (first.measure, first.best, first.most, first.recall) == ("ndcg@10", 0.412, 1.0, 0.955)
     # By hand: 0.412 - 0.005 = 0.407 is missed at recall 0.94 (0.405) and met from 0.955 (0.409) on.
     lucky = sweep(
@@ -429,13 +437,13 @@ def test_more_recall_buys_nothing_from_the_recall_on_where_all_are_within_a_hair
         point("a", 0.9, 2.0, relevance={"ndcg@10": 0.3}),
         point("a", 0.98, 3.0, relevance={"ndcg@10": 0.41}),
     )
-    [found] = words.find_sufficient_recalls(lucky)
+    [found] = report_text.find_sufficient_recalls(lucky)
     assert found.recall == 0.98  # one lucky point below does not count
     assert (
-        words.describe_sufficient_recall(found)
+        report_text.describe_sufficient_recall(found)
         == "the most recall, 0.980, has ndcg@10 0.4100, and less recall has less"
     )
-    assert words.find_sufficient_recalls(whole(relevance=False)) == []
+    assert report_text.find_sufficient_recalls(whole(relevance=False)) == []
 
 
 def test_texts_of_stores_are_texts_on_a_terminal_in_markdown_and_in_latex():
@@ -477,7 +485,7 @@ def test_reused_results_are_marked_with_their_date_in_every_format():
     assert to_benchmark_data(found)["points"][1]["reused"] is True
     assert any(
         "hnswlib: reused; made 2026-11-14T08:30:00+00:00 (measure again with --fresh)" in n
-        for n in terminal.list_benchmark_notes(found)
+        for n in store_benchmarks_report.list_benchmark_notes(found)
     )
     for text in (render_benchmark_markdown(found), render_benchmark_latex(found), render_benchmark_html(found, "")):
         assert "2026-11-14 08:30" in text
@@ -485,14 +493,14 @@ def test_reused_results_are_marked_with_their_date_in_every_format():
 
 
 def test_verdict_says_that_reused_and_new_results_are_compared():
-    said = " ".join(words.summary_sentences(with_reused(whole(), {"hnswlib"})))
+    said = " ".join(report_text.summary_sentences(with_reused(whole(), {"hnswlib"})))
     assert "are reused (made 2026-11-14) and compared with new ones; measure all again with `--fresh`" in said
     everything = with_reused(whole(), {"hnswlib", "exact", "faiss", "annoy"})
     only_points = with_frontiers(
         replace(everything, points=[replace(p, filters=(), changes=(), mixed=None) for p in everything.points])
     )
-    assert "compared with new ones" not in " ".join(words.summary_sentences(only_points))
-    assert "compared with new ones" not in " ".join(words.summary_sentences(whole()))
+    assert "compared with new ones" not in " ".join(report_text.summary_sentences(only_points))
+    assert "compared with new ones" not in " ".join(report_text.summary_sentences(whole()))
     assert "reused" not in render_benchmark_markdown(whole())
 
 
@@ -649,7 +657,9 @@ def test_every_form_has_p90_p95_and_mrr_at_each_cutoff():
         assert "k = 1, 10 (one search at k = 10)" in " ".join(text.split())
     assert "0.8642" in render_benchmark_latex(found)
     assert re.search(r"1\.20 +& 1\.50", render_benchmark_latex(found))
-    assert "one search at k = 10; a search at a smaller k may find less" in " ".join(terminal.list_legends(found, 80))
+    assert "one search at k = 10; a search at a smaller k may find less" in " ".join(
+        store_benchmarks_report.list_legends(found, 80)
+    )
 
 
 def test_the_legend_says_what_recall_counts_in_words():
@@ -661,7 +671,7 @@ def test_the_legend_says_what_recall_counts_in_words():
         "recall is recall(of=eps,eps=1e-06)@10: the share that is no farther than the k-th true neighbour, but for "
         "rounding (a millionth)"
     )
-    assert words.explain_recall("recall(of=eps)@5").endswith(
+    assert report_text.explain_recall("recall(of=eps)@5").endswith(
         "no farther than the k-th true neighbour, but for a thousandth"
     )
     assert "but for rounding (a millionth)" in render_benchmark_markdown(found)
@@ -856,7 +866,7 @@ def test_a_long_list_is_shortened_on_a_terminal_and_only_there():
     assert len(build_frontier_table(found).rows) == 40
     kept = [row[1].text for row in build_frontier_table(found, brief=True).rows[:3]]
     assert kept == ["0.9000", "0.9500", "0.9000"]  # 0.99 is not reached: the last stands for it
-    assert any("32 more settings are worth having" in line for line in terminal.list_legends(found, 80))
+    assert any("32 more settings are worth having" in line for line in store_benchmarks_report.list_legends(found, 80))
     assert "ef=0" in render_benchmark_markdown(found)
     assert "ef=0" not in printed(found)[0]
 

@@ -18,8 +18,7 @@ from ragauge.reports.registry import build_report, read_results, results_to_csv,
 from ragauge.store_stress.child_process import error_signature
 from ragauge.store_stress.minimal_failure import describe_confidence, find_minimal_prefix
 from ragauge.store_stress.plan import StressSettings, read_documents, write_documents
-from ragauge.store_stress.report import build_comparison_report as beside
-from ragauge.store_stress.report import describe_outcome, summarise_stress_test
+from ragauge.store_stress.report import build_comparison_report, describe_outcome, summarise_stress_test
 from ragauge.store_stress.result_checks import (
     ExactCosines,
     changed_rankings,
@@ -539,7 +538,7 @@ def test_the_headline_claims_no_more_than_was_seen(one):
 
 
 def test_stores_stand_beside_each_other(one):
-    found = beside([one, one])
+    found = build_comparison_report([one, one])
     (rows,) = found.parts[0].rows
     row = dict(zip(rows.header, rows.rows[0], strict=True))
     assert row["at once"] == "11"

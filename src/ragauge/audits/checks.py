@@ -109,7 +109,7 @@ class AuditCheck:
     needs: tuple[str, ...] = ()
 
 
-CHECKS: Mapping[str, AuditCheck] = {
+AUDIT_CHECKS: Mapping[str, AuditCheck] = {
     check.name: check
     for check in (
         AuditCheck(
@@ -173,11 +173,11 @@ def select_checks(names: Iterable[str] | None) -> list[AuditCheck]:
 
     All of them if no name is given. Raises UnknownName for a name that is not registered.
     """
-    wanted = {name.strip().lower().replace("_", "-") for name in names or CHECKS}
+    wanted = {name.strip().lower().replace("_", "-") for name in names or AUDIT_CHECKS}
     for name in wanted:
-        if name not in CHECKS:
-            raise UnknownName("check", name, CHECKS, hint=f"there are {', '.join(CHECKS)}")
-    return [check for name, check in CHECKS.items() if name in wanted]
+        if name not in AUDIT_CHECKS:
+            raise UnknownName("check", name, AUDIT_CHECKS, hint=f"there are {', '.join(AUDIT_CHECKS)}")
+    return [check for name, check in AUDIT_CHECKS.items() if name in wanted]
 
 
 def run_checks(evidence: AuditInput, checks: Iterable[AuditCheck], absent: Mapping[str, str] | None = None) -> Audit:

@@ -14,8 +14,7 @@ import numpy as np
 
 from ragauge.audits.leakage_fields import CandidateField, QueryNamingField, WeightedCorpus
 from ragauge.core.records import Floats, Ints
-from ragauge.stats.paired_tests import RANDOMISATION_ROUNDS as SIGNS
-from ragauge.stats.paired_tests import correct_p_values, randomisation_test
+from ragauge.stats.paired_tests import RANDOMISATION_ROUNDS, correct_p_values, randomisation_test
 
 MAX_QUERIES, MAX_RELEVANT, MAX_JUDGED_OTHERS, MAX_RANDOM_OTHERS, MAX_PAIRS_PER_QUERY = 500, 50, 100, 50, 300
 """Maximum numbers of queries, and per query of relevant, judged other, random other documents, and of pairs."""
@@ -158,7 +157,11 @@ def evaluate_predictors(
     rounds = max(MIN_PERMUTATIONS, 200 * (len(found) + len(named)) - 1)
 
     def signs(gaps: Floats) -> float:
-        return float(randomisation_test(gaps[:, None], rounds=max(SIGNS, rounds), seed=seed)[0]) if len(gaps) > 1 else 1
+        return (
+            float(randomisation_test(gaps[:, None], rounds=max(RANDOMISATION_ROUNDS, rounds), seed=seed)[0])
+            if len(gaps) > 1
+            else 1
+        )
 
     every = []
     for field in found:

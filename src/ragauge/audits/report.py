@@ -15,8 +15,7 @@ from rich.text import Text
 from ragauge.core.findings import Audit, Finding, FindingTable
 from ragauge.core.text import one_line
 from ragauge.files.serialization import replace_nan
-from ragauge.output.markdown import escape_markdown
-from ragauge.output.markdown import render_markdown_table as markdown_grid
+from ragauge.output.markdown import escape_markdown, render_markdown_table
 from ragauge.output.tables import format_grid_cells
 
 EXPECTED_FINDING = "expected"
@@ -199,7 +198,7 @@ def render_audit_markdown(audit: Audit) -> str:
             if one.remedy:
                 lines += [f"Do: {escape_markdown(one.remedy)}.", ""]
             if one.grid is not None and one.grid.rows:
-                lines += [*markdown_grid(one.grid.header, format_grid_cells(one.grid)), ""]
+                lines += [*render_markdown_table(one.grid.header, format_grid_cells(one.grid)), ""]
                 lines += [escape_markdown(TABLE_FOOTNOTES[one.what]) + ".", ""] if one.what in TABLE_FOOTNOTES else []
     if audit.skipped:
         lines += [

@@ -95,9 +95,9 @@ def audit(  # noqa: PLR0913 - each is an option of the command
 
 
 def _print_audit_checks() -> None:
-    from ragauge.audits.checks import CHECKS
+    from ragauge.audits.checks import AUDIT_CHECKS
 
     table = borderless_table(["check", "what it looks for", "needs"], numbers=False)
-    for one in CHECKS.values():
+    for one in AUDIT_CHECKS.values():
         table.add_row(Text(one.name), Text(one.description), Text(", ".join(one.needs)))
     console.print_tables(table)

@@ -25,9 +25,9 @@ from ragauge.cli.progress import CountProgress
 from ragauge.core.errors import BadInput
 from ragauge.core.samples import LEXICAL_JUDGE
 from ragauge.files.samples import samples_name
-from ragauge.judging.calibration import report as reports
+from ragauge.judging.calibration import report
 from ragauge.judging.calibration.report import calibrations_to_csv, calibrations_to_dict
-from ragauge.output.terminal import render_table as table_of
+from ragauge.output.terminal import render_table
 
 
 def calibrate(  # noqa: PLR0913 - each is an option of the command
@@ -121,7 +121,7 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
     if not labelled:
         raise BadInput("there is nothing to calibrate on", hint="ragauge calibrate labelled.jsonl")
     from ragauge.files.workspace import folder_name
-    from ragauge.judging.calibration import calibrate as measure_judge
+    from ragauge.judging.calibration import calibrate
     from ragauge.judging.calibration.report import draw_calibrations
     from ragauge.output.formats import write_charts
 
@@ -142,7 +142,7 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
         try:
             for path, place in places.items():
                 how = {**asked, **more, "folder": place, "confidence": confidence, "canaries": canaries}
-                found.append(measure_judge(path, **how, progress=watch))
+                found.append(calibrate(path, **how, progress=watch))
         except KeyboardInterrupt:
             where = f"; every reply is kept in {shlex.quote(str(kept))}, and the same command goes on from there"
             sys.stderr.write(f"\nstopped{'' if chat == LEXICAL_JUDGE else where}\n")
@@ -159,16 +159,16 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
     elif csv:
         console.write_data(calibrations_to_csv(found), nl=False)
     elif markdown:
-        console.write_data(reports.render_calibrations_markdown(found), nl=False)
+        console.write_data(report.render_calibrations_markdown(found), nl=False)
     else:
-        parts = reports.calibration_tables(found[0]) if len(found) == 1 else [reports.overview_table(found)]
-        tables = [table_of(rows, console.stdout_console().width) for rows in parts]
+        parts = report.calibration_tables(found[0]) if len(found) == 1 else [report.overview_table(found)]
+        tables = [render_table(rows, console.stdout_console().width) for rows in parts]
         console.print_tables(*[piece for table, _ in tables for piece in (table, "")][:-1])
         left = [name for _, without in tables for name in without]
         console.print_notes([f"not shown, for want of room: {', '.join(left)}; --markdown has them"] if left else [])
     if not markdown:
         console.print_notes(
-            reports.calibration_notes(found[0]) if len(found) == 1 else reports.shared_calibration_notes(found)
+            report.calibration_notes(found[0]) if len(found) == 1 else report.shared_calibration_notes(found)
         )
     if stopped := next((one.stopped for one in found if one.stopped), ""):
         sys.stderr.write(f"stopped: {stopped}; the same command with a higher limit goes on\n")

@@ -13,7 +13,7 @@ from ragauge.cli.option_checks import refuse_options
 from ragauge.cli.options import CommonQueries, HigherIsBetter, LowerIsBetter, MinRelevantGrade
 from ragauge.cli.tie_notes import describe_ties
 from ragauge.comparison import compare as compare_scores
-from ragauge.comparison import report as reports
+from ragauge.comparison import report
 from ragauge.comparison.latex import render_comparisons_latex
 from ragauge.comparison.scored_files import DEFAULT_MEASURES, score_runs
 from ragauge.core.errors import BadInput
@@ -110,25 +110,25 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     shown = 3 if moved is None else moved
     if as_json:
         console.write_data(
-            json.dumps(reports.comparisons_to_data(compared, shown), indent=2, ensure_ascii=False, allow_nan=False)
+            json.dumps(report.comparisons_to_data(compared, shown), indent=2, ensure_ascii=False, allow_nan=False)
         )
     elif as_csv:
-        console.write_data(reports.comparisons_to_csv(compared), nl=False)
+        console.write_data(report.comparisons_to_csv(compared), nl=False)
         console.print_notes(describe_run_dates(compared.answers))
     elif as_markdown:
         console.write_data(
-            reports.render_comparisons_markdown(compared, 0 if moved is None and len(compared.systems) > 2 else shown),
+            report.render_comparisons_markdown(compared, 0 if moved is None and len(compared.systems) > 2 else shown),
             nl=False,
         )
     elif as_latex:
         console.write_data(render_comparisons_latex(compared), nl=False)
     else:
         many = moved is None and len(compared.systems) > 2  # otherwise these tables would outnumber the rest
-        tables, left = reports.render_comparison_tables(
+        tables, left = report.render_comparison_tables(
             compared, console.stdout_console().width, 0 if many else shown, console.sparkline_marks()
         )
         console.print_tables(*tables)
-        console.print_notes(console.merge_notes(reports.describe_comparisons(compared), compared.systems))
+        console.print_notes(console.merge_notes(report.describe_comparisons(compared), compared.systems))
         console.print_notes(describe_ties(found.scores.values()))
         if left:
             console.print_notes([f"not shown, for want of room: {', '.join(left)}; --csv has them"])

@@ -13,8 +13,7 @@ import typer
 from ragauge.cli import console
 from ragauge.cli.option_checks import check_output_libraries, require_any_option
 from ragauge.cli.options import MaxQueries, Reuse, Threads
-from ragauge.cli.output import check_outputs as writable
-from ragauge.cli.output import write_result
+from ragauge.cli.output import check_outputs, write_result
 from ragauge.cli.progress import StageProgress
 from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.embedder_study.plan import QUICK_SETTINGS, STUDY_STORES, StudySettings
@@ -138,7 +137,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
     require_any_option(command, {"fresh": ["folder"], "reuse": ["folder"]})
     if fresh and reuse:
         raise BadInput("--fresh and --reuse are mutually exclusive", hint="leave out one of them")
-    writable(written, as_json=as_json, as_csv=as_csv, form=form, noun=EmbedderStudy)
+    check_outputs(written, as_json=as_json, as_csv=as_csv, form=form, noun=EmbedderStudy)
     check_output_libraries([], charts)
     if charts is not None:
         check_writable(charts, folder=True)

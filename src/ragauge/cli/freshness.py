@@ -61,14 +61,14 @@ def freshness(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge gate runs/docs/bm25 --versions versions.jsonl -r 'stale_rate@10 <= 0.05'[/dim]
     """
-    from ragauge.knowledge.freshness import freshness as look
+    from ragauge.knowledge.freshness import freshness
 
     check_outputs(out or [], as_json=as_json, as_csv=as_csv)
     found = []
     with show_status(after=0.5) as watch:
         for name, path in _runs_by_name(runs).items():
             watch(f"reading {name}")
-            one = look(path, versions, k=k, documents=corpus, queries=queries, as_of=as_of)
+            one = freshness(path, versions, k=k, documents=corpus, queries=queries, as_of=as_of)
             found.append(replace(one, run=name))
     write_result(found, out or [], as_json=as_json, as_csv=as_csv)
 

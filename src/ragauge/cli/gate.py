@@ -13,7 +13,7 @@ from ragauge.cli.options import HigherIsBetter, LowerIsBetter, MinRelevantGrade
 from ragauge.core.errors import BadInput, RagaugeError
 from ragauge.files.workspace import atomic_write
 from ragauge.gates import gate as hold
-from ragauge.gates import report as reports
+from ragauge.gates import report
 from ragauge.gates.results import Gate
 from ragauge.gates.rule_grammar import read_gate_file
 
@@ -103,8 +103,8 @@ def gate(  # noqa: PLR0913 - each is an option of the command
         found = hold(files[-1], qrels=files[0] if len(files) > 1 else None, **settings)
     except RagaugeError as error:
         # Overwrite the files of an earlier run, so that a reader who ignores the exit code is not misled.
-        _write_gate_file(junit, reports.render_undecided_junit(files[-1], error))
-        _write_gate_file(markdown, reports.render_undecided_markdown(files[-1], error).encode("utf-8", "replace"))
+        _write_gate_file(junit, report.render_undecided_junit(files[-1], error))
+        _write_gate_file(markdown, report.render_undecided_markdown(files[-1], error).encode("utf-8", "replace"))
         raise
     _write_gate_report(found, as_json=as_json, junit=junit, markdown=markdown)
     if not found.passed:
@@ -112,13 +112,13 @@ def gate(  # noqa: PLR0913 - each is an option of the command
 
 
 def _write_gate_report(found: Gate, *, as_json: bool, junit: str | None, markdown: str | None) -> None:
-    _write_gate_file(junit, reports.render_gate_junit(found))
-    _write_gate_file(markdown, reports.render_gate_markdown(found).encode("utf-8", "replace"))
+    _write_gate_file(junit, report.render_gate_junit(found))
+    _write_gate_file(markdown, report.render_gate_markdown(found).encode("utf-8", "replace"))
     if as_json:
-        console.write_data(json.dumps(reports.gate_to_dict(found), indent=2, ensure_ascii=False, allow_nan=False))
+        console.write_data(json.dumps(report.gate_to_dict(found), indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        console.print_tables(reports.build_checks_table(found, console.stdout_console().width))
-    console.print_notes([reports.summarise_gate(found), *reports.gate_report_notes(found)])
+        console.print_tables(report.build_checks_table(found, console.stdout_console().width))
+    console.print_notes([report.summarise_gate(found), *report.gate_report_notes(found)])
 
 
 def _write_gate_file(path: str | None, text: bytes) -> None:

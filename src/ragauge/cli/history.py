@@ -14,8 +14,7 @@ from ragauge.cli.option_checks import allow_only_options, check_output_libraries
 from ragauge.cli.progress import show_status
 from ragauge.core.errors import BadInput
 from ragauge.experiments.history import history as look_back
-from ragauge.experiments.history import report as reports
-from ragauge.experiments.history import report_text as words
+from ragauge.experiments.history import report, report_text
 from ragauge.files.workspace import atomic_write
 from ragauge.output.terminal import sparkline_characters
 from ragauge.runs.folder import utc_now
@@ -76,21 +75,21 @@ def history(  # noqa: PLR0913 - each is an option of the command
         sys.stderr.write("\nstopped\n")
         raise typer.Exit(130) from None
     if as_json:
-        console.write_data(json.dumps(reports.history_to_data(found), indent=2, ensure_ascii=False, allow_nan=False))
+        console.write_data(json.dumps(report.history_to_data(found), indent=2, ensure_ascii=False, allow_nan=False))
     elif as_csv:
-        console.write_data(reports.history_to_csv(found), nl=False)
-        console.print_notes(words.describe_skipped(found))
+        console.write_data(report.history_to_csv(found), nl=False)
+        console.print_notes(report_text.describe_skipped(found))
     elif as_markdown:
-        console.write_data(reports.render_history_markdown(found), nl=False)
+        console.write_data(report.render_history_markdown(found), nl=False)
     else:
-        tables, left = reports.render_history_tables(
+        tables, left = report.render_history_tables(
             found, console.stdout_console().width, sparkline_characters(sys.stdout.encoding)
         )
         console.print_tables(*tables)
         if left:
             console.print_notes([f"not shown, for want of room: {', '.join(left)}; --markdown has them"])
-        once = words.is_first_always_previous(found) or words.COLUMN_TITLES["first"] in left
-        console.print_notes(words.describe_history(found, ["before"] if once else ["before", "first"]))
+        once = report_text.is_first_always_previous(found) or report_text.COLUMN_TITLES["first"] in left
+        console.print_notes(report_text.describe_history(found, ["before"] if once else ["before", "first"]))
     if out is not None:
         from ragauge.experiments.history.page import render_history_page
         from ragauge.output.page import load_vega_script

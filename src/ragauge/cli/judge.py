@@ -24,8 +24,7 @@ from ragauge.core.samples import LEXICAL_JUDGE
 from ragauge.files.judged_folders import is_judged_folder
 from ragauge.files.samples import samples_name
 from ragauge.files.workspace import folder_name, hold_folder
-from ragauge.judging import estimate_cost, find_missing_key, judge_unsaved, recount
-from ragauge.judging import report_formats as reports
+from ragauge.judging import estimate_cost, find_missing_key, judge_unsaved, recount, report_formats
 from ragauge.judging.report_formats import estimate_to_dict, judged_to_dict, summary_csv
 from ragauge.judging.results import CostEstimate, JudgedSamples
 from ragauge.judging.results_folder import check_same_samples, write_judged_folder
@@ -226,7 +225,7 @@ def _print_judging_estimate(
             json.dumps(estimate_to_dict(chat, found, facts), indent=2, ensure_ascii=False, allow_nan=False)
         )
     elif found:
-        console.print_tables(*reports.render_estimate_terminal(found, console.stdout_console().width))
+        console.print_tables(*report_formats.render_estimate_terminal(found, console.stdout_console().width))
     lines = (
         describe_estimate(found, chat, how.get("options") or {})
         if found
@@ -281,14 +280,14 @@ def _finish_judging(found: JudgedSamples, folder: Path, *, as_json: bool, as_csv
     elif as_csv:
         console.write_data(summary_csv(found), nl=False)
     else:
-        pieces, left = reports.render_judged_terminal(found, console.stdout_console().width)
+        pieces, left = report_formats.render_judged_terminal(found, console.stdout_console().width)
         console.print_tables(*pieces)
     with show_status(after=0.5) as tell:
         tell("writing")
         files, missing = write_judged_folder(found, folder)
     console.print_notes(
         [
-            *(reports.judged_notes(found) if not as_json and not as_csv else []),
+            *(report_formats.judged_notes(found) if not as_json and not as_csv else []),
             *([f"not shown, for want of room: {', '.join(left)}; report.md has them"] if left else []),
             *missing,
             f"wrote {folder}{os.sep}: {', '.join(files)}",
@@ -298,5 +297,5 @@ def _finish_judging(found: JudgedSamples, folder: Path, *, as_json: bool, as_csv
         sys.stderr.write(f"stopped: {found.stopped}; the same command with a higher limit goes on\n")
         raise typer.Exit(3)
     if found.unreadable:
-        sys.stderr.write(f"error: the judge gave no readable reply; {reports.main_unscored_reason(found)}\n")
+        sys.stderr.write(f"error: the judge gave no readable reply; {report_formats.main_unscored_reason(found)}\n")
         raise typer.Exit(3)

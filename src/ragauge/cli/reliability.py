@@ -10,7 +10,7 @@ import typer
 from ragauge.cli import console
 from ragauge.cli.option_checks import refuse_options
 from ragauge.core.errors import BadInput
-from ragauge.experiments import reliability as reports
+from ragauge.experiments import reliability as experiments_reliability
 from ragauge.experiments.reliability import DEFAULT_MEASURE, estimate_reliability, outcomes_from_arguments
 
 
@@ -57,12 +57,21 @@ def reliability(  # noqa: PLR0913 - each is an option of the command
     found = estimate_reliability(tried, wanted, over=over, confidence=confidence)
     if as_json:
         console.write_data(
-            json.dumps(reports.reliability_to_data(found, tried.texts), ensure_ascii=False, indent=2, allow_nan=False)
+            json.dumps(
+                experiments_reliability.reliability_to_data(found, tried.texts),
+                ensure_ascii=False,
+                indent=2,
+                allow_nan=False,
+            )
         )
     else:
         width = console.stdout_console().width
-        shaky = reports.render_flaky_tasks(found, tried.texts, max(0, flaky), min(width, 120))
-        console.print_tables(reports.render_pass_table(found, width), "", reports.render_stability_table(found, width))
+        shaky = experiments_reliability.render_flaky_tasks(found, tried.texts, max(0, flaky), min(width, 120))
+        console.print_tables(
+            experiments_reliability.render_pass_table(found, width),
+            "",
+            experiments_reliability.render_stability_table(found, width),
+        )
         if shaky is not None:
             console.print_tables("", shaky)
     tasks = len({task for one in found.values() for task in one.flaky})

@@ -36,8 +36,7 @@ from ragauge.files.workspace import atomic_write, folder_name
 from ragauge.output.numbers import count_noun
 from ragauge.output.page import load_vega_script, render_report_page
 from ragauge.output.terminal import terminal_cell
-from ragauge.reports import OUTPUT_FORMATS, overview
-from ragauge.reports import experiment_set as joint
+from ragauge.reports import OUTPUT_FORMATS, experiment_set, overview
 from ragauge.reports.data_export import overview_to_data, overview_to_long_csv, queries_to_long_csv
 from ragauge.reports.markdown import render_overview_markdown
 from ragauge.reports.survey import check_tag, list_tags
@@ -200,24 +199,29 @@ def _run_each_dataset(
         failures.append(UnknownName("tag", by, tags, hint=f"there are {', '.join(sorted(tags)) or 'none'}"))
     title = folder.resolve().name
     files = {
-        "report.md": joint.render_experiments_markdown(title, seen, absent, places),
-        "summary.csv": joint.experiments_to_csv(seen),
+        "report.md": experiment_set.render_experiments_markdown(title, seen, absent, places),
+        "summary.csv": experiment_set.experiments_to_csv(seen),
     }
     wavering = next((one for one in seen.values() if has_varying_trials(one)), None)
-    notes = [*joint.describe_stars_and_ranks(seen), *([] if wavering is None else describe_trials_columns(wavering))]
+    notes = [
+        *experiment_set.describe_stars_and_ranks(seen),
+        *([] if wavering is None else describe_trials_columns(wavering)),
+    ]
     notes += _write_report_files(
         files,
         folder,
-        lambda: render_report_page([joint.build_experiments_report(title, seen, absent, places)], load_vega_script()),
+        lambda: render_report_page(
+            [experiment_set.build_experiments_report(title, seen, absent, places)], load_vega_script()
+        ),
     )
     if as_json:
         _print_json({"datasets": {name: overview_to_data(one) for name, one in seen.items()}, "failures": absent})
     else:
-        shown, left = joint.render_dataset_tables(seen, console.stdout_console().width)
-        console.print_tables("", terminal_cell(joint.summarise_experiments(seen), "bold"))
+        shown, left = experiment_set.render_dataset_tables(seen, console.stdout_console().width)
+        console.print_tables("", terminal_cell(experiment_set.summarise_experiments(seen), "bold"))
         _print_spaced_tables(shown)
         notes += _describe_hidden_columns(left)
-        more = joint.list_measures(seen)[joint.MAX_TERMINAL_MEASURES :]
+        more = experiment_set.list_measures(seen)[experiment_set.MAX_TERMINAL_MEASURES :]
         notes += [f"summary.csv and report.md also have {', '.join(more)}"] if more else []
     console.print_notes([*notes, f"wrote {folder}{os.sep}: {', '.join(files)}, and a folder for each dataset"])
     _exit_with_failures(failures)

@@ -34,7 +34,7 @@ from ragauge.output.charts import (
     padded_range,
     round_digits,
 )
-from ragauge.output.report import Chart as Drawing
+from ragauge.output.report import Chart
 
 MIN_PANELS = 4
 """Minimum number of panels for the chart to be drawn."""
@@ -319,11 +319,11 @@ CHART_DEFINITIONS: dict[str, ChartDefinition] = {
 """Definitions of all charts of an overview, in display order."""
 
 
-def draw_charts(overview: Overview) -> dict[str, Drawing]:
+def draw_charts(overview: Overview) -> dict[str, Chart]:
     """Draw every chart for which the overview has data, by name."""
     found = {}
     for name, chart in CHART_DEFINITIONS.items():
         sketch = chart.draw(overview) if overview.measures else None
         if sketch is not None:
-            found[name] = Drawing(chart.title, sketch.caption, sketch.alt, sketch.panels, sketch.width)
+            found[name] = Chart(chart.title, sketch.caption, sketch.alt, sketch.panels, sketch.width)
     return found

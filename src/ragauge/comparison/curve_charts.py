@@ -12,8 +12,7 @@ import numpy as np
 from ragauge.comparison.results import MeasureCurve, Overview, SystemSummary
 from ragauge.core.stages import STAGES
 from ragauge.core.summaries import Latency
-from ragauge.output.chart_style import PALETTE, SystemStyles
-from ragauge.output.chart_style import STAGE_COLOURS as COLOURS
+from ragauge.output.chart_style import PALETTE, STAGE_COLOURS, SystemStyles
 from ragauge.output.charts import (
     LABEL_DISTANCE_PX,
     ChartDraft,
@@ -359,8 +358,8 @@ def draw_stage_times(overview: Overview) -> ChartDraft | None:
     alt = import_altair()
     cast = SystemStyles(overview.systems, overview.baseline)
     kinds = [one for one in (*STAGES, *_custom_stages(parts), "other") if any(one in mine for mine in parts.values())]
-    spare = [one for one in PALETTE if one not in COLOURS.values()]
-    fresh = {kind: spare[i % len(spare)] for i, kind in enumerate(k for k in kinds if k not in COLOURS)}
+    spare = [one for one in PALETTE if one not in STAGE_COLOURS.values()]
+    fresh = {kind: spare[i % len(spare)] for i, kind in enumerate(k for k in kinds if k not in STAGE_COLOURS)}
     rows: ChartRows = []
     totals: ChartRows = []
     for name, mine in parts.items():
@@ -382,7 +381,7 @@ def draw_stage_times(overview: Overview) -> ChartDraft | None:
     scale = alt.Scale(domain=[0, round_digits(1.22 * max(row["end"] for row in totals))], nice=False)
     x = alt.X("begin:Q", title="mean ms of a query", scale=scale, axis=alt.Axis(tickCount=5))
     y = cast.rows(alt, list(parts))
-    key = alt.Scale(domain=kinds, range=[COLOURS.get(kind) or fresh[kind] for kind in kinds])
+    key = alt.Scale(domain=kinds, range=[STAGE_COLOURS.get(kind) or fresh[kind] for kind in kinds])
     colour = alt.Color("stage:N", scale=key, legend=alt.Legend(title=None, orient="bottom", columns=4))
     tips = [
         alt.Tooltip("system:N", title="system"),

@@ -17,8 +17,7 @@ from ragauge.files.judged_folders import (
     read_judged_scores,
     sample_tags,
 )
-from ragauge.files.neighbour_arrays import check_row_counts
-from ragauge.files.neighbour_arrays import default_measures as neighbour_measures
+from ragauge.files.neighbour_arrays import check_row_counts, default_measures
 from ragauge.files.scores import ScoresBySystem, is_scores_file, read_scores
 from ragauge.measures.answers import canonical_answer_name
 from ragauge.measures.conventions import Convention, find_convention
@@ -74,7 +73,7 @@ def score_runs(
     check_runs_share_dataset(given)
     rules = rules or find_convention("default")
     check_row_counts(given.qrels, [path for runs in given.runs.values() for path in runs])
-    usual = neighbour_measures(given.qrels, [path for runs in given.runs.values() for path in runs])
+    usual = default_measures(given.qrels, [path for runs in given.runs.values() for path in runs])
     wanted = parse_measures(measures or given.measures or usual or DEFAULT_MEASURES, rules)
     judgments = judgments_for_measures(wanted, given.qrels, split=split)
     scores: dict[str, Scores | list[Scores]] = {}

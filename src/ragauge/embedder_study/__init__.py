@@ -37,8 +37,7 @@ from ragauge.files.workspace import cache_folder, check_writable, folder_name, h
 from ragauge.measures.conventions import Convention, find_convention
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import MeasureFunction
-from ragauge.models.embedders import ensure_name as with_name
-from ragauge.models.embedders import open_embedder
+from ragauge.models.embedders import ensure_name, open_embedder
 from ragauge.runs.folder import dataset_fingerprint, provenance, utc_now
 
 StudyProgressCallback = Callable[[str, int, int], None]
@@ -271,7 +270,7 @@ def _measure_all(
             continue
         try:
             one = every[name]
-            found[name] = measure_embedder(name, one if isinstance(one, str) else with_name(one, name), ground)
+            found[name] = measure_embedder(name, one if isinstance(one, str) else ensure_name(one, name), ground)
         except Exception as error:  # one failure must not stop the other embedders
             failed[name] = error
             continue

@@ -18,7 +18,7 @@ from ragauge.embedder_study.curve_charts import (
     vector_bytes_chart,
 )
 from ragauge.embedder_study.report_tables import sort_embedders, store_names
-from ragauge.embedder_study.report_text import bits_per_byte_table as bits_rows
+from ragauge.embedder_study.report_text import bits_per_byte_table
 from ragauge.embedder_study.results import EmbedderResult, EmbedderStudy, MeanDifference, StoreResult
 from ragauge.output.chart_style import NEUTRAL_COLOUR, PALETTE, SystemStyles
 from ragauge.output.charts import (
@@ -208,7 +208,7 @@ def _cutoff_tooltips(alt: Any) -> list[Any]:
 
 def bits_per_byte_chart(found: EmbedderStudy) -> ChartDraft | None:
     """Draw the bits per byte of language models and compressors, fewest first."""
-    table = bits_rows(found)
+    table = bits_per_byte_table(found)
     if table is None:
         return None
     alt = import_altair()

@@ -16,9 +16,9 @@ from ragauge.embedder_study.report_tables import (
     TradeOffPoint,
     pareto_frontier,
     sort_embedders,
+    trade_offs_by_bytes,
     vector_embedders,
 )
-from ragauge.embedder_study.report_tables import trade_offs_by_bytes as offered
 from ragauge.embedder_study.report_text import perturbation_key, perturbation_label, sort_perturbations
 from ragauge.embedder_study.results import EmbedderStudy
 from ragauge.output.chart_style import SystemStyles
@@ -159,7 +159,7 @@ def _axis_ticks(places: Sequence[float]) -> list[float]:
 
 def vector_bytes_chart(found: EmbedderStudy) -> ChartDraft | None:
     """Draw all vectors by size in bytes, with their Pareto frontier."""
-    offers = offered(found)
+    offers = trade_offs_by_bytes(found)
     near = pareto_frontier(offers)
     if len(near) < 2:
         return None

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ragauge.core.summaries import Mean
-from ragauge.embedder_study import report_tables as rows
-from ragauge.embedder_study import report_text as controls
-from ragauge.embedder_study import report_text as words
-from ragauge.embedder_study import tokenizer_report
+from ragauge.embedder_study import report_tables, report_text, tokenizer_report
 from ragauge.embedder_study.charts import build_charts
 from ragauge.embedder_study.results import EmbedderResult, EmbedderStudy
 from ragauge.output.numbers import count_noun, format_exact
@@ -148,15 +145,15 @@ def build_report(found: EmbedderStudy) -> Report:
     charts = build_charts(found)
     parts = [part for part in _sections(found, charts) if part.rows or part.charts] if found.measures else []
     if found.failures:
-        parts.append(Section("failures", "Not opened", "", "", [controls.failed_embedder_table(found)]))
+        parts.append(Section("failures", "Not opened", "", "", [report_text.failed_embedder_table(found)]))
     title = "Embedders"
     return Report(
         "embedders",
         title,
         about,
-        words.summarise_embedders(found),
+        report_text.summarise_embedders(found),
         parts,
-        words.further_sentences(found) if found.entrants else [],
+        report_text.further_sentences(found) if found.entrants else [],
         [*(f"{one.name}: {note}" for one in found.entrants for note in one.notes), *found.notes],
         found.circumstances,
     )
@@ -167,58 +164,73 @@ def _sections(found: EmbedderStudy, charts: ChartsById) -> Iterator[Section]:
         "quality",
         "How good",
         "Quality",
-        words.quality_note(found),
-        [rows.quality_table(found)] if found.entrants else [],
+        report_text.quality_note(found),
+        [report_tables.quality_table(found)] if found.entrants else [],
         _select_charts(charts, "measures", "recall"),
     )
-    yield Section("tests", "Every measure with its test", "", "", _non_empty(rows.measure_table(found)), long=True)
-    alone = all(one.differs == rows.RANK_PAIR for one in found.pairs)
+    yield Section(
+        "tests", "Every measure with its test", "", "", _non_empty(report_tables.measure_table(found)), long=True
+    )
+    alone = all(one.differs == report_tables.RANK_PAIR for one in found.pairs)
     title = "The best and the next best" if alone else "What one difference makes"
-    yield Section("pairs", title, "Pairs", words.pairs_note(found), _non_empty(rows.pair_table(found)))
-    text = words.equal_conditions_text(found)
-    yield Section("equal", "What was held equal, and what was not", "Equal", text, [controls.differences_table(found)])
+    yield Section("pairs", title, "Pairs", report_text.pairs_note(found), _non_empty(report_tables.pair_table(found)))
+    text = report_text.equal_conditions_text(found)
+    yield Section(
+        "equal", "What was held equal, and what was not", "Equal", text, [report_text.differences_table(found)]
+    )
     yield Section(
         "costs",
         "What it costs",
         "Costs",
-        words.costs_note(found),
-        _non_empty(rows.cost_table(found)),
+        report_text.costs_note(found),
+        _non_empty(report_tables.cost_table(found)),
         _select_charts(charts, "times", "milliseconds"),
     )
-    if len(rows.store_names(found)) > 1:
+    if len(report_tables.store_names(found)) > 1:
         yield Section(
-            "stores", "In the stores", "Stores", words.stores_note(found), _non_empty(rows.store_table(found))
+            "stores",
+            "In the stores",
+            "Stores",
+            report_text.stores_note(found),
+            _non_empty(report_tables.store_table(found)),
         )
         yield Section(
-            "shelves", "Every embedder in every store", "", "", _non_empty(rows.embedder_store_table(found)), long=True
+            "shelves",
+            "Every embedder in every store",
+            "",
+            "",
+            _non_empty(report_tables.embedder_store_table(found)),
+            long=True,
         )
     yield from _curve_sections(found, charts)
     yield from _text_sections(found, charts)
-    lack = controls.failure_count_table(found)
+    lack = report_text.failure_count_table(found)
     if lack is not None:
         text = "As a query such a text finds nothing and counts as a miss; as a document it cannot be found."
         yield Section("faults", "Texts without a vector", "Faults", text, [lack])
         yield Section(
-            "faulty", "Which texts they are", "", "", _non_empty(controls.failed_text_table(found)), long=True
+            "faulty", "Which texts they are", "", "", _non_empty(report_text.failed_text_table(found)), long=True
         )
 
 
 def _curve_sections(found: EmbedderStudy, charts: ChartsById) -> Iterator[Section]:
     """Yield the sections on dimensions, bytes and corpus size."""
     main = found.measures[0]
-    tables = [one for how in rows.REDUCTION_TITLES if (one := rows.dimension_table(found, how)) is not None]
+    tables = [
+        one for how in report_tables.REDUCTION_TITLES if (one := report_tables.dimension_table(found, how)) is not None
+    ]
     if tables:
         text = f"Mean {main} of the same vectors with fewer numbers, four bytes each."
         yield Section(
             "dimensions", "At equal dimension", "Dimension", text, tables[:1], _select_charts(charts, "dimensions")
         )
         yield Section("cut", "At equal dimension in other ways", "", "", tables[1:], long=True)
-    offers = rows.pareto_frontier(rows.trade_offs_by_bytes(found))
+    offers = report_tables.pareto_frontier(report_tables.trade_offs_by_bytes(found))
     if len(offers) > 1:
         text = "What no other vector is both as small and as good as: fewer numbers, fewer bits for each, or as it is."
-        table = rows.trade_off_table(found, offers, "bytes")
+        table = report_tables.trade_off_table(found, offers, "bytes")
         yield Section("bytes", "Quality for bytes", "Bytes", text, [table], _select_charts(charts, "bytes"), long=True)
-    grown = rows.corpus_size_table(found)
+    grown = report_tables.corpus_size_table(found)
     if grown is not None:
         text = f"Mean {main} where fewer documents are in the way: all relevant ones, and a part of the others."
         yield Section(
@@ -228,9 +240,9 @@ def _curve_sections(found: EmbedderStudy, charts: ChartsById) -> Iterator[Sectio
 
 def _text_sections(found: EmbedderStudy, charts: ChartsById) -> Iterator[Section]:
     """Yield the sections on perturbed queries, tokenizers and language models."""
-    shaken = controls.robustness_table(found)
+    shaken = report_text.robustness_table(found)
     if shaken is not None:
-        text = words.robustness_note(found)
+        text = report_text.robustness_note(found)
         yield Section(
             "robustness",
             "Queries written otherwise",
@@ -240,14 +252,14 @@ def _text_sections(found: EmbedderStudy, charts: ChartsById) -> Iterator[Section
             _select_charts(charts, "robustness"),
         )
         title = "Every perturbation with its interval"
-        yield Section("losses", title, "", "", _non_empty(controls.perturbation_table(found)), long=True)
-    tokens = controls.distinct_tokenizers(found)
+        yield Section("losses", title, "", "", _non_empty(report_text.perturbation_table(found)), long=True)
+    tokens = report_text.distinct_tokenizers(found)
     if tokens:
         text = f"What they make of the documents, cut alike. {tokenizer_report.COLUMN_LEGEND}"
         yield Section("tokenizers", "Tokenizers", "Tokenizers", text, [tokenizer_report.tokenizer_table(tokens)])
-        pieces = tokenizer_report.piece_tables(controls.select_equally_probed(tokens))
+        pieces = tokenizer_report.piece_tables(report_text.select_equally_probed(tokens))
         yield Section("probes", "What becomes of short texts", "", "", pieces, long=True)
-    bits = controls.bits_per_byte_table(found)
+    bits = report_text.bits_per_byte_table(found)
     if bits is not None:
         text = (
             "Of documents that nobody learned from; bytes, since tokens of different tokenizers are not the same thing."

@@ -23,7 +23,7 @@ from ragauge.measures import judged_ranks_from_dicts
 from ragauge.measures.conventions import Convention
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import MeasureFunction, score_judged_ranks
-from ragauge.stats import system_pairs as tests
+from ragauge.stats import system_pairs
 from ragauge.stats.comparisons import Comparison, ComparisonSettings
 from ragauge.stats.intervals import mean_intervals
 from ragauge.stats.system_pairs import SystemPair, compare_pairs
@@ -121,8 +121,10 @@ def compare_embedder_pairs(
     several = {}
     for better, worse, _ in wanted:
         base, mine = columns[worse][None, :], columns[better][None, :]
-        several[better, worse] = tests.SystemPair(measure, worse, better, list(map(str, range(mine.size))), base, mine)
-    rows = tests.compare_pairs(list(several.values()), ComparisonSettings(confidence=confidence, seed=seed))
+        several[better, worse] = system_pairs.SystemPair(
+            measure, worse, better, list(map(str, range(mine.size))), base, mine
+        )
+    rows = system_pairs.compare_pairs(list(several.values()), ComparisonSettings(confidence=confidence, seed=seed))
     gaps = {
         both: MeanDifference(row.difference, *row.ci, row.p_t, row.p_corrected, row.n)
         for both, row in zip(several, rows, strict=True)

@@ -11,12 +11,10 @@ import numpy as np
 from ragauge.core.records import Floats, Ints
 from ragauge.core.samples import ANSWER, REFERENCE, Sample, Verdicts
 from ragauge.core.text import one_line
-from ragauge.judging import report
-from ragauge.judging import report as words
-from ragauge.judging import report_formats as reports
+from ragauge.judging import report, report_formats
 from ragauge.judging.report import ClaimState, MeasureSummary, find_claim_states, format_confidence, summarise_measures
 from ragauge.judging.results import JudgedSamples
-from ragauge.output import page as output_page
+from ragauge.output import page
 from ragauge.output.chart_style import PALETTE
 from ragauge.output.charts import (
     ChartDraft,
@@ -296,33 +294,33 @@ def render_judged_page(judged: JudgedSamples, vega: str | None = None) -> str:
         {
             "title": judged.name,
             "kind": "judge",
-            "made": words.judging_date(judged),
+            "made": report.judging_date(judged),
             "sections": [
                 *middle,
                 PageSection("samples", "Samples", "Samples"),
                 PageSection("again", "Circumstances", "Circumstances"),
             ],
-            "about": [*words.judged_facts(judged), *filter(None, [words.judging_date(judged)[:10]])],
-            "headline": words.summarise_judged(judged),
-            "who": words.describe_judge(judged),
+            "about": [*report.judged_facts(judged), *filter(None, [report.judging_date(judged)[:10]])],
+            "headline": report.summarise_judged(judged),
+            "who": report.describe_judge(judged),
             "lexical": judged.lexical,
             "stopped": judged.stopped,
-            "cards": [_measure_card(judged, one) for one in words.summarise_measures(judged)],
+            "cards": [_measure_card(judged, one) for one in report.summarise_measures(judged)],
             "chart_sections": middle,
             "measures": judged.scores.measures,
             "circumstances": _provenance_sheet(judged),
-            "notes": [one for one in reports.judged_notes(judged) if not one.startswith("the lexical judge")],
+            "notes": [one for one in report_formats.judged_notes(judged) if not one.startswith("the lexical judge")],
         },
         charts,
         {"about": about},
-        {name: output_page.compress_json(one) for name, one in blocks.items()},
+        {name: page.compress_json(one) for name, one in blocks.items()},
         vega=vega,
         own="judged",
     )
 
 
-def _measure_card(judged: JudgedSamples, one: words.MeasureSummary) -> MeasureCard:
-    interval = "" if math.isnan(one.low) else f"{one.low:.3f} to {one.high:.3f} ({words.format_confidence(judged)})"
+def _measure_card(judged: JudgedSamples, one: report.MeasureSummary) -> MeasureCard:
+    interval = "" if math.isnan(one.low) else f"{one.low:.3f} to {one.high:.3f} ({report.format_confidence(judged)})"
     lower = "less is better; " if one.lower else ""
     return MeasureCard(
         one.measure,

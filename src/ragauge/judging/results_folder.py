@@ -22,7 +22,7 @@ from ragauge.core.samples import (
     Verdicts,
     has_same_texts,
 )
-from ragauge.files import judged_folders as folders
+from ragauge.files import judged_folders
 from ragauge.files.json_files import read_json_lines
 from ragauge.files.judged_folders import MANIFEST_FILE, SAMPLES_FILE, SCORES_FILE, VERDICTS_FILE, is_judged_folder
 from ragauge.files.samples import read_samples, write_samples
@@ -352,12 +352,14 @@ def read_judged_folder(folder: str | Path) -> JudgedSamples:
     Raises BadInput if its files do not match.
     """
     place = Path(folder)
-    about = folders.read_judged_manifest(place)
-    scores = folders.read_judged_scores(place, canonical_answer_name)
+    about = judged_folders.read_judged_manifest(place)
+    scores = judged_folders.read_judged_scores(place, canonical_answer_name)
     samples = read_samples(str(place / SAMPLES_FILE))
     verdicts = read_verdicts(str(place / VERDICTS_FILE))
     if [one.id for one in samples] != scores.queries or set(verdicts) - set(scores.queries):
-        raise BadInput(f"the samples are not those of {SCORES_FILE}", file=str(place / SAMPLES_FILE), hint=folders.HINT)
+        raise BadInput(
+            f"the samples are not those of {SCORES_FILE}", file=str(place / SAMPLES_FILE), hint=judged_folders.HINT
+        )
     try:
         return JudgedSamples(
             name=str(about["name"]),
@@ -386,7 +388,7 @@ def read_judged_folder(folder: str | Path) -> JudgedSamples:
         raise BadInput(
             f"this manifest cannot be read: {type(error).__name__}: {error}",
             file=str(place / MANIFEST_FILE),
-            hint=folders.HINT,
+            hint=judged_folders.HINT,
         ) from error
 
 

@@ -13,7 +13,7 @@ from ragauge.store_benchmarks.load_and_cost_charts import draw_benchmark_charts
 from ragauge.store_benchmarks.results import StoreBenchmark
 from ragauge.store_benchmarks.results_folder import BENCHMARK_FORMATS
 
-LAYOUTS: Mapping[str, OutputFormat[StoreBenchmark]] = {
+BENCHMARK_LAYOUTS: Mapping[str, OutputFormat[StoreBenchmark]] = {
     "ragdbeval": OutputFormat(".json", "RAGdbEval's results", ragdbeval.render_benchmark_json),
     "ragdbeval-csv": OutputFormat(".csv", "RAGdbEval's table", ragdbeval.render_benchmark_csv),
 }
@@ -26,7 +26,7 @@ def select_formats(convention: str | None, form: str | None) -> Mapping[str, Out
     A convention defines the quality columns of RAGdbEval's layout. Raises BadInput if it does not apply.
     """
     if convention is None:
-        return {**BENCHMARK_FORMATS, **LAYOUTS}
+        return {**BENCHMARK_FORMATS, **BENCHMARK_LAYOUTS}
     layouts = {"ragdbeval": ragdbeval.render_benchmark_json, "ragdbeval-csv": ragdbeval.render_benchmark_csv}
     followed = convention.strip().lower().replace("_", "-")
     if form not in layouts or followed not in ragdbeval.MEASURES_BY_CONVENTION:
@@ -38,7 +38,10 @@ def select_formats(convention: str | None, form: str | None) -> Mapping[str, Out
         )
     return {
         **BENCHMARK_FORMATS,
-        **{name: LAYOUTS[name]._replace(write=partial(write, convention=followed)) for name, write in layouts.items()},
+        **{
+            name: BENCHMARK_LAYOUTS[name]._replace(write=partial(write, convention=followed))
+            for name, write in layouts.items()
+        },
     }
 
 

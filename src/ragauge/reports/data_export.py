@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ragauge.audits.report import audit_to_dict as audit_data
-from ragauge.comparison.report import comparison_to_data
-from ragauge.comparison.report import comparisons_to_data as comparisons_data
+from ragauge.audits.report import audit_to_dict
+from ragauge.comparison.report import comparison_to_data, comparisons_to_data
 from ragauge.comparison.results import MeasureCurve, Overview, SystemSummary
 from ragauge.core.records import Scores
 from ragauge.core.summaries import Mean, Speed
@@ -256,7 +255,7 @@ def overview_to_data(overview: Overview, *, per_query: bool = False, moved: int 
         "systems": {
             name: _system_to_data(overview, entry, per_query=per_query) for name, entry in overview.entries.items()
         },
-        "comparisons": None if overview.compared is None else comparisons_data(overview.compared, moved),
+        "comparisons": None if overview.compared is None else comparisons_to_data(overview.compared, moved),
         "rival": None if overview.rival is None else comparison_to_data(overview.rival, moved, overview.queries),
         "curves": [_curve_to_data(one) for one in overview.curves],
         "strata": {
@@ -270,7 +269,7 @@ def overview_to_data(overview: Overview, *, per_query: bool = False, moved: int 
             ]
             for tag, several in overview.strata.items()
         },
-        "audit": None if overview.audit is None else audit_data(overview.audit),
+        "audit": None if overview.audit is None else audit_to_dict(overview.audit),
         "failures": dict(overview.failures),
         "notes": list(overview.notes),
     }

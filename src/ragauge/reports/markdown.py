@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from itertools import islice
 
-from ragauge.comparison.report import describe_test
-from ragauge.comparison.report import render_comparisons_markdown as comparisons_markdown
+from ragauge.comparison.report import describe_test, render_comparisons_markdown
 from ragauge.comparison.results import Overview
 from ragauge.core.protocols import Result
 from ragauge.core.run_dates import describe_run_dates
 from ragauge.output.markdown import details_block, escape_markdown, render_markdown_table
 from ragauge.output.numbers import count_noun, format_score
-from ragauge.output.report import render_markdown as accounts_markdown
+from ragauge.output.report import render_markdown
 from ragauge.reports.registry import build_report
 from ragauge.reports.summary import summarise_overview
 from ragauge.reports.systems_tables import (
@@ -62,7 +61,7 @@ def render_overview_markdown(overview: Overview) -> str:
 
 def _result_section(one: Result) -> list[str]:
     """Render the report of another result, with headings one level lower."""
-    lines = accounts_markdown([build_report(one)]).splitlines()
+    lines = render_markdown([build_report(one)]).splitlines()
     return [f"#{line}" if line.startswith("#") else line for line in lines]
 
 
@@ -122,7 +121,7 @@ def _trials_section(overview: Overview) -> list[str]:
 def _comparisons_section(overview: Overview) -> list[str]:
     if overview.compared is None:
         return []
-    return details_block("How sure, by each measure", [comparisons_markdown(overview.compared, 0).rstrip()])
+    return details_block("How sure, by each measure", [render_comparisons_markdown(overview.compared, 0).rstrip()])
 
 
 def _curves_section(overview: Overview) -> list[str]:

@@ -13,7 +13,7 @@ from ragauge.comparison.charts import CHART_DEFINITIONS, draw_charts
 from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.documents import Document
 from ragauge.core.records import Floats
-from ragauge.output import page as output_page
+from ragauge.output import page
 from ragauge.output.page import PageSection, render_page
 from ragauge.output.report import Chart, with_unique_ids
 from ragauge.reports import page_sections
@@ -200,18 +200,18 @@ def render_overview_page(overview: Overview, vega: str | None = None) -> str:
     charts = draw_charts(overview)
     middle = [
         *_chart_sections(overview, charts),
-        *(part for one in others for part in output_page.page_sections(one, headed=True)),
+        *(part for one in others for part in page.page_sections(one, headed=True)),
     ]
-    charts.update(output_page.collect_charts(others))
+    charts.update(page.collect_charts(others))
     systems = find_browsable_systems(overview)
     packed: dict[str, str] = {}
     data: dict[str, Any] = {}
     told = ""
     if systems:
         rankings = build_rankings_payload(overview)
-        packed["values"] = output_page.compress_json(build_values_payload(overview))
+        packed["values"] = page.compress_json(build_values_payload(overview))
         if rankings is not None:
-            packed["rankings"] = output_page.compress_json(rankings)
+            packed["rankings"] = page.compress_json(rankings)
         data["about"] = _browser_settings(overview, systems)
         told = _browser_text(overview, rankings)
     first = PageSection("systems", "Systems", "Systems")

@@ -28,8 +28,7 @@ from ragauge.knowledge.novelty import report as novelty_report
 from ragauge.knowledge.novelty.results import Novelty
 from ragauge.output import report as output_report
 from ragauge.output.formats import OutputFormat, format_for_path, write_charts, write_format
-from ragauge.output.page import collect_charts as drawn
-from ragauge.output.page import load_vega_script, render_report_page
+from ragauge.output.page import collect_charts, load_vega_script, render_report_page
 from ragauge.output.report import Report
 from ragauge.reports.layouts import tokenization
 from ragauge.store_stress import report as store_stress_report
@@ -209,7 +208,7 @@ def write_results(
     for file, kind in kinds.items():
         write_format(several, RESULT_FORMATS[kind], file)
     if charts is not None:
-        write_charts(drawn(build_reports(several)), Path(charts))
+        write_charts(collect_charts(build_reports(several)), Path(charts))
 
 
 def is_result_file(path: str | Path) -> bool:

@@ -9,8 +9,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from ragauge.comparison.report import STARS_LEGEND, describe_test, format_signed
-from ragauge.comparison.report import format_interval as interval_text
+from ragauge.comparison.report import STARS_LEGEND, describe_test, format_interval, format_signed
 from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.run_dates import describe_run_dates
 from ragauge.core.stages import STAGES
@@ -224,7 +223,7 @@ def build_quality_rows(overview: Overview, *, interval: bool = False) -> HeaderA
             row.append(format_query_count([entry.means.get(m, UNKNOWN_MEAN) for m in overview.measures]))
         gap = gaps[name]
         if gap is not None:
-            beside = f" {interval_text(gap.ci)}" if interval and not math.isnan(gap.ci[0]) else ""
+            beside = f" {format_interval(gap.ci)}" if interval and not math.isnan(gap.ci[0]) else ""
             row += [format_signed(gap.difference) + beside, format_p_with_stars(gap), f"{gap.wins}/{gap.losses}"]
         rows.append(row + [""] * (len(header) - len(row)))
     return header, rows

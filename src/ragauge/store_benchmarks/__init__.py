@@ -36,7 +36,7 @@ from ragauge.store_benchmarks.metadata_filters import (
     resolve_filters,
     with_metadata,
 )
-from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours as exactly
+from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours
 from ragauge.store_benchmarks.plan import BenchmarkSettings, StoreBuild, plan_builds
 from ragauge.store_benchmarks.results import (
     FilteredSearch,
@@ -145,7 +145,7 @@ def bench(  # noqa: PLR0913 - each says something else about what is measured
         after.enter_context(hold_folder(folder))
         tell = progress or _no_progress
         depth = min(max(MIN_NEIGHBOUR_DEPTH, plan.k), len(vectors.base))
-        true = exactly(
+        true = find_exact_neighbours(
             vectors,
             depth,
             by=truth,

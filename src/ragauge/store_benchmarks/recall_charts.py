@@ -27,11 +27,11 @@ from ragauge.store_benchmarks.report_text import (
     describe_sufficient_recall,
     explain_recall,
     find_qps_at_recall,
+    find_sufficient_recalls,
     format_options,
     rank_all_series,
     rank_stores,
 )
-from ragauge.store_benchmarks.report_text import find_sufficient_recalls as where_enough
 from ragauge.store_benchmarks.results import MeasuredConfiguration, StoreBenchmark, find_pareto_indices
 
 TICK_RECALLS = (0.9, 0.99, 0.999, 0.9999, 0.5, 0.95, 0.995, 0.8, 0.98, 0.7, 0.2, 0.0)
@@ -187,7 +187,7 @@ def draw_relevance(sweep: StoreBenchmark) -> ChartDraft | None:
             panels.append(_relevance_panel(sweep, points, name, keyed=not panels))
     if not panels:
         return None
-    told = [describe_sufficient_recall(one) for one in where_enough(sweep)]
+    told = [describe_sufficient_recall(one) for one in find_sufficient_recalls(sweep)]
     caption = join_sentence("each mark is a configuration", "where the marks lie level, more recall buys nothing")
     return ChartDraft(panels, join_sentence(*told), caption)
 

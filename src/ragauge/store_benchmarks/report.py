@@ -20,7 +20,7 @@ from ragauge.output.numbers import count_noun, format_milliseconds
 from ragauge.output.page import Cell, PageSection, PageTable, render_page
 from ragauge.output.report import Chart
 from ragauge.output.terminal import borderless_table, fit_columns, shorten_names, terminal_cell
-from ragauge.store_benchmarks import report_text as words
+from ragauge.store_benchmarks import report_text
 from ragauge.store_benchmarks.load_and_cost_charts import draw_benchmark_charts
 from ragauge.store_benchmarks.report_tables import (
     BenchmarkCell,
@@ -201,7 +201,7 @@ def render_benchmark_html(sweep: StoreBenchmark, vega: str | None = None) -> str
     """
     charts = draw_benchmark_charts(sweep)
     middle = _chart_sections(sweep, charts)
-    said = words.summary_sentences(sweep)
+    said = report_text.summary_sentences(sweep)
     stores = list(_store_sheets(sweep))
     ends = [
         PageSection("failures", "Not measured", "Not measured"),
@@ -215,11 +215,11 @@ def render_benchmark_html(sweep: StoreBenchmark, vega: str | None = None) -> str
             "kind": "bench",
             "made": str(sweep.circumstances.get("made") or ""),
             "sections": [*middle, *ends],
-            "about": words.list_benchmark_facts(sweep),
+            "about": report_text.list_benchmark_facts(sweep),
             "headline": said[0],
             "more": said[1:],
             "chart_sections": middle,
-            "failures": words.list_unmeasured(sweep),
+            "failures": report_text.list_unmeasured(sweep),
             "stores": stores,
             "circumstances": _provenance_sheet(sweep),
             "notes": list_benchmark_notes(sweep),
@@ -262,8 +262,8 @@ def _to_sheet_cell(one: BenchmarkCell) -> Cell:
 
 def _store_sheets(sweep: StoreBenchmark) -> Iterator[PageTable]:
     """Yield the details of each store at its representative configuration."""
-    for name in words.rank_stores(sweep):
-        point = words.representative_point(sweep, name)
+    for name in report_text.rank_stores(sweep):
+        point = report_text.representative_point(sweep, name)
         if point is not None:
             rows = [[key, value] for key, value in _store_facts(sweep, point) if value]
             yield PageTable(["", ""], rows, name, numbers=False, folded=True)
@@ -271,14 +271,14 @@ def _store_sheets(sweep: StoreBenchmark) -> Iterator[PageTable]:
 
 def _store_facts(sweep: StoreBenchmark, point: MeasuredConfiguration) -> Iterator[tuple[str, str]]:
     made, clock = point.build, point.clock
-    yield "setting", words.format_options(point.configuration)
+    yield "setting", report_text.format_options(point.configuration)
     for key, value in made.about.items():
         yield str(key), _format_fact(value)
-    yield "inserting", f"{words.format_seconds(made.insert_seconds)} s"
-    yield "indexing", f"{words.format_seconds(made.index_seconds)} s"
+    yield "inserting", f"{report_text.format_seconds(made.insert_seconds)} s"
+    yield "indexing", f"{report_text.format_seconds(made.index_seconds)} s"
     yield "bytes per vector", "" if math.isnan(made.bytes_per_vector) else f"{made.bytes_per_vector:,.0f}"
     for measure, value in point.quality.items():
-        yield measure, "" if math.isnan(value) else words.format_recall(value)
+        yield measure, "" if math.isnan(value) else report_text.format_recall(value)
     yield "QPS from repeat to repeat", "" if math.isnan(point.qps_spread) else f"within {100 * point.qps_spread:.1f}%"
     yield (
         "put aside by the machine",
@@ -287,7 +287,7 @@ def _store_facts(sweep: StoreBenchmark, point: MeasuredConfiguration) -> Iterato
     yield "doubts", "; ".join(clock.doubts)
     yield "reused", f"made {point.made}" if point.reused else ""
     every = dict.fromkeys(
-        note for one in words.points_in_series(sweep, point.configuration.series) for note in one.notes
+        note for one in report_text.points_in_series(sweep, point.configuration.series) for note in one.notes
     )
     yield "notes", "; ".join(every)
 

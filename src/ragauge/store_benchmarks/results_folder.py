@@ -11,8 +11,7 @@ from typing import Any
 from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.summaries import Latency
 from ragauge.files.json_files import read_json
-from ragauge.files.serialization import from_json_data as noun_from_data
-from ragauge.files.serialization import replace_nan, to_plain_data
+from ragauge.files.serialization import from_json_data, replace_nan, to_plain_data
 from ragauge.files.source import InputFile
 from ragauge.output.formats import OutputFormat, write_format
 from ragauge.output.numbers import format_exact
@@ -257,4 +256,4 @@ def from_benchmark_data(data: Any, file: str | None = None) -> StoreBenchmark:
             file=file,
             hint="sweep.json of `ragauge bench`",
         )
-    return noun_from_data(StoreBenchmark, data, file=file or "sweep.json")
+    return from_json_data(StoreBenchmark, data, file=file or "sweep.json")

@@ -16,7 +16,7 @@ from ragauge.core.settings import check_int
 from ragauge.core.stages import stage
 from ragauge.stores import postgres
 from ragauge.stores.bookkeeping import Matrix, StoreBookkeeping, require_folder
-from ragauge.stores.postgres import EXACT_SCAN_SETTINGS, VectorIndex, uses_vector_index
+from ragauge.stores.pgvector_index import EXACT_SCAN_SETTINGS, VectorIndex, uses_vector_index
 from ragauge.stores.postgres_server import FOLDER_TABLE_COMMENT_PREFIX, TEMPORARY_TABLE_COMMENT
 
 if TYPE_CHECKING:

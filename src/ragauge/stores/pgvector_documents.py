@@ -17,7 +17,7 @@ from ragauge.stores.document_stores import (
     to_query_vector,
 )
 from ragauge.stores.engines import EngineFolder
-from ragauge.stores.postgres import VectorIndex
+from ragauge.stores.pgvector_index import VectorIndex
 from ragauge.stores.postgres_server import FOLDER_TABLE_COMMENT_PREFIX
 
 

@@ -1,4 +1,4 @@
-"""PostgreSQL for stores: connections, errors, filters and pgvector's indexes.
+"""PostgreSQL for stores: connections, errors and filters.
 
 Names and values reach a statement as `psycopg.sql.Identifier`, `psycopg.sql.Literal` or parameters, never as text.
 """
@@ -11,14 +11,11 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ragauge.core.errors import BackendFailed, BackendRestarted, BadInput, MissingExtra
 from ragauge.core.secrets import redact, register_secrets
-from ragauge.core.settings import check_choice, check_int
 from ragauge.stores import postgres_server
-from ragauge.stores.bookkeeping import METRICS
 from ragauge.stores.filter_conditions import EQUAL, ONE_OF, parse_filter
 
 if TYPE_CHECKING:
@@ -336,179 +333,3 @@ def filter_to_sql(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
                 f"THEN ({there})::double precision {operator} %(v{number})s ELSE false END"
             )
     return " AND ".join(parts), values
-
-
-DISTANCE_OPERATORS = {"cosine": "<=>", "l2": "<->", "ip": "<#>"}
-MAX_EF_SEARCH = 1000
-"""Largest `hnsw.ef_search`."""
-EXACT_SCAN_SETTINGS = (("enable_indexscan", "off"), ("enable_seqscan", "on"))
-"""Settings for an exact search: vector indexes are used only in index scans, so without those every row is compared."""
-
-NEAREST_SQL = """WITH near AS MATERIALIZED (
-  SELECT id, embedding {operator} %(vector)s::{type} AS distance FROM {table} {filter} ORDER BY distance LIMIT %(k)s
-) SELECT id, distance FROM near ORDER BY distance + 0"""
-"""Search statement, which sorts twice.
-
-Scans of a halfvec index and iterative IVFFlat scans return rows only approximately in order. Without the `+ 0`,
-PostgreSQL 17 and newer would skip the second sort.
-"""
-BINARY_QUANTIZED_SQL = """WITH near AS MATERIALIZED (
-  SELECT id, embedding FROM {table} {filter}
-  ORDER BY binary_quantize(embedding)::bit({dimension}) <~> binary_quantize(%(vector)s::{type})::bit({dimension})
-  LIMIT %(many)s
-) SELECT id, embedding {operator} %(vector)s::{type} AS distance FROM near ORDER BY distance LIMIT %(k)s"""
-
-
-@dataclass(frozen=True)
-class VectorIndex:
-    """pgvector index: `none`, `hnsw` or `ivfflat`, with pgvector's names and limits.
-
-    Defaults of `lists` and `probes` follow pgvector's documentation: one list per thousand rows (the square root
-    above a million rows), and the square root of the lists as probes.
-
-    The planner reads the whole table if it estimates that to be cheaper, already with `ef_search=200` over 5,000
-    rows. The result is then exact regardless of the index. `force=True` prevents it, so that the index is measured.
-    """
-
-    kind: str = "hnsw"
-    metric: str = "cosine"
-    half: bool = False
-    m: int = 16
-    ef_construction: int = 64
-    ef_search: int = 40
-    lists: int | None = None
-    probes: int | None = None
-    force: bool = False
-    binary: bool = False
-    """Whether to index only the signs of the values.
-
-    Candidates are then found by Hamming distance and compared in full precision.
-    """
-
-    def __post_init__(self) -> None:
-        check_choice("index", self.kind, ("none", "hnsw", "ivfflat"))
-        check_choice("metric", self.metric, METRICS)
-        check_int("m", self.m, 2, 100)
-        check_int("ef_construction", self.ef_construction, 4, 1000)
-        check_int("ef_search", self.ef_search, 1, MAX_EF_SEARCH)
-        for name in ("lists", "probes"):
-            if (value := getattr(self, name)) is not None:
-                check_int(name, value, 1, 32_768)
-        if self.kind == "hnsw" and self.ef_construction < 2 * self.m:
-            raise BadInput(f"ef_construction is {self.ef_construction}; it must be at least 2 * m = {2 * self.m}")
-
-    @property
-    def type(self) -> str:
-        """PostgreSQL type of the column."""
-        return "halfvec" if self.half else "vector"
-
-    @property
-    def operator(self) -> str:
-        """SQL operator of the distance."""
-        return DISTANCE_OPERATORS[self.metric]
-
-    def check(self, dimension: int) -> None:
-        """Raise BadInput for vectors with too many dimensions for the index."""
-        most = 16_000 if self.kind == "none" or self.binary else 4_000 if self.half else 2_000
-        if dimension > most:
-            hint = "half=True takes up to 4000" if dimension <= 4_000 else "index=none takes up to 16000"
-            raise BadInput(f"{self.kind} of {self.type} takes up to {most} dimensions, not {dimension}", hint=hint)
-
-    def over(self, rows: int) -> VectorIndex:
-        """Return the index with lists and probes chosen for a number of rows."""
-        lists = self.lists or max(1, rows // 1000 if rows <= 1_000_000 else round(rows**0.5))
-        return replace(self, lists=lists, probes=self.probes or max(1, round(lists**0.5)))
-
-    def creation(self, table: str, dimension: int = 0) -> sql.Composed | None:
-        """Return the statement that creates the index on the column `embedding`.
-
-        None without index. Only a binary index needs the dimension.
-        """
-        from psycopg import sql
-
-        numbers: dict[str, int | None] = {"m": self.m, "ef_construction": self.ef_construction}
-        if self.kind == "none":
-            return None
-        if self.kind == "ivfflat":
-            numbers = {"lists": self.lists}
-        options = [sql.SQL("{} = {}").format(sql.Identifier(name), sql.Literal(n)) for name, n in numbers.items()]
-        signs = sql.SQL("(binary_quantize(embedding)::bit({}))").format(sql.Literal(dimension))
-        return sql.SQL("CREATE INDEX ON {} USING {} ({} {}) WITH ({})").format(
-            sql.Identifier(table),
-            sql.Identifier(self.kind),
-            signs if self.binary else sql.SQL("embedding"),
-            sql.Identifier("bit_hamming_ops" if self.binary else f"{self.type}_{self.metric}_ops"),
-            sql.SQL(", ").join(options),
-        )
-
-    def search(self, table: str, dimension: int, *, filtered: str, explained: bool) -> sql.Composed:
-        """Compose the statement of a search, or of its plan.
-
-        `filtered` is a condition with placeholders, or empty.
-        """
-        from psycopg import sql
-
-        text = BINARY_QUANTIZED_SQL if self.binary else NEAREST_SQL
-        return sql.SQL(("EXPLAIN (FORMAT JSON) " if explained else "") + text).format(
-            operator=sql.SQL(self.operator),
-            type=sql.Identifier(self.type),
-            table=sql.Identifier(table),
-            filter=sql.SQL(f"WHERE {filtered}" if filtered else ""),
-            dimension=sql.Literal(dimension),
-        )
-
-    def settings(self) -> list[tuple[str, str]]:
-        """Return the settings of all searches."""
-        made = [("enable_seqscan", "off")] if self.force else []
-        if self.kind == "hnsw":
-            made.append(("hnsw.ef_search", str(self.ef_search)))
-        elif self.kind == "ivfflat":
-            made.append(("ivfflat.probes", str(self.probes or 1)))
-        return made
-
-    def local(self, k: int, *, filtered: bool) -> list[tuple[str, str]]:
-        """Return additional settings of one search.
-
-        An index scan returns at most `ef_search` rows, from which a filter removes some. Iterative scans keep the
-        order for HNSW; for IVFFlat the order is relaxed, and the statement sorts again.
-        """
-        made: list[tuple[str, str]] = []
-        if self.kind == "hnsw":
-            if k > self.ef_search:
-                made.append(("hnsw.ef_search", str(min(k, MAX_EF_SEARCH))))
-            if filtered or k > MAX_EF_SEARCH:
-                made.append(("hnsw.iterative_scan", "strict_order"))
-        elif self.kind == "ivfflat" and filtered:
-            made.append(("ivfflat.iterative_scan", "relaxed_order"))
-        return made
-
-    def describe(self) -> dict[str, Any]:
-        """Return the effective parameters for manifests."""
-        kind = "binary" if self.binary else self.kind
-        about: dict[str, Any] = {"index": kind, "metric": self.metric, "type": self.type}
-        if self.kind == "hnsw":
-            about |= {"m": self.m, "ef_construction": self.ef_construction, "ef_search": self.ef_search}
-        if self.kind == "ivfflat":
-            about |= {"lists": self.lists, "probes": self.probes}
-        if self.kind != "none":
-            about["force"] = self.force
-            about["build_seeded"] = False  # pgvector draws HNSW levels and IVFFlat centres without a seed
-        return about
-
-
-def uses_vector_index(plan: Any) -> bool:
-    """Return whether a plan of EXPLAIN (FORMAT JSON) uses a vector index.
-
-    Only vector indexes are scanned in order of a distance.
-    """
-    return any(node.get("Node Type") == "Index Scan" and "Order By" in node for node in _plan_nodes(plan))
-
-
-def _plan_nodes(plan: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(plan, dict):
-        yield plan
-        for value in plan.values():
-            yield from _plan_nodes(value)
-    elif isinstance(plan, list):
-        for value in plan:
-            yield from _plan_nodes(value)

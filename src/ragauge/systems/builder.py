@@ -13,6 +13,8 @@ from ragauge.compute.progress import StepCallback
 from ragauge.core import plugins, protocols
 from ragauge.core.composition import (
     DEFAULT_GRAPH,
+    DEFAULT_PARTS,
+    GRAPH_WALKERS,
     _call_factory,
     _check_spec_names,
     _qualified_name,
@@ -21,8 +23,6 @@ from ragauge.core.composition import (
     is_reproducible,
     iterate_plugins,
 )
-from ragauge.core.composition import DEFAULT_PARTS as _MADE_OF
-from ragauge.core.composition import GRAPH_WALKERS as _WALKERS
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
 from ragauge.core.hashes import hash_source
@@ -155,8 +155,8 @@ class SystemBuilder:
         if str(spec) in above:
             raise BadInput(f"the system `{spec}` is made of itself")
         options = dict(spec.options)
-        if spec.name in _MADE_OF and not options.keys() & {"of", "retriever"}:
-            inner = [Spec(name) for name in _MADE_OF[spec.name]]
+        if spec.name in DEFAULT_PARTS and not options.keys() & {"of", "retriever"}:
+            inner = [Spec(name) for name in DEFAULT_PARTS[spec.name]]
             return Spec(spec.name, {"of": inner if len(inner) > 1 else inner[0], **options})
         for key in ("of", "retriever"):
             if key in options:
@@ -176,7 +176,7 @@ class SystemBuilder:
         retrievers = [
             await self._build_retriever(one, closing) if isinstance(one, Spec) else as_retriever(one) for one in inner
         ]
-        if made_of and whole.name not in _MADE_OF:
+        if made_of and whole.name not in DEFAULT_PARTS:
             options[made_of] = retrievers  # A plug-in may accept retrievers; built-in systems reject the option.
         self._parts[key] = {str(one) for one in inner if isinstance(one, Spec)}
         began = time.perf_counter()
@@ -220,7 +220,7 @@ class SystemBuilder:
         elif spec.name == "pgvector":
             embedder, options["document_embedder"] = self._build_embedders(options.pop("embedder", "wordllama"))
             first = [self._documents, embedder]
-        elif spec.name in _WALKERS:
+        elif spec.name in GRAPH_WALKERS:
             first = [self._build_linked_corpus(options)]
         elif spec.name == "http":
             first = []
@@ -228,13 +228,13 @@ class SystemBuilder:
 
     def _build_reranker(self, description: Any) -> Any:
         spec = parse_spec(description) if isinstance(description, str) else description
-        if not isinstance(spec, Spec) or spec.name not in ("mmr", "embedding", *_WALKERS):
+        if not isinstance(spec, Spec) or spec.name not in ("mmr", "embedding", *GRAPH_WALKERS):
             return self._build_part("rerankers", spec)
 
         def made() -> Any:
             options = dict(spec.options)
             factory = plugins.load_plugin("rerankers", spec.name)
-            if spec.name in _WALKERS:
+            if spec.name in GRAPH_WALKERS:
                 first: list[Any] = [self._build_linked_corpus(options)]
             else:
                 embedder, options["document_embedder"] = self._build_embedders(options.pop("embedder", "wordllama"))

@@ -19,7 +19,7 @@ from ragauge.core.settings import check_choice, check_int
 from ragauge.core.stages import stage
 from ragauge.stores import postgres
 from ragauge.stores.bookkeeping import StoreBookkeeping
-from ragauge.stores.postgres import EXACT_SCAN_SETTINGS, VectorIndex, uses_vector_index
+from ragauge.stores.pgvector_index import EXACT_SCAN_SETTINGS, VectorIndex, uses_vector_index
 from ragauge.systems.pgvector_table import PgStatements, PgTable
 
 EMBEDDING_BATCH_SIZE = 1024

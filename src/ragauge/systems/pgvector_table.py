@@ -13,7 +13,7 @@ from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.settings import check_choice, check_int
 from ragauge.core.stages import stage
 from ragauge.stores import postgres
-from ragauge.stores.postgres import VectorIndex
+from ragauge.stores.pgvector_index import VectorIndex
 from ragauge.stores.postgres_server import TEMPORARY_TABLE_COMMENT
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from ragauge.experiments.history import report as reports
-from ragauge.experiments.history import report_text as words
+from ragauge.experiments.history import report, report_text
 from ragauge.experiments.history.results import History, HistoryChange, HistoryPoint
 from ragauge.output.chart_style import SystemStyles
 from ragauge.output.charts import (
@@ -232,11 +231,11 @@ def render_history_page(found: History, made: str = "", vega: str | None = None)
 def _summary_sentences(found: History) -> list[str]:
     """Return sentences on the significant changes, worst first."""
     lines = []
-    for what, changes in words.find_significant_changes(found).items():
-        lines += [f"{words.describe_change(found, one)}." for one in changes[: words.MAX_SENTENCES]]
-        more = len(changes) - words.MAX_SENTENCES
+    for what, changes in report_text.find_significant_changes(found).items():
+        lines += [f"{report_text.describe_change(found, one)}." for one in changes[: report_text.MAX_SENTENCES]]
+        more = len(changes) - report_text.MAX_SENTENCES
         lines += [f"{more} more {'is' if more == 1 else 'are'} {what}."] if more > 0 else []
-    calm = words.describe_no_change(found)
+    calm = report_text.describe_no_change(found)
     if calm:
         lines.append(f"{calm[0].upper()}{calm[1:]}.")
     return [one.replace("p = ", "p\u00a0=\u00a0").replace("p < ", "p\u00a0<\u00a0") for one in lines] or [
@@ -254,14 +253,16 @@ def _untested_summary(found: History) -> str:
 
 
 def _columns_legend(found: History) -> list[str]:
-    return [f"{line}." for line in words.describe_columns(found, REFERENCE_COLUMNS)] or ["Nothing can be compared yet."]
+    return [f"{line}." for line in report_text.describe_columns(found, REFERENCE_COLUMNS)] or [
+        "Nothing can be compared yet."
+    ]
 
 
 def _history_facts(found: History) -> list[str]:
     return [
         count_noun(len(found.folders), "folder"),
         count_noun(len(found.systems), "system"),
-        words.format_time_span(found),
+        report_text.format_time_span(found),
         f"{100 * found.confidence:g}% intervals",
     ]
 
@@ -280,7 +281,7 @@ def _select_recent_points(found: History) -> tuple[History, int]:
 
 def _series_table(found: History, dataset: str) -> PageTable:
     mine = found.of(dataset)
-    style = words.find_time_format(found)
+    style = report_text.find_time_format(found)
     moved: list[list[str | Cell]] = []
     still: list[list[str | Cell]] = []
     for system in mine.systems:
@@ -294,13 +295,13 @@ def _series_table(found: History, dataset: str) -> PageTable:
             row: list[str | Cell] = [
                 Cell(system),
                 measure,
-                reports.render_trend(points),
+                report.render_trend(points),
                 f"{alike}" if alike == len(points) else f"{alike} of {len(points)}",
                 Cell("-") if first is None else _point_cell(first.since, style),
                 _point_cell(points[-1], style),
                 *(_change_cell(one, found.confidence) for one in changes.values()),
             ]
-            (still if words.is_unchanged(mine, points) else moved).append(row)
+            (still if report_text.is_unchanged(mine, points) else moved).append(row)
     header = [
         "system",
         "measure",
@@ -308,17 +309,19 @@ def _series_table(found: History, dataset: str) -> PageTable:
         "runs",
         "first",
         "last",
-        *(words.COLUMN_TITLES[one] for one in REFERENCE_COLUMNS),
+        *(report_text.COLUMN_TITLES[one] for one in REFERENCE_COLUMNS),
     ]
     return PageTable(header, [*moved, *still], title=dataset or "runs", sortable=len(moved) + len(still) > 1)
 
 
 def _point_cell(point: HistoryPoint, style: str = "") -> Cell:
     mean, measure = point.mean, point.measure
-    ends = [words.format_value(end, measure) for end in (mean.low, mean.high)]
+    ends = [report_text.format_value(end, measure) for end in (mean.low, mean.high)]
     known = "" if math.isnan(mean.low) and math.isnan(mean.high) else f"[{ends[0]}, {ends[1]}]"
     order = None if math.isnan(mean.value) else mean.value
-    return Cell(words.format_value(mean.value, measure), f"{known} {point.when.strftime(style)}".strip(), order=order)
+    return Cell(
+        report_text.format_value(mean.value, measure), f"{known} {point.when.strftime(style)}".strip(), order=order
+    )
 
 
 def _change_cell(change: HistoryChange | None, confidence: float) -> Cell:
@@ -326,7 +329,9 @@ def _change_cell(change: HistoryChange | None, confidence: float) -> Cell:
         return Cell("-")
     sure = change.p < 1 - confidence
     below = "" if math.isnan(change.p) else f"p {format_p_value(change.p)}"
-    return Cell(words.format_difference(change.difference, change.last.measure), below, sure, order=change.difference)
+    return Cell(
+        report_text.format_difference(change.difference, change.last.measure), below, sure, order=change.difference
+    )
 
 
 def _breaks_table(found: History) -> PageTable | None:

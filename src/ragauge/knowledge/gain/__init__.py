@@ -52,7 +52,7 @@ from ragauge.knowledge.gain.terms import (
     ranking_measures,
     read_weights,
 )
-from ragauge.knowledge.novelty import prepare_novelty_data as measure_novelty
+from ragauge.knowledge.novelty import prepare_novelty_data
 from ragauge.measures.conventions import Convention, find_convention
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import score_judged_ranks
@@ -281,7 +281,7 @@ class GainComputation:
                 if settings.novelty == "lexical":
                     fading = ShingleNovelty(self.sides.added, self.sides.before.documents)
                 else:
-                    found = measure_novelty(
+                    found = prepare_novelty_data(
                         list(self.sides.added),
                         list(self.sides.before.documents),
                         embedder=settings.embedder,

@@ -1,0 +1,141 @@
+"""BM25 as the baseline of an embedder study: built, timed and scored like an embedder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from ragauge.compute.observation import Observation
+from ragauge.compute.thread_limits import limit_threads
+from ragauge.core.documents import Document, Hit
+from ragauge.core.records import Scores
+from ragauge.core.specs import parse_spec
+from ragauge.core.stages import StageTimer
+from ragauge.embedder_study import variations
+from ragauge.embedder_study.guarded_embedding import MAX_FAILURES_LISTED, count_failures, error_summary
+from ragauge.embedder_study.plan import EmbedderMeasurement, StudyContext, corpus_sizes, perturbation_results
+from ragauge.embedder_study.results import CorpusSizeResult, EmbedderResult, EmbeddingFailure, StoreResult
+from ragauge.embedder_study.timing_and_memory import StageTimes, stage_latencies
+from ragauge.systems.bm25 import BM25
+from ragauge.systems.builder import SystemBuilder
+
+ScoredRankings = dict[str, list[tuple[str, float]]]
+"""Documents found for each query, best first, with their scores."""
+
+
+def measure_bm25(name: str, described: str, ground: StudyContext) -> EmbedderMeasurement:
+    """Measure BM25; the whole latency of a query counts as retrieval."""
+    spec = parse_spec(described)
+    ground.heard(f"{name}: indexing", 0, 1)
+    began = time.perf_counter()
+    index = _build_bm25(described, ground.view.documents)
+    seconds = {"indexing": time.perf_counter() - began}
+    began = time.perf_counter()
+    ranking, times, faults, doubts = _time_bm25(name, index, ground)
+    seconds["asking"] = time.perf_counter() - began
+    scores = _score_ranking(ground, ranking, name)
+    means = ground.means([scores])[0]
+
+    def answer(texts: Mapping[str, str]) -> Scores:
+        return _score_ranking(ground, _search_bm25(index, texts, ground), name)
+
+    began = time.perf_counter()
+    shaken = perturbation_results(ground, name, scores, answer)
+    seconds["perturbing queries"] = time.perf_counter() - began
+    entrant = EmbedderResult(
+        name=name,
+        description=described,
+        kind="words",
+        model=str(spec),
+        means=means,
+        shelves=[
+            StoreResult("bm25", means, stage_latencies(times.values()), seconds["indexing"], unreliable_times=doubts)
+        ],
+        grown=_bm25_corpus_size_results(described, ground, name),
+        shaken=shaken,
+        truncated=0.0,
+        faults=faults[:MAX_FAILURES_LISTED],
+        faulty=count_failures(faults),
+    )
+    return EmbedderMeasurement(entrant, ranking, times, seconds=seconds)
+
+
+def _build_bm25(described: str, documents: Sequence[Document]) -> BM25:
+    SystemBuilder(documents).check(described)  # raises a clear error for unknown options
+    return BM25(documents, **parse_spec(described).options)
+
+
+def _time_bm25(
+    name: str, index: BM25, ground: StudyContext
+) -> tuple[ScoredRankings, dict[str, StageTimes], list[EmbeddingFailure], Sequence[str]]:
+    """Time each query by itself.
+
+    The last item says why the times are unreliable, if they are.
+    """
+    depth, own = ground.field.k + bool(ground.view.own), ground.view.own
+    ranking: ScoredRankings = {}
+    times: dict[str, StageTimes] = {}
+    faults: list[EmbeddingFailure] = []
+    observation = Observation()
+
+    def ask(query: str, text: str) -> None:
+        hits: Sequence[Hit] = ()
+        with StageTimer() as watch:
+            try:
+                hits = index.search(text, depth)
+            except Exception as error:  # any error counts as a failed query
+                faults.append(EmbeddingFailure(query, "query", "failed", error_summary(error)))
+        ranking[query] = _without_self(query, hits, own, ground.field.k)
+        if not faults or faults[-1].id != query:
+            times[query] = {"began": watch.began, **watch.nanoseconds, "total": watch.total}
+
+    ground.heard(f"{name}: asking one by one", 0, len(ground.view.queries))
+    with limit_threads(ground.plan.threads):
+        for text in ground.warm:
+            with suppress(Exception):
+                index.search(text, depth)
+        with observation.observe():
+            for query, text in ground.view.queries.items():
+                ask(query, text)
+    found = observation.assess([[one["total"] for one in times.values()]], in_process=True) if times else None
+    return ranking, times, faults, () if found is None else found.doubts
+
+
+def _search_bm25(index: BM25, texts: Mapping[str, str], ground: StudyContext) -> ScoredRankings:
+    depth, own = ground.field.k + bool(ground.view.own), ground.view.own
+    found: ScoredRankings = {}
+    for query, text in texts.items():
+        found[query] = []
+        with suppress(Exception):  # failures are reported for the unperturbed queries
+            found[query] = _without_self(query, index.search(text, depth), own, ground.field.k)
+    return found
+
+
+def _without_self(query: str, hits: Sequence[Hit], own: frozenset[str], k: int) -> list[tuple[str, float]]:
+    """Return the first `k` hits.
+
+    A query that is a document is left out of its own ranking.
+    """
+    return [(hit.id, hit.score) for hit in hits if query not in own or hit.id != query][:k]
+
+
+def _score_ranking(ground: StudyContext, ranking: Mapping[str, Sequence[tuple[str, float]]], name: str) -> Scores:
+    return ground.field.scored({query: [one for one, _ in found] for query, found in ranking.items()}, name=name)
+
+
+def _bm25_corpus_size_results(described: str, ground: StudyContext, name: str) -> list[CorpusSizeResult]:
+    """Score corpus samples, each with its own index.
+
+    The rarity of a word depends on the corpus.
+    """
+    sizes = corpus_sizes(ground)
+    if not sizes:
+        return []
+    scores = []
+    rows = variations.draw_corpus_samples(ground.field, sizes, ground.plan.seed)
+    for size, chosen in rows.items():
+        ground.heard(f"{name}: {size:,} documents", 0, 1)
+        part = _build_bm25(described, [ground.view.documents[row] for row in chosen.tolist()])
+        scores.append(_score_ranking(ground, _search_bm25(part, ground.view.queries, ground), name))
+    return [CorpusSizeResult(size, means) for size, means in zip(rows, ground.means(scores), strict=True)]
