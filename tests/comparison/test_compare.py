@@ -242,7 +242,7 @@ def test_a_query_that_one_side_lacks_is_refused_counted_or_left_out():
     with pytest.raises(Incomparable, match=r"short lacks 2 of 30 queries, which words has \(q03, q07\)") as refused:
         ragauge.compare(scores, "words")
     assert refused.value.exit_code == 4
-    overlap = ragauge.compare(scores, "words", overlap=True)
+    overlap = ragauge.compare(scores, "words", common_queries=True)
     assert overlap.find("short").n == 28
     assert "compared on the 28 queries that all systems have, of 30" in overlap.notes
     counted = ragauge.compare(scores, "words", count_missing=True).find("short")
@@ -262,7 +262,7 @@ def test_lacking_queries_are_seen_under_every_convention(convention):
     scores = ragauge.evaluate(QRELS, {"words": RUNS["words"], "short": short}, ["mrr"], convention)
     with pytest.raises(Incomparable, match="q03"):
         ragauge.compare(scores, "words")
-    assert ragauge.compare(scores, "words", overlap=True).find("short").n == 29
+    assert ragauge.compare(scores, "words", common_queries=True).find("short").n == 29
 
 
 def test_other_conventions_judgments_and_judges_are_refused():
@@ -294,7 +294,7 @@ def test_a_value_that_one_side_lacks_is_refused():
     numbers = {"a": {"1": 0.5, "2": 0.5}, "b": {"1": 0.5, "2": float("nan")}}
     with pytest.raises(Incomparable, match=r"b has no score for 1 queries that others have one for \(2\)"):
         ragauge.compare(numbers)
-    assert ragauge.compare(numbers, overlap=True).find("b").n == 1
+    assert ragauge.compare(numbers, common_queries=True).find("b").n == 1
 
 
 def test_mistakes_are_told():
@@ -332,8 +332,8 @@ def test_infinite_values_and_odd_shapes_are_refused():
         ragauge.compare([{"1": 0.5}, {"1": 0.4}])
     with pytest.raises(BadInput, match="same id"):
         ragauge.compare({"a": {1: 0.5, "1": 0.7}, "b": {"1": 0.5}})
-    with pytest.raises(BadInput, match="not both"):
-        ragauge.compare(SCORES, overlap=True, count_missing=True)
+    with pytest.raises(BadInput, match="mutually exclusive"):
+        ragauge.compare(SCORES, common_queries=True, count_missing=True)
 
 
 def test_zero_is_no_bad_value_where_less_is_better():
@@ -362,7 +362,7 @@ def test_a_value_that_one_lacks_is_left_out_for_all_systems():
         "b": {"1": 0.4, "2": 0.2, "3": 0.2},
         "c": {"1": 0.5, "2": None, "3": 0},
     }
-    found = ragauge.compare(numbers, overlap=True)
+    found = ragauge.compare(numbers, common_queries=True)
     assert [row.n for row in found] == [2, 2, 2]
     assert found.find("b").means == (pytest.approx(0.3), pytest.approx(0.3))
 

@@ -315,7 +315,7 @@ def test_scores_need_a_threshold(tmp_path):
     (tmp_path / "t.csv").write_text("task,score\na,0.4\na,0.9\n")
     with pytest.raises(BadInput, match=r"t\.csv:2: trial 1 of task `a` came out as 0\.4, neither 0 nor 1"):
         reliability(tmp_path / "t.csv")
-    assert reliability(tmp_path / "t.csv", at_least=0.5).counts == {"a": (2, 1)}
+    assert reliability(tmp_path / "t.csv", success_threshold=0.5).counts == {"a": (2, 1)}
 
 
 @pytest.mark.parametrize(
@@ -374,10 +374,10 @@ def test_a_threshold_is_a_finite_number_everywhere(tmp_path, threshold):
     number = float(threshold)
     run_of_a = {"q1": {"a": 1.0}}
     for call in (
-        lambda: reliability(tmp_path / "t.csv", at_least=number),
-        lambda: reliability({"a": [0.4, 0.9]}, at_least=number),
-        lambda: reliability(pl.DataFrame({"task": ["a"], "score": [0.4]}), at_least=number),
-        lambda: reliability([run_of_a, run_of_a], qrels={"q1": {"a": 1}}, at_least=number),
+        lambda: reliability(tmp_path / "t.csv", success_threshold=number),
+        lambda: reliability({"a": [0.4, 0.9]}, success_threshold=number),
+        lambda: reliability(pl.DataFrame({"task": ["a"], "score": [0.4]}), success_threshold=number),
+        lambda: reliability([run_of_a, run_of_a], qrels={"q1": {"a": 1}}, success_threshold=number),
     ):
         with pytest.raises(BadInput, match=f"a success cannot begin at {threshold}"):
             call()
@@ -387,7 +387,7 @@ def test_a_threshold_is_a_finite_number_everywhere(tmp_path, threshold):
 def test_counts_have_no_scores_for_a_threshold():
     assert reliability({"a": (3, 2)}).success == "what the table calls one"
     with pytest.raises(BadInput, match="task `a` has counts, and no scores"):
-        reliability({"a": (3, 2)}, at_least=0.5)
+        reliability({"a": (3, 2)}, success_threshold=0.5)
 
 
 def test_whole_numbers_are_whole_numbers_numpys_too():
@@ -407,7 +407,7 @@ def test_reaching_a_value_of_which_less_is_better_is_no_success():
     runs = [{"q1": {"a": 1.0}}, {"q1": {"b": 1.0}}]
     for measure in ("unjudged@10", "rbp_resid"):
         with pytest.raises(BadInput, match="less is better of") as error:
-            reliability(runs, qrels={"q1": {"a": 1}}, measure=measure, at_least=0.5)
+            reliability(runs, qrels={"q1": {"a": 1}}, measure=measure, success_threshold=0.5)
         assert error.value.hint == "a measure of which more is better, such as hit_rate@5"
     assert reliability(runs, qrels={"q1": {"a": 1}}, measure="judged@1").counts == {"q1": (2, 1)}
 
@@ -419,10 +419,10 @@ def test_runs_are_trials_of_their_queries():
     assert dict(found["unsure"].counts) == {"q1": (2, 2), "q2": (2, 1)}
     assert found["sure"].success == "hit_rate@5 >= 1"
     assert any("no task changed its outcome" in note for note in found["sure"].notes)
-    one = reliability([good, bad], qrels=qrels, measure="mrr", at_least=0.5)
+    one = reliability([good, bad], qrels=qrels, measure="mrr", success_threshold=0.5)
     assert (one.counts["q2"], one.success) == ((2, 1), "mrr >= 0.5")
     with pytest.raises(BadInput, match="a success from 0 on would be every trial"):
-        reliability([good, bad], qrels=qrels, at_least=0)
+        reliability([good, bad], qrels=qrels, success_threshold=0)
 
 
 def test_queries_that_a_run_does_not_have_are_failures_and_told():

@@ -324,7 +324,7 @@ def test_a_rise_is_what_hurts_where_less_is_better():
 
 def test_a_percentage_of_nothing_is_not_passed():
     zero, some = scores("old", mrr=[0.0, 0.0]), scores(mrr=[0.2, 0.4])
-    for rule, settings in (("mrr drop <= 5%", {}), ("mrr non-inferior by 5%", {"least": 2})):
+    for rule, settings in (("mrr drop <= 5%", {}), ("mrr non-inferior by 5%", {"min_queries": 2})):
         check = first(some, rule, baseline=zero, **settings)
         assert not check.passed
         assert "of which there is no percentage" in check.reason
@@ -419,7 +419,7 @@ def test_too_few_queries_pass_no_test():
         check = first(run, rule, baseline=old)
         assert not check.passed
         assert "4 queries are too few" in check.reason
-    assert passes(run, "mrr not worse", baseline=old, least=4)
+    assert passes(run, "mrr not worse", baseline=old, min_queries=4)
 
 
 def test_not_worse_alone_is_corrected_for_how_many_there_are():
@@ -765,7 +765,7 @@ def test_a_gate_is_true_only_if_it_passed():
         ({"alpha": 0.5}, "alpha must be between 0.001 and 0.25, got 0.5"),
         ({"alpha": math.nan}, "got nan"),
         ({"correction": "hom"}, "did you mean `holm`"),
-        ({"least": 1}, "least is 1"),
+        ({"min_queries": 1}, "min_queries must be at least 2, got 1"),
         ({"convention": "trec8"}, "no convention is named"),
     ],
 )
@@ -1268,7 +1268,9 @@ def test_rounding_is_no_loss(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"alpha": "x"}, {"least": "3"}, {"tags": 5}, {"convention": "nothing"}], ids=lambda one: next(iter(one))
+    "wrong",
+    [{"alpha": "x"}, {"min_queries": "3"}, {"tags": 5}, {"convention": "nothing"}],
+    ids=lambda one: next(iter(one)),
 )
 def test_settings_of_the_wrong_kind_are_told(wrong):
     with pytest.raises(ragauge.RagaugeError):
@@ -1420,12 +1422,12 @@ def test_gate_with_a_missing_baseline_says_how_to_create_one(tmp_path, command):
 
 @pytest.mark.parametrize(
     ("setting", "rule"),
-    [({"alpha": 0.01}, "mrr >= 0.4"), ({"correction": "holm"}, "mrr better"), ({"least": 3}, "mrr drop <= 0.9")],
-    ids=["alpha", "correction", "least"],
+    [({"alpha": 0.01}, "mrr >= 0.4"), ({"correction": "holm"}, "mrr better"), ({"min_queries": 3}, "mrr drop <= 0.9")],
+    ids=["alpha", "correction", "min_queries"],
 )
 def test_gate_refuses_a_setting_of_tests_without_a_rule_that_uses_it(setting, rule):
     name = next(iter(setting))
     with pytest.raises(BadInput, match=f"{name} has no effect on these rules; expected .*`mrr not worse`") as caught:
         ragauge.gate(WHOLE, rule, qrels=QRELS, baseline=SHORT, **setting)
-    assert caught.value.hint == f"leave out --{name}"
+    assert caught.value.hint == f"leave out --{name.replace('_', '-')}"
     ragauge.gate(WHOLE, "mrr not worse", qrels=QRELS, baseline=SHORT, **setting)

@@ -270,7 +270,7 @@ def test_on_the_overlap_the_best_is_the_best_there(qrels, tmp_path):
     narrow = trec(tmp_path / "narrow.run", {q: docs for q, docs in ranks([1] * 20).items() if int(q[1:]) < 8})
     with pytest.raises(Incomparable, match="narrow lacks 12 of 20"):
         overview([qrels, broad, narrow], audited=False)
-    found = overview([qrels, broad, narrow], overlap=True, audited=False)
+    found = overview([qrels, broad, narrow], common_queries=True, audited=False)
     assert found.ranked()[0] == "narrow"
     assert found.entries["broad"].means["mrr"] == (0.5, 8, 0.5, 0.5)
     assert found.rival.means == (pytest.approx(1 / math.log2(3)), 1.0)

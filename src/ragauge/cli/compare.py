@@ -102,7 +102,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
         for query, values in read_tags(tags).items():
             tagged.setdefault(query, {}).update(values)
     compared = compare_scores(
-        found, baseline=found.baseline, by=by, tags=tagged, overlap=common_queries, count_missing=count_missing,
+        found, baseline=found.baseline, by=by, tags=tagged, common_queries=common_queries, count_missing=count_missing,
         test=test, correction=correction, family=family, confidence=confidence,
         interval=interval, rounds=rounds, seed=seed, margin=margin, detect=detect, power=power,
         lower_is_better=lower_is_better, higher_is_better=higher_is_better,

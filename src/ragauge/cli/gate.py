@@ -89,7 +89,7 @@ def gate(  # noqa: PLR0913 - each is an option of the command
             "baseline": baseline,
             "alpha": alpha,
             "correction": correction,
-            "least": min_queries,
+            "min_queries": min_queries,
             "tags": tags,
         }
         given |= {"targets": targets, "versions": versions}

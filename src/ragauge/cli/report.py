@@ -147,7 +147,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
         "baseline": baseline, "measures": measure, "by": by or (), "dataset": dataset, "title": title,
         "beside": beside or (),
         "audited": audit, "confidence": confidence, "test": test, "correction": correction, "family": family,
-        "overlap": common_queries, "count_missing": count_missing, "split": split,
+        "common_queries": common_queries, "count_missing": count_missing, "split": split,
         "lower_is_better": lower_is_better, "higher_is_better": higher_is_better,
     }  # fmt: skip
     if convention is not None or settings or rel is not None:

@@ -45,7 +45,7 @@ def compare(
     measures: str | Iterable[str] | None = None,
     by: str | Mapping[str, str] | None = None,
     tags: TagsByQuery | None = None,
-    overlap: bool = False,
+    common_queries: bool = False,
     count_missing: bool = False,
     **how: Any,
 ) -> Comparisons:
@@ -64,8 +64,10 @@ def compare(
     (0.3, 3, 0, 'ns')
     """
     method = settings_from(ComparisonSettings, how)
-    if overlap and count_missing:
-        raise BadInput("what systems lack is left out or counts 0, not both", hint="overlap or count-missing")
+    if common_queries and count_missing:
+        raise BadInput(
+            "common_queries and count_missing are mutually exclusive", hint="remove --common-queries or --count-missing"
+        )
     known = _score_if_files(scores, baseline, measures)
     if known is not None:
         scores, baseline, measures = known.scores, known.baseline, known.measures
@@ -77,7 +79,9 @@ def compare(
         answers = {name: date for name, date in dates.items() if date is not None}
         known = ScoredRuns(every, baseline or scores.baseline, None, data.queries, dataset=data.name, answers=answers)
         baseline, tags, scores = known.baseline, tags or data.tags, every
-        count_missing = not overlap  # Every query of an experiment was run, so a missing ranking is an empty one.
+        count_missing = (
+            not common_queries
+        )  # Every query of an experiment was run, so a missing ranking is an empty one.
     named = read_system_scores(scores, method.lower_is_better, method.higher_is_better)
     if len(named) < 2:
         raise BadInput("there is nothing to compare with", hint="give at least two systems")
@@ -86,13 +90,13 @@ def compare(
     sides = [side for seeds in named.values() for side in seeds.values()]
     check_comparable(sides)
     chosen = find_shared_measures(sides, measures)
-    queries, notes = find_shared_queries(sides, overlap=overlap, count_missing=count_missing)
+    queries, notes = find_shared_queries(sides, common_queries=common_queries, count_missing=count_missing)
     table = align(named, chosen, queries, count_missing=count_missing)
     notes += [] if known is None else known.notes
-    notes += _missing_query_notes(sides, overlap, count_missing) + (
+    notes += _missing_query_notes(sides, common_queries, count_missing) + (
         _unshared_measure_notes(sides, chosen) if measures is None else []
     )
-    notes += check_unscored(table, sides, chosen, queries, overlap=overlap)
+    notes += check_unscored(table, sides, chosen, queries, common_queries=common_queries)
     notes += _describe_directions(sides, chosen)
     lower = frozenset(m for side in sides for m in side.lower)
     others = [name for name in named if name != baseline]
@@ -188,9 +192,9 @@ def _restrict_pair(pair: SystemPair, stratum: str, mask: QueryMask) -> SystemPai
     return replace(pair, stratum=stratum, base=np.where(mask, pair.base, math.nan))
 
 
-def _missing_query_notes(sides: Sequence[SystemScores], overlap: bool, count_missing: bool) -> list[str]:
+def _missing_query_notes(sides: Sequence[SystemScores], common_queries: bool, count_missing: bool) -> list[str]:
     """Collect notes of the scores, and name systems with missing queries."""
-    notes = [] if overlap else [note for side in sides if side.scores is not None for note in side.scores.notes]
+    notes = [] if common_queries else [note for side in sides if side.scores is not None for note in side.scores.notes]
     if count_missing:
         known = {query for side in sides for query in side.queries}
         lacks = {side.name: len(known - set(side.queries)) for side in sides}

@@ -16,8 +16,8 @@ from ragauge.evaluation.directions import assign_directions, given_directions
 from ragauge.runs.inputs import has_same_judgments
 
 OVERLAP_HINT = (
-    "--common-queries (overlap=True) compares on the queries that all have, --count-missing counts what a system lacks "
-    "as 0"
+    "--common-queries (common_queries=True) compares on the queries that all have, "
+    "--count-missing counts what a system lacks as 0"
 )
 ValuesBySeed = dict[str, dict[str, dict[str, Floats]]]
 """`{system: {seed: {measure: one value per query}}}`. The label of a single seed is empty."""
@@ -238,11 +238,11 @@ def find_shared_measures(sides: Sequence[SystemScores], wanted: str | Iterable[s
 
 
 def find_shared_queries(
-    sides: Sequence[SystemScores], *, overlap: bool, count_missing: bool
+    sides: Sequence[SystemScores], *, common_queries: bool, count_missing: bool
 ) -> tuple[list[str], list[str]]:
     """Return the queries to compare on, with notes.
 
-    Raises Incomparable if the systems have different queries, unless `overlap` or `count_missing` is set.
+    Raises Incomparable if the systems have different queries, unless `common_queries` or `count_missing` is set.
     """
     have = [set(side.queries) - (set() if count_missing else side.lacking) for side in sides]
     everybody = set.intersection(*have)
@@ -250,7 +250,7 @@ def find_shared_queries(
     union = set.union(*have) | nobody
     if everybody | nobody == union:
         return list(sides[0].queries), []
-    if overlap:
+    if common_queries:
         kept = [query for query in sides[0].queries if query in everybody]
         if not kept:
             raise Incomparable("no query is in all systems")
@@ -304,7 +304,7 @@ def _aligned_values(side: SystemScores, measure: str, queries: Sequence[str], co
             raise Incomparable(
                 f"{side.name} lacks {int(lacks.sum())} queries; 0 would be the best value of {measure}, "
                 "a lower-is-better measure",
-                hint="--common-queries (overlap=True) compares on the queries that all have",
+                hint="--common-queries (common_queries=True) compares on the queries that all have",
             )
         found = np.where(lacks & np.isnan(found), 0.0, found)
     return found
@@ -316,11 +316,11 @@ def check_unscored(
     measures: Sequence[str],
     queries: Sequence[str],
     *,
-    overlap: bool,
+    common_queries: bool,
 ) -> list[str]:
     """Return notes on queries without a value, which are left out.
 
-    Raises Incomparable if only some systems have a value for a query. With `overlap`, its values are set to NaN
+    Raises Incomparable if only some systems have a value for a query. With `common_queries`, its values are set to NaN
     instead.
     """
     notes = []
@@ -330,7 +330,7 @@ def check_unscored(
         undefined = np.array([side.scores is not None and not side.scores.n[measure] for side in sides])
         defined = without[~undefined]  # A measure that is undefined for a whole run does not affect the other runs.
         one_sided = defined.any(axis=0) & ~defined.all(axis=0)
-        if one_sided.any() and not overlap:
+        if one_sided.any() and not common_queries:
             first = int(np.flatnonzero(one_sided)[0])
             place = int(np.flatnonzero(without[:, first] & ~undefined)[0])
             side = sides[place]
@@ -339,7 +339,7 @@ def check_unscored(
             raise Incomparable(
                 f"{side.name} has no {measure} for {len(names)} queries that others have one for "
                 f"({_first_query_names(names)})" + (f": {reason}" if reason else ""),
-                hint="--common-queries (overlap=True) compares on the queries that all have a value for",
+                hint="--common-queries (common_queries=True) compares on the queries that all have a value for",
             )
         for seeds in table.values():  # A query without a value in one system is left out for all.
             for columns_of_seed in seeds.values():

@@ -182,7 +182,7 @@ def reliability(  # noqa: PLR0913 - each has a use of its own, and a default
     *,
     qrels: Any = None,
     measure: str | MeasureFunction = DEFAULT_MEASURE,
-    at_least: float | None = None,
+    success_threshold: float | None = None,
     convention: str | Convention = "default",
     over: str | None = None,
     confidence: float = 0.95,
@@ -193,8 +193,8 @@ def reliability(  # noqa: PLR0913 - each has a use of its own, and a default
     `trials` is `{task: [True, False, …]}`, `{task: (n, c)}` (n trials, c successes), `{system: one of these}`, or a
     frame or path of such a table. Rankings are trials too: an experiment that was run with `repeats`, its folder or
     the folder of one run, or, with `qrels`, runs in any form that `evaluate` accepts: `[run, run, …]`,
-    `{system: [run, run, …]}`. Then every query is a task. It succeeds if `measure` reaches `at_least` (default:
-    hit_rate@5 of 1). `k` defaults to every number up to the number of trials. Intervals are `over` other "tasks" or
+    `{system: [run, run, …]}`. Then every query is a task. It succeeds if `measure` reaches `success_threshold`
+    (default: hit_rate@5 of 1). `k` defaults to every number up to the number of trials. Intervals are `over` other "tasks" or
     over other "trials" of these tasks. Systems by name return a dictionary.
 
     >>> found = reliability({"a": [True, True, True], "b": [True, False, True]}, k=2)
@@ -204,21 +204,21 @@ def reliability(  # noqa: PLR0913 - each has a use of its own, and a default
     if qrels is not None:
         given = trials if isinstance(trials, Mapping) else {_run_name(trials): trials}
         runs = {str(name): _list_runs(one) for name, one in given.items()}
-        tried = outcomes_from_runs(qrels, runs, measure, at_least, convention)
+        tried = outcomes_from_runs(qrels, runs, measure, success_threshold, convention)
         tried = replace(tried, several=isinstance(trials, Mapping))
     elif isinstance(trials, Experiment):
         runs = {name: [run] for name, run in trials.runs.items()}
-        tried = outcomes_from_runs(trials.dataset.judgments, runs, measure, at_least, convention)
+        tried = outcomes_from_runs(trials.dataset.judgments, runs, measure, success_threshold, convention)
     elif is_dataframe(trials):
-        systems = trials_from_rows(rows_from_frame(to_polars(trials), "the trials"), "trials", at_least)
-        tried = TrialOutcomes(systems, _describe_success(at_least), several=list(systems) != ["trials"])
+        systems = trials_from_rows(rows_from_frame(to_polars(trials), "the trials"), "trials", success_threshold)
+        tried = TrialOutcomes(systems, _describe_success(success_threshold), several=list(systems) != ["trials"])
     elif isinstance(trials, Mapping):
-        systems = trials_by_system(trials, "trials", at_least)
-        tried = TrialOutcomes(systems, _describe_success(at_least), several=list(systems) != ["trials"])
+        systems = trials_by_system(trials, "trials", success_threshold)
+        tried = TrialOutcomes(systems, _describe_success(success_threshold), several=list(systems) != ["trials"])
     elif isinstance(trials, str | Path):
-        tried = outcomes_from_arguments([str(trials)], measure, at_least, convention)
+        tried = outcomes_from_arguments([str(trials)], measure, success_threshold, convention)
     elif isinstance(trials, Sequence) and trials and all(isinstance(one, str | Path) for one in trials):
-        tried = outcomes_from_arguments(list(map(str, trials)), measure, at_least, convention)
+        tried = outcomes_from_arguments(list(map(str, trials)), measure, success_threshold, convention)
     else:
         raise BadInput(
             f"trials cannot be read from {type(trials).__name__}",
@@ -257,7 +257,7 @@ def estimate_reliability(
 def outcomes_from_arguments(
     arguments: Sequence[str],
     measure: str | MeasureFunction = DEFAULT_MEASURE,
-    at_least: float | None = None,
+    success_threshold: float | None = None,
     convention: str | Convention = "default",
 ) -> TrialOutcomes:
     """Read trials from command-line arguments.
@@ -269,16 +269,18 @@ def outcomes_from_arguments(
     if (len(arguments) == 1 and not os.path.isdir(paths[0])) or (arguments and all(map(is_trials_file, paths))):
         systems: dict[str, TrialCounts] = {}
         for name, path in split:
-            inside = read_trials(path, at_least)
+            inside = read_trials(path, success_threshold)
             if name is not None and list(inside) == [InputFile(path).stem]:
                 inside = {name: next(iter(inside.values()))}
             for one in inside:
                 if one in systems:
                     raise BadInput(f"`{one}` is in two tables", hint="NAME=TABLE gives each a name of its own")
             systems |= inside
-        return TrialOutcomes(systems, _describe_success(at_least), several=list(systems) != [InputFile(paths[0]).stem])
+        return TrialOutcomes(
+            systems, _describe_success(success_threshold), several=list(systems) != [InputFile(paths[0]).stem]
+        )
     given = resolve_inputs(arguments)
-    tried = outcomes_from_runs(given.qrels, given.runs, measure, at_least, convention)
+    tried = outcomes_from_runs(given.qrels, given.runs, measure, success_threshold, convention)
     alone = len(arguments) == 1 and is_run_folder(paths[0])
     return replace(tried, texts=given.texts, several=not alone)
 
@@ -287,7 +289,7 @@ def outcomes_from_runs(
     qrels: Any,
     runs: Mapping[str, Sequence[Any]],
     measure: str | MeasureFunction = DEFAULT_MEASURE,
-    at_least: float | None = None,
+    success_threshold: float | None = None,
     convention: str | Convention = "default",
 ) -> TrialOutcomes:
     """Convert runs to outcomes by query.
@@ -303,7 +305,7 @@ def outcomes_from_runs(
             f"less is better of {wanted[0]}, so reaching a value of it is no success",
             hint=f"a measure of which more is better, such as {DEFAULT_MEASURE}",
         )
-    least = DEFAULT_MIN_SCORE if at_least is None else at_least
+    least = DEFAULT_MIN_SCORE if success_threshold is None else success_threshold
     check_finite(least)
     if not least > 0:
         raise BadInput(f"a success from {least:g} on would be every trial", hint="--success-threshold 1")
@@ -386,8 +388,8 @@ def _reliability_notes(found: Reliability, tries: TrialCounts) -> list[str]:
     return notes
 
 
-def _describe_success(at_least: float | None) -> str:
-    return "what the table calls one" if at_least is None else f"score >= {at_least:g}"
+def _describe_success(success_threshold: float | None) -> str:
+    return "what the table calls one" if success_threshold is None else f"score >= {success_threshold:g}"
 
 
 def _parse_k_values(k: Any) -> list[int] | None:

@@ -57,7 +57,7 @@ def is_trials_file(path: str) -> bool:
     )
 
 
-def read_trials(path: str, at_least: float | None = None) -> dict[str, TrialCounts]:
+def read_trials(path: str, success_threshold: float | None = None) -> dict[str, TrialCounts]:
     """Read the trials in a file by system.
 
     Without a column for it, the system is the file's name.
@@ -67,23 +67,23 @@ def read_trials(path: str, at_least: float | None = None) -> dict[str, TrialCoun
     if form == "json":
         held = read_json(source)
         if isinstance(held, Mapping):
-            return trials_by_system(held, source.stem, at_least, source.label)
+            return trials_by_system(held, source.stem, success_threshold, source.label)
         if not isinstance(held, list) or not all(isinstance(row, dict) for row in held):
             raise BadInput("expected objects, or {task: outcomes}", file=source.label)
         rows = rows_from_mappings([], enumerate(held, start=1), source.label, in_lines=False)
-        return trials_from_rows(rows, source.stem, at_least)
-    return trials_from_rows(read_rows(source, form), source.stem, at_least)
+        return trials_from_rows(rows, source.stem, success_threshold)
+    return trials_from_rows(read_rows(source, form), source.stem, success_threshold)
 
 
-def check_finite(at_least: float | None) -> None:
+def check_finite(success_threshold: float | None) -> None:
     """Raise BadInput if a success threshold is not finite."""
-    if at_least is not None and not math.isfinite(at_least):
-        raise BadInput(f"a success cannot begin at {at_least:g}", hint="--success-threshold 0.5")
+    if success_threshold is not None and not math.isfinite(success_threshold):
+        raise BadInput(f"a success cannot begin at {success_threshold:g}", hint="--success-threshold 0.5")
 
 
-def trials_from_rows(rows: TableRows, name: str, at_least: float | None = None) -> dict[str, TrialCounts]:
+def trials_from_rows(rows: TableRows, name: str, success_threshold: float | None = None) -> dict[str, TrialCounts]:
     """Return the trials in a table by system."""
-    check_finite(at_least)
+    check_finite(success_threshold)
     names, label = rows.names, rows.label
     if not len(rows):
         raise BadInput("no rows", file=label)
@@ -112,14 +112,18 @@ def trials_from_rows(rows: TableRows, name: str, at_least: float | None = None) 
             mine = counts.setdefault(who, {})
             if of in mine:
                 raise BadInput(f"task `{of}` has two rows", file=label, line=line)
-            mine[of] = _parse_trial_counts(rows.columns[tried][at], rows.columns[passed][at], of, at_least, label, line)
+            mine[of] = _parse_trial_counts(
+                rows.columns[tried][at], rows.columns[passed][at], of, success_threshold, label, line
+            )
             continue
         so_far = outcomes.setdefault(who, {}).setdefault(of, {})
         which = rows.id(trial, at, "trial") if trial else str(len(so_far) + 1)
         if _trial_sort_key(which) in so_far:
             raise BadInput(f"trial {which} of task `{of}` is there twice", file=label, line=line)
         cell = rows.columns[outcome or ""][at]
-        so_far[_trial_sort_key(which)] = is_success(cell, at_least, f"trial {which} of task `{of}`", label, line)
+        so_far[_trial_sort_key(which)] = is_success(
+            cell, success_threshold, f"trial {which} of task `{of}`", label, line
+        )
     if tried and passed:
         return dict(counts)
     return {
@@ -128,17 +132,17 @@ def trials_from_rows(rows: TableRows, name: str, at_least: float | None = None) 
 
 
 def trials_by_system(
-    held: Mapping[Any, Any], name: str, at_least: float | None = None, label: str | None = None
+    held: Mapping[Any, Any], name: str, success_threshold: float | None = None, label: str | None = None
 ) -> dict[str, TrialCounts]:
     """Return trials by system from `{system: {task: …}}` or `{task: …}`."""
     if held and all(isinstance(one, Mapping) for one in held.values()):
         named = _unique_by_id(held, "system", label)
-        return {system: trials_from_mapping(one, at_least, label) for system, one in named.items()}
-    return {name: trials_from_mapping(held, at_least, label)}
+        return {system: trials_from_mapping(one, success_threshold, label) for system, one in named.items()}
+    return {name: trials_from_mapping(held, success_threshold, label)}
 
 
 def trials_from_mapping(
-    held: Mapping[Any, Any], at_least: float | None = None, label: str | None = None
+    held: Mapping[Any, Any], success_threshold: float | None = None, label: str | None = None
 ) -> TrialCounts:
     """Return trials by task from outcomes or from `(n, c)`.
 
@@ -147,16 +151,17 @@ def trials_from_mapping(
     >>> trials_from_mapping({"a": [1, 0, True], "b": (3, 2)})
     {'a': [True, False, True], 'b': (3, 2)}
     """
-    check_finite(at_least)
+    check_finite(success_threshold)
     found: dict[str, list[bool] | tuple[int, int]] = {}
     for task, given in _unique_by_id(held, "task", label).items():
         if isinstance(given, tuple) and len(given) == 2 and all(map(_is_integer, given)):
-            found[task] = _parse_trial_counts(*given, task, at_least, label, None)
+            found[task] = _parse_trial_counts(*given, task, success_threshold, label, None)
             continue
         if isinstance(given, str | bytes | Mapping) or not hasattr(given, "__iter__"):
             raise BadInput(f"the trials of task `{task}` are {given!r}", file=label, hint="[True, False], or (n, c)")
         found[task] = [
-            is_success(one, at_least, f"trial {at + 1} of task `{task}`", label, None) for at, one in enumerate(given)
+            is_success(one, success_threshold, f"trial {at + 1} of task `{task}`", label, None)
+            for at, one in enumerate(given)
         ]
         if not found[task]:
             raise BadInput(f"task `{task}` has no trial", file=label)
@@ -179,11 +184,15 @@ def _is_integer(one: Any) -> bool:
 
 
 def is_success(
-    value: Any, at_least: float | None, what: str = "a trial", label: str | None = None, line: int | None = None
+    value: Any,
+    success_threshold: float | None,
+    what: str = "a trial",
+    label: str | None = None,
+    line: int | None = None,
 ) -> bool:
     """Return whether an outcome is a success.
 
-    Accepts words such as yes, failed or true, 1 or 0, or a score that is compared with the threshold `at_least`.
+    Accepts words such as yes, failed or true, 1 or 0, or a score that is compared with `success_threshold`.
 
     >>> is_success("True", None), is_success(0, None), is_success("0.8", 0.5)
     (True, False, True)
@@ -201,8 +210,8 @@ def is_success(
         raise BadInput(
             f"{what} has no outcome", file=label, line=line, hint="call it a failure, or leave the trial out"
         )
-    if at_least is not None:
-        return number >= at_least
+    if success_threshold is not None:
+        return number >= success_threshold
     if number not in (0, 1):
         raise BadInput(
             f"{what} came out as {number:g}, neither 0 nor 1",
@@ -214,11 +223,13 @@ def is_success(
 
 
 def _parse_trial_counts(
-    n: Any, c: Any, task: str, at_least: float | None, label: str | None, line: int | None
+    n: Any, c: Any, task: str, success_threshold: float | None, label: str | None, line: int | None
 ) -> tuple[int, int]:
-    if at_least is not None:
+    if success_threshold is not None:
         raise BadInput(
-            f"task `{task}` has counts, and no scores of which {at_least:g} could be a success", file=label, line=line
+            f"task `{task}` has counts, and no scores of which {success_threshold:g} could be a success",
+            file=label,
+            line=line,
         )
     try:
         tried, passed = float(n), float(c)

@@ -47,7 +47,7 @@ from ragauge.stats.comparisons import CORRECTIONS
 QueryTags = Mapping[str, Mapping[str, str]]
 TIME_SOURCES = ("latency", "whole")
 SCORED_SOURCES = ("measure", "count", "age")
-DEFAULT_TEST_SETTINGS = {"alpha": 0.05, "correction": "none", "least": 5}
+DEFAULT_TEST_SETTINGS = {"alpha": 0.05, "correction": "none", "min_queries": 5}
 """Default settings of significance tests."""
 
 
@@ -61,7 +61,7 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     convention: str | Convention | None = None,
     alpha: float | None = None,
     correction: str | None = None,
-    least: int | None = None,
+    min_queries: int | None = None,
     tags: QueryTags | str | None = None,
     targets: Any = None,
     versions: Any = None,
@@ -77,7 +77,7 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     which include judgments, timings and tags, JudgedSamples or their folder, tables of scores, or a Freshness. For
     an Experiment, `system` and `baseline` are names. `rules` is a text (`ndcg@10 >= 0.4`), a list of texts, a table
     (`{"ndcg@10": {"at_least": 0.4}}`), or a TOML file. Settings in the file apply unless given here: alpha (default
-    0.05), correction for the number of `not worse` rules (none), least, the minimum number of queries for a test
+    0.05), correction for the number of `not worse` rules (none), min_queries, the minimum number of queries for a test
     (5), convention and tags. `versions` of the corpus define what is stale, for `stale_rate@10`. A rule that cannot
     be evaluated has failed. `lower_is_better` and `higher_is_better` name measures of unknown direction: a rule
     about a change needs it. `allow_changed_corpus` accepts a baseline with other documents, queries or judgments.
@@ -91,8 +91,8 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     """
     settings = _merge_settings(
         rules,
-        baseline=baseline, convention=convention, alpha=alpha, correction=correction, least=least, tags=tags,
-        targets=targets, versions=versions, lower_is_better=lower_is_better, higher_is_better=higher_is_better,
+        baseline=baseline, convention=convention, alpha=alpha, correction=correction,
+        min_queries=min_queries, tags=tags, targets=targets, versions=versions, lower_is_better=lower_is_better, higher_is_better=higher_is_better,
         allow_changed_corpus=allow_changed_corpus,
     )  # fmt: skip
     mine: RunIndicators | None
@@ -184,8 +184,8 @@ def _check_unused_settings(
             settings["correction"] != DEFAULT_TEST_SETTINGS["correction"] and "not worse" not in kinds,
             "`mrr not worse`",
         ),
-        "least": (
-            settings["least"] != DEFAULT_TEST_SETTINGS["least"] and not kinds & {*TESTED_CONDITIONS},
+        "min_queries": (
+            settings["min_queries"] != DEFAULT_TEST_SETTINGS["min_queries"] and not kinds & {*TESTED_CONDITIONS},
             "a rule such as `mrr not worse`",
         ),
         "tags": (settings["tags"] is not None and not any(one.tag for one in rules), "a rule `… by TAG`"),
@@ -195,7 +195,7 @@ def _check_unused_settings(
     }
     for name, (is_unused, expected) in unused.items():
         if is_unused:
-            option = "min-queries" if name == "least" else name
+            option = name.replace("_", "-")
             raise BadInput(f"{name} has no effect on these rules; expected {expected}", hint=f"leave out --{option}")
 
 
@@ -232,7 +232,7 @@ def _merge_settings(rules: Any, **given: Any) -> dict[str, Any]:
     if any(isinstance(value, list | dict) for value in options.values()):
         raise BadInput(f"an option of the convention is no single value: {options}", hint='set = {ties = "ranked"}')
     settings["convention"] = find_convention(settings["convention"]).but(**options)
-    for name in ("alpha", "least"):
+    for name in ("alpha", "min_queries"):
         if not isinstance(settings[name], int | float):
             raise BadInput(f"{name} is {settings[name]!r}, not a number")
     if not MIN_ALPHA <= settings["alpha"] <= MAX_ALPHA:
@@ -242,8 +242,11 @@ def _merge_settings(rules: Any, **given: Any) -> dict[str, Any]:
         )
     if settings["correction"] not in CORRECTIONS:
         raise UnknownName("correction", settings["correction"], CORRECTIONS, hint=f"there are {', '.join(CORRECTIONS)}")
-    if settings["least"] < 2:
-        raise BadInput(f"least is {settings['least']}, not at least 2", hint="a test needs two queries that can differ")
+    if settings["min_queries"] < 2:
+        raise BadInput(
+            f"min_queries must be at least 2, got {settings['min_queries']}",
+            hint="a test needs two queries that can differ",
+        )
     return settings
 
 
@@ -291,8 +294,8 @@ def _evaluate_gate(
     allowed = [one for one in rules if one.figure.name == "missing" and one.kind == "limit" and not one.tag]
     lacking = [one for one in rules if one.figure.name != one.figure.measure != "" and _is_upper_limit(one)]
     case = GateInput(
-        run, baseline, settings["alpha"], settings["correction"], settings["least"], allowed, lacking, strata, former,
-        common,
+        run, baseline, settings["alpha"], settings["correction"], settings["min_queries"], allowed, lacking,
+        strata, former, common,
     )  # fmt: skip
     checks = check_rules(rules, case)
     dates = {

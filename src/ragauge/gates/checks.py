@@ -50,7 +50,7 @@ class GateInput:
     baseline: RunIndicators | None = None
     alpha: float = 0.05
     correction: str = "none"
-    least: int = 5
+    min_queries: int = 5
     """Minimum number of queries for a test; with fewer, it would always pass."""
     missing: Sequence[Rule] = ()
     """Rules on the number of missing queries, for the run and its baseline."""
@@ -256,7 +256,7 @@ def _check_score_difference(check: RuleCheck, case: GateInput, base: RunIndicato
         check = replace(check, ci=t_interval(gaps, 1 - 2 * case.alpha), detectable=seen)
     if check.rule.kind not in TESTED_CONDITIONS:
         return _check_change(check)
-    if n < max(2, case.least):
+    if n < max(2, case.min_queries):
         return _fail_too_few(check, n, case)
     better = (-gaps if lower else gaps)[:, None]
     if check.rule.kind == "not worse":
@@ -292,7 +292,7 @@ def _check_latency_difference(check: RuleCheck, case: GateInput, base: RunIndica
         check = replace(check, ci=bootstrap_difference(now, then, figure, 1 - 2 * case.alpha))
     if check.rule.kind not in TESTED_CONDITIONS:
         return _check_change(check)
-    if n < max(2, case.least):
+    if n < max(2, case.min_queries):
         return _fail_too_few(check, n, case)
     if 0.5**n >= case.alpha:  # even if every query is slower, the smallest possible p-value is 0.5**n
         return replace(check, n=n, reason=f"{n} queries are too few for a test of times at alpha {case.alpha:g}")
@@ -336,7 +336,7 @@ def _check_change(check: RuleCheck) -> RuleCheck:
 
 def _fail_too_few(check: RuleCheck, n: int, case: GateInput) -> RuleCheck:
     few = f"{n} queries are" if n != 1 else "1 query is"
-    return replace(check, n=n, reason=f"{few} too few for a test, which needs {max(2, case.least)}")
+    return replace(check, n=n, reason=f"{few} too few for a test, which needs {max(2, case.min_queries)}")
 
 
 def _worse_reason(check: RuleCheck) -> str:

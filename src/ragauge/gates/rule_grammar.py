@@ -240,7 +240,7 @@ GATE_FILE_TYPES: dict[str, tuple[type, ...]] = {
     "baseline": (str,),
     "alpha": (int, float),
     "correction": (str,),
-    "least": (int,),
+    "min_queries": (int,),
     "convention": (str,),
     "set": (dict,),
     "tags": (str,),

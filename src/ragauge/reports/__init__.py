@@ -225,7 +225,7 @@ def overview(  # noqa: PLR0913 - each is an option of the command
     title: str | None = None,
     beside: Sequence[ReportableResult | str | Path] = (),
     audited: bool = True,
-    overlap: bool = False,
+    common_queries: bool = False,
     count_missing: bool = False,
     split: str | None = None,
     watch: ReportProgressCallback | None = None,
@@ -239,9 +239,9 @@ def overview(  # noqa: PLR0913 - each is an option of the command
     them. `how` is test, correction, confidence and the other settings of `compare`.
     """
     method = settings_from(ComparisonSettings, how)
-    if overlap and count_missing:
+    if common_queries and count_missing:
         raise BadInput(
-            "overlap and count_missing are mutually exclusive", hint="remove --common-queries or --count-missing"
+            "common_queries and count_missing are mutually exclusive", hint="remove --common-queries or --count-missing"
         )
     others: list[ReportableResult] = []
     for one in beside:
@@ -259,7 +259,7 @@ def overview(  # noqa: PLR0913 - each is an option of the command
             settings: dict[str, Any] = {"convention": convention, "dataset": dataset, "split": split}
             if isinstance(told, Overview):  # Means only: nothing to compare, split or intersect.
                 unusual = {name: value for name, value in how.items() if value != getattr(ComparisonSettings(), name)}
-                settings |= {"by": by, "overlap": overlap, "count_missing": count_missing, **unusual}
+                settings |= {"by": by, "common_queries": common_queries, "count_missing": count_missing, **unusual}
             _check_no_settings(settings, "results in the layout of another system")
         if isinstance(told, Overview):
             means = [entry.means for entry in told.entries.values()]
@@ -268,14 +268,14 @@ def overview(  # noqa: PLR0913 - each is an option of the command
             return replace(told, title=title or told.title, made=utc_now(), beside=others, lower_is_better=lower)
         found = told or inputs_from_files(files, baseline, names, rules or find_convention("default"), dataset, split)
     look("comparing")
-    count_missing = (count_missing or found.count_missing) and not overlap
+    count_missing = (count_missing or found.count_missing) and not common_queries
     values = [one.values for scores in found.trials.values() for one in scores]
     given = given_directions(method.lower_is_better, method.higher_is_better, values)
     found = replace(
         found,
         trials={name: [resolve_directions(one, given) for one in scores] for name, scores in found.trials.items()},
     )
-    found, trials = _restrict_to_shared_queries(found, overlap=overlap, count_missing=count_missing)
+    found, trials = _restrict_to_shared_queries(found, common_queries=common_queries, count_missing=count_missing)
     first = next(iter(trials.values()))[0]
     lower = frozenset(m for scores in trials.values() for m in scores[0].lower_is_better)
     systems = _add_known_timings(summarise_systems(trials, found.measures, found.runs, method.confidence), found.known)
@@ -323,14 +323,14 @@ def overview(  # noqa: PLR0913 - each is an option of the command
         documents=_displayed_documents(found.texts.documents or (), found.runs, judgments),
         audit=looked,
         failures=found.failures,
-        notes=_overview_notes(found, compared, overlap=overlap),
+        notes=_overview_notes(found, compared, common_queries=common_queries),
         made=utc_now(),
         beside=others,
     )
 
 
 def _restrict_to_shared_queries(
-    found: ReportInputs, *, overlap: bool, count_missing: bool
+    found: ReportInputs, *, common_queries: bool, count_missing: bool
 ) -> tuple[ReportInputs, dict[str, list[Scores]]]:
     """Restrict scores to the compared queries.
 
@@ -341,7 +341,7 @@ def _restrict_to_shared_queries(
         return found, trials
     sides = [side for seeds in read_system_scores(_scores_by_system(trials)).values() for side in seeds.values()]
     check_comparable(sides)
-    queries, notes = find_shared_queries(sides, overlap=overlap, count_missing=count_missing)
+    queries, notes = find_shared_queries(sides, common_queries=common_queries, count_missing=count_missing)
     if count_missing:
         notes += [
             f"{side.name} does not have {lacks} of {len(queries)} queries: they count 0"
@@ -396,12 +396,12 @@ def _compare_in_strata(
     ]
 
 
-def _overview_notes(found: ReportInputs, compared: Comparisons | None, *, overlap: bool) -> list[str]:
+def _overview_notes(found: ReportInputs, compared: Comparisons | None, *, common_queries: bool) -> list[str]:
     told = [note for run in found.runs.values() for note in run.manifest.get("notes", ())]
     not_asked = max((int(run.manifest.get("judged_not_asked") or 0) for run in found.runs.values()), default=0)
     if not_asked:
         told.append(f"{not_asked} judged queries are not asked and not counted")
-    if not overlap:  # With overlap, missing queries are left out for all systems instead of scored 0.
+    if not common_queries:  # With common_queries, missing queries are left out for all systems instead of scored 0.
         told += [note for scores in found.trials.values() for one in scores for note in one.notes]
     made_with = {run.manifest.get("judgments_hash") for run in found.runs.values()} - {None}
     if found.judgments is not None and made_with - {judgments_hash(found.judgments)}:
