@@ -194,8 +194,8 @@ def reliability(  # noqa: PLR0913 - each has a use of its own, and a default
     frame or path of such a table. Rankings are trials too: an experiment that was run with `repeats`, its folder or
     the folder of one run, or, with `qrels`, runs in any form that `evaluate` accepts: `[run, run, …]`,
     `{system: [run, run, …]}`. Then every query is a task. It succeeds if `measure` reaches `success_threshold`
-    (default: hit_rate@5 of 1). `k` defaults to every number up to the number of trials. Intervals are `over` other "tasks" or
-    over other "trials" of these tasks. Systems by name return a dictionary.
+    (default: hit_rate@5 of 1). `k` defaults to every number up to the number of trials. Intervals are `over` other
+    "tasks" or over other "trials" of these tasks. Systems by name return a dictionary.
 
     >>> found = reliability({"a": [True, True, True], "b": [True, False, True]}, k=2)
     >>> round(found.pass_at[2].value, 4), round(found.pass_all[2].value, 4), found.flaky

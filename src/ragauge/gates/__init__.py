@@ -92,8 +92,8 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     settings = _merge_settings(
         rules,
         baseline=baseline, convention=convention, alpha=alpha, correction=correction,
-        min_queries=min_queries, tags=tags, targets=targets, versions=versions, lower_is_better=lower_is_better, higher_is_better=higher_is_better,
-        allow_changed_corpus=allow_changed_corpus,
+        min_queries=min_queries, tags=tags, targets=targets, versions=versions,
+        lower_is_better=lower_is_better, higher_is_better=higher_is_better, allow_changed_corpus=allow_changed_corpus,
     )  # fmt: skip
     mine: RunIndicators | None
     if isinstance(run, Experiment):
