@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 TESTS = Path(__file__).parents[1]
+sys.path.insert(0, str(TESTS / "helpers"))
 GOLDENS = TESTS / "goldens"
 SECONDS = 30
 """An input that takes longer fails."""

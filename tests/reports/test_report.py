@@ -310,7 +310,7 @@ def test_run_and_report_say_the_same_of_a_system_that_wavers(dataset, tmp_path):
     assert here.entries["tires"].means["mrr@5"].value == pytest.approx(1 / 3, abs=0.03)
     for name in here.entries:
         assert here.entries[name].means["mrr@5"] == there.entries[name].means["mrr@5"]
-    past = ragauge.history(tmp_path, measures="mrr@3", index=False)
+    past = ragauge.history(tmp_path, measures="mrr@3")
     (point,) = past.series("tires", "mrr@3")
     assert point.mean.value == pytest.approx(here.entries["tires"].means["mrr@5"].value)
     assert any("failed when they were asked again" in note for note in there.notes)
