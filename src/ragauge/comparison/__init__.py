@@ -79,9 +79,8 @@ def compare(
         answers = {name: date for name, date in dates.items() if date is not None}
         known = ScoredRuns(every, baseline or scores.baseline, None, data.queries, dataset=data.name, answers=answers)
         baseline, tags, scores = known.baseline, tags or data.tags, every
-        count_missing = (
-            not common_queries
-        )  # Every query of an experiment was run, so a missing ranking is an empty one.
+        # Every query of an experiment was run, so a missing ranking is an empty one.
+        count_missing = not common_queries
     named = read_system_scores(scores, method.lower_is_better, method.higher_is_better)
     if len(named) < 2:
         raise BadInput("there is nothing to compare with", hint="give at least two systems")
