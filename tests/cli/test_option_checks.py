@@ -48,7 +48,7 @@ def run(tmp_path):
         ("report bench --format ragdbeval -C rig", "got --convention rig --format ragdbeval"),
         ("report --schema -b x", "--baseline does not apply to --schema"),
         ("report qrels.txt a.run --split dev", "a split does not apply to a file of judgments"),
-        ("report qrels.txt a.run --common-queries --count-missing", "overlap and count_missing are mutually exclusive"),
+        ("report qrels.txt a.run --common-queries --count-missing", "common_queries and count_missing are mutually"),
         ("report ndcg@10.csv -C rig", "a convention does not apply to scores that are computed already"),
         ("report ndcg@10.csv -m nonsense", "no measure is named `nonsense`"),
         ("compare ndcg@10.csv -C rig", "a convention does not apply to scores that are computed already"),
