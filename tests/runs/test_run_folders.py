@@ -15,6 +15,7 @@ from ragauge.core.errors import BadInput, InputWarning
 from ragauge.core.records import Judgments
 from ragauge.experiments import run
 from ragauge.runs.inputs import resolve_inputs
+from ragauge.runs.journal import _decode_result
 from result_folders import DATA, ranked
 
 GOOD, BAD = ranked([1] * 30), ranked([1] * 5 + [4] * 25)
@@ -156,3 +157,9 @@ def test_an_experiment_with_a_value_of_another_kind_is_refused(folder, part, val
     path = folder / "experiment.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), part: value}))
     refused(folder, "experiment.json: is damaged", slice(0, 2))
+
+
+@pytest.mark.parametrize("row", [["\ud800", 0, [], "", "ok"], ["q1", 0, [], "", "\ud800"]])
+def test_journal_line_with_an_unpaired_surrogate_is_refused(row):
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        _decode_result(row)

@@ -181,7 +181,8 @@ def _decode_result(row: list[Any]) -> QueryResult:
         raise TypeError("an answer has no integer where it needs one")
     if max(found.repeat, found.attempts, found.session) >= 2**31 or len(found.docs) != len(found.scores):
         raise ValueError("an answer has numbers that cannot be right")
-    found.query.encode()  # Raises if the query id has an unpaired surrogate.
+    for text in (found.query, found.status, *found.stages):
+        text.encode()  # Raises if the text has an unpaired surrogate.
     return found
 
 
